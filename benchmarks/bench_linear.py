@@ -1,0 +1,127 @@
+"""ProjNormLinear from raw arrays against what people would write with scipy and numpy.
+
+Run: ``python benchmarks/bench_linear.py`` (about ten minutes on two cores; ``--quick`` for a small size in seconds).
+Peers: `scipy.linalg.lstsq` with each driver and `numpy.linalg.pinv`, each used twice, and as a floor the two bare
+products ``X @ X.T`` and ``X_ood @ X_ood.T``. Every answer is compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import interleaved_seconds, medians, write_result
+from scipy.linalg import lstsq
+
+from projnorm_theory import min_norm_solution, projnorm_linear
+
+SIZES = ((1000, 20000), (2000, 10000))
+QUICK_SIZES = ((100, 2000),)
+DRIVERS = ("gelsd", "gelsy", "gelss")
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one small size, for a smoke test")
+    parser.add_argument("--out", type=Path, default=Path("results/bench_linear.json"))
+    parser.add_argument("--measure-memory", type=int, nargs=2, metavar=("N", "D"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure_memory:
+        print(json.dumps(peak_memory(*args.measure_memory)))
+        return
+    rows = [measure(n, d) for n, d in (QUICK_SIZES if args.quick else SIZES)]
+    command = "python benchmarks/bench_linear.py" + (" --quick" if args.quick else "")
+    write_result(args.out, command, {"sizes": rows})
+    for row in rows:
+        print(f"\nn = m = {row['n']}, d = {row['d']}: projnorm {row['seconds']['projnorm']:.3f} s")
+        for peer, ratio in row["times_faster"].items():
+            print(f"  {peer:12} {row['seconds'][peer]:8.3f} s   {ratio:6.2f} x")
+        memory = row["memory"]
+        print(
+            f"  peak memory {memory['peak_bytes'] / 1e6:.0f} MB = {memory['over_inputs_and_grams']:.2f} x (inputs + Grams)"
+        )
+
+
+def measure(n: int, d: int) -> dict[str, Any]:
+    """Times, ratios, agreement and memory at ``n = m``."""
+    X, Y, X_ood = draw(n, d)
+    jobs: dict[str, Callable[[], object]] = {
+        "projnorm": lambda: ours(X, Y, X_ood),
+        "products": lambda: (X @ X.T, X_ood @ X_ood.T),
+        "pinv": lambda: by_pinv(X, Y, X_ood),
+    }
+    for driver in DRIVERS:
+        jobs[driver] = lambda driver=driver: by_lstsq(X, Y, X_ood, driver)  # type: ignore[misc]
+    answer = ours(X, Y, X_ood)
+    others = {name: float(job()) for name, job in jobs.items() if name not in ("projnorm", "products")}  # type: ignore[arg-type]
+    disagreement = max(abs(other - answer) / answer for other in others.values())
+    assert disagreement < 1e-10, others
+    repeats = {name: 15 if name in ("projnorm", "products") else 3 for name in jobs}
+    seconds = interleaved_seconds(jobs, repeats)
+    median = medians(seconds)
+    memory = subprocess.run(  # noqa: S603 - our own script in a fresh process, whose peak is its own
+        [sys.executable, __file__, "--measure-memory", str(n), str(d)], check=True, capture_output=True, text=True
+    )
+    return {
+        "n": n,
+        "d": d,
+        "seconds": median,
+        "all_seconds": seconds,
+        "times_faster": {name: median[name] / median["projnorm"] for name in jobs if name != "projnorm"},
+        "largest_relative_disagreement": disagreement,
+        "memory": json.loads(memory.stdout),
+    }
+
+
+def draw(n: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gaussian inputs and responses."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, d)), rng.standard_normal(n), rng.standard_normal((n, d))
+
+
+def ours(X: np.ndarray, Y: np.ndarray, X_ood: np.ndarray) -> float:
+    """This package."""
+    return projnorm_linear(min_norm_solution(X, Y).theta, X_ood).value
+
+
+def by_lstsq(X: np.ndarray, Y: np.ndarray, X_ood: np.ndarray, driver: str) -> float:
+    """The definition with `scipy.linalg.lstsq`, once for the solution and once for the pseudo-label problem."""
+    theta = lstsq(X, Y, lapack_driver=driver, check_finite=False)[0]
+    projected = lstsq(X_ood, X_ood @ theta, lapack_driver=driver, check_finite=False)[0]
+    return float(np.linalg.norm(theta - projected))
+
+
+def by_pinv(X: np.ndarray, Y: np.ndarray, X_ood: np.ndarray) -> float:
+    """The definition with `numpy.linalg.pinv` applied to vectors, no d x d matrix formed."""
+    theta = np.linalg.pinv(X) @ Y
+    return float(np.linalg.norm(theta - np.linalg.pinv(X_ood) @ (X_ood @ theta)))
+
+
+def peak_memory(n: int, d: int) -> dict[str, float]:
+    """Growth of the resident set of this fresh process from before the inputs exist to its peak."""
+    small = draw(10, 20)
+    ours(*small)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    X, Y, X_ood = draw(n, d)
+    ours(X, Y, X_ood)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    inputs, grams = X.nbytes + Y.nbytes + X_ood.nbytes, 2 * n * n * 8
+    return {
+        "peak_bytes": peak,
+        "input_bytes": inputs,
+        "gram_bytes": grams,
+        "over_inputs_and_grams": peak / (inputs + grams),
+        "limit_bytes": 1.5 * inputs + grams,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""Predict how wrong a model will be on new, unlabelled data."""
+
+__version__ = "0.1.0"

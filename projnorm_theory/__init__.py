@@ -1,0 +1,66 @@
+"""The linear model behind the Projection Norm: solutions, projections, bounds, diagnostics and asymptotics.
+
+Everything is float64, pure and deterministic. docs/theory.md states and proves what is computed here.
+"""
+
+from projnorm_theory.assumptions import AssumptionReport, check_assumptions
+from projnorm_theory.asymptotics import DeterministicProjNorm, ToyAsymptotics, deterministic_projnorm, toy_asymptotics
+from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
+from projnorm_theory.linear_pair import LinearPair
+from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
+from projnorm_theory.projnorm_linear import (
+    PairProjNormLinear,
+    ProjNormLinear,
+    projnorm_linear,
+    projnorm_linear_from_gram,
+    projnorm_linear_of_pair,
+)
+from projnorm_theory.row_space import RowSpace
+from projnorm_theory.sharp import AttainingTruths, SharpInterval, attaining_truths, sharp_interval
+from projnorm_theory.spectra import (
+    Alignment,
+    PowerLawFit,
+    Spectrum,
+    alignment,
+    alignment_from_gram,
+    fit_power_law,
+    principal_angles,
+    spectrum,
+    spectrum_from_gram,
+)
+
+__all__ = [
+    "Alignment",
+    "AssumptionReport",
+    "AttainingTruths",
+    "DeterministicProjNorm",
+    "LinearPair",
+    "LossInterval",
+    "MinNormSolution",
+    "PairProjNormLinear",
+    "PowerLawFit",
+    "ProjNormLinear",
+    "RowSpace",
+    "SharpInterval",
+    "SpectralInterval",
+    "Spectrum",
+    "ToyAsymptotics",
+    "alignment",
+    "alignment_from_gram",
+    "attaining_truths",
+    "check_assumptions",
+    "deterministic_projnorm",
+    "fit_power_law",
+    "generalised_bound",
+    "min_norm_solution",
+    "ood_loss",
+    "principal_angles",
+    "projnorm_linear",
+    "projnorm_linear_from_gram",
+    "projnorm_linear_of_pair",
+    "proposition_bound",
+    "sharp_interval",
+    "spectrum",
+    "spectrum_from_gram",
+    "toy_asymptotics",
+]

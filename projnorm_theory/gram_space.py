@@ -1,0 +1,65 @@
+"""What a Gram matrix ``X X^T`` tells of the row space of `X`, when `X` itself was never kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from projnorm_theory.validation import EPS, FloatArray, as_gram, as_rcond
+
+# A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
+# accumulated in half precision.
+_NOT_A_GRAM = 1e-2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GramSpace:
+    """Eigendecomposition of a Gram matrix, cut where rounding takes over.
+
+    Attributes:
+        left: Eigenvectors of the Gram matrix, the left singular vectors of `X`, shape ``(n, rank)``.
+        singular_values: Singular values of `X` kept, descending, shape ``(rank,)``.
+        rcond: Singular values up to ``rcond * s_max`` were counted as zero.
+        noise: Error of the Gram matrix against its largest eigenvalue: rounding, or the most negative eigenvalue
+            where that shows more.
+    """
+
+    left: FloatArray
+    singular_values: FloatArray
+    rcond: float
+    noise: float
+
+    @classmethod
+    def of(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None) -> GramSpace:
+        """Factor the Gram matrix `K`.
+
+        Args:
+            K: Symmetric positive semi-definite, shape ``(n, n)``.
+            name: What error messages call it.
+            rcond: Singular values of `X` up to ``rcond * s_max`` count as zero, so eigenvalues of `K` up to
+                ``rcond**2`` times the largest. Default ``sqrt(n * eps)``, or what the negative eigenvalues betray of
+                a coarser rounding.
+
+        Raises:
+            ValueError: If `K` is not a finite, symmetric, positive semi-definite matrix.
+        """
+        K = as_gram(K, name)
+        n = K.shape[0]
+        eigenvalues, left = np.linalg.eigh(K)
+        largest, smallest = float(eigenvalues[-1]), float(eigenvalues[0])
+        if smallest < 0.0 and -smallest > _NOT_A_GRAM * largest:
+            raise ValueError(
+                f"`{name}` must be positive semi-definite; its eigenvalues run from {smallest:.3g} to {largest:.3g}."
+            )
+        noise = max(n * EPS, -smallest / largest if smallest < 0.0 else 0.0)
+        cut = as_rcond(rcond, float(np.sqrt(noise)))
+        rank = int(np.count_nonzero(eigenvalues > cut**2 * largest))
+        kept = eigenvalues[::-1][:rank]
+        return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise)
+
+    @property
+    def rank(self) -> int:
+        """Numerical rank."""
+        return self.singular_values.size

@@ -1,0 +1,164 @@
+"""ProjNormLinear, the paper's equation for the linear model, from features, from a pair, or from Gram matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from projnorm_theory.factor import factor
+from projnorm_theory.linear_pair import LinearPair, TrainingFit
+from projnorm_theory.norms import frobenius
+from projnorm_theory.validation import as_matrix, as_non_negative, as_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjNormLinear:
+    """``||theta - P~ theta||``, with how it was computed.
+
+    Attributes:
+        value: The norm; Frobenius for several outputs.
+        rank: Numerical rank of `X_ood` used.
+        method: "gram", "qr" or "svd", whichever served; "pair" when it came from a `LinearPair`.
+    """
+
+    value: float
+    rank: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairProjNormLinear(ProjNormLinear):
+    """ProjNormLinear of a `LinearPair`, where `theta` is the minimum-norm (or ridge) solution for `Y`.
+
+    Attributes:
+        error_estimate: How far ``value**2`` may be off through the rounding of the Gram matrices. It grows like
+            ``eps * cond**2 * ||theta||**2``, so a value below its square root is not told from zero.
+        theta_norm: ``||theta||``.
+        train_rank: Numerical rank of `X` used.
+        training_residual: ``||X theta - Y||`` of the minimum-norm solution.
+        ridge: The ridge added to each Gram matrix, (train, ood).
+    """
+
+    error_estimate: float
+    theta_norm: float
+    train_rank: int
+    training_residual: float
+    ridge: tuple[float, float]
+
+
+def projnorm_linear(theta: ArrayLike, X_ood: ArrayLike, *, rcond: float | None = None) -> ProjNormLinear:
+    r"""Distance from the weights to the row space of the shifted inputs.
+
+    .. math:: \|(I - \tilde P)\,\theta\|_2, \qquad \tilde P = \tilde X^{+}\tilde X
+
+    :math:`\tilde P\theta` is what training on the model's own pseudo-labels would end at, so this is the linear case
+    of the Projection Norm.
+
+    Args:
+        theta: Weights, shape ``(d,)`` or ``(d, c)``.
+        X_ood: Shifted inputs, shape ``(m, d)``, one example per row.
+        rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(m, d) * eps``.
+
+    Raises:
+        ValueError: If a shape is wrong or an entry is not finite.
+
+    >>> projnorm_linear([1.0, 2.0, 2.0], [[5.0, 0.0, 0.0]]).value.__round__(12)
+    2.828427124746
+    """
+    X_ood = as_matrix(X_ood, "X_ood")
+    theta = as_rows(theta, "theta", rows=X_ood.shape[1], rows_like="the columns of `X_ood`")
+    chosen = factor(X_ood, rcond=rcond)
+    return ProjNormLinear(frobenius(chosen.residual(theta)), chosen.rank, chosen.method)
+
+
+def projnorm_linear_of_pair(
+    pair: LinearPair, Y: ArrayLike, *, ridge: float | tuple[float, float] = 0.0
+) -> PairProjNormLinear:
+    r"""ProjNormLinear of the minimum-norm solution for `Y`, from what a `LinearPair` holds.
+
+    With a ridge, :math:`\hat\theta = X^\top (K + aI)^{-1} Y` and :math:`\tilde P\hat\theta` becomes
+    :math:`\tilde X^\top (\tilde K + bI)^{-1} \tilde X\hat\theta`:
+
+    .. math:: \|(I - \tilde P)\hat\theta\|^2 + \|b\,(\tilde\Lambda + b)^{-1} V^\top\hat\theta\|^2
+
+    Args:
+        pair: The two row spaces.
+        Y: Training responses, shape ``(n,)`` or ``(n, c)``.
+        ridge: Added to both Gram matrices, or a pair for (train, ood).
+
+    Raises:
+        ValueError: If `Y` does not fit the pair or a ridge is negative.
+    """
+    ridge_train, ridge_ood = _as_ridge(ridge)
+    fit = pair.fit(Y)
+    mu, lam = pair.train_eigenvalues[:, None], pair.ood_eigenvalues[:, None]
+    theta = fit.coordinates * (mu / (mu + ridge_train))
+    unlearnt = (ridge_ood / (lam + ridge_ood)) * (pair.cosines @ theta)
+    return PairProjNormLinear(
+        value=math.hypot(pair.distance_to_ood(theta), frobenius(unlearnt)),
+        rank=pair.ood_rank,
+        method="pair",
+        error_estimate=_error_of_square(pair, fit),
+        theta_norm=frobenius(theta),
+        train_rank=pair.train_rank,
+        training_residual=fit.residual,
+        ridge=(ridge_train, ridge_ood),
+    )
+
+
+def projnorm_linear_from_gram(
+    k_train: ArrayLike,
+    Y: ArrayLike,
+    k_ood_train: ArrayLike,
+    k_ood: ArrayLike,
+    *,
+    rcond: float | None = None,
+    ridge: float | tuple[float, float] = 0.0,
+) -> PairProjNormLinear:
+    r"""ProjNormLinear of the minimum-norm solution when only kernels were kept.
+
+    .. math:: \operatorname{tr}(\alpha^\top K\alpha) - \operatorname{tr}\bigl((C\alpha)^\top \tilde K^{+} C\alpha\bigr),
+              \qquad \alpha = K^{+} Y
+
+    is its square. The two terms cancel when the value is small; `error_estimate` says how much of the square is left
+    in doubt.
+
+    Args:
+        k_train: :math:`K = XX^\top`, shape ``(n, n)``.
+        Y: Training responses, shape ``(n,)`` or ``(n, c)``.
+        k_ood_train: :math:`C = \tilde XX^\top`, shape ``(m, n)``.
+        k_ood: :math:`\tilde K = \tilde X\tilde X^\top`, shape ``(m, m)``.
+        rcond: On singular values of the features; squared on the Gram matrices. Default ``sqrt(rows * eps)``.
+        ridge: Added to both Gram matrices, or a pair for (train, ood).
+
+    Raises:
+        ValueError: If a block is not what its name says, or the three cannot come from the same features.
+    """
+    return projnorm_linear_of_pair(LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond), Y, ridge=ridge)
+
+
+def _as_ridge(ridge: float | tuple[float, float]) -> tuple[float, float]:
+    if isinstance(ridge, tuple | list):
+        if len(ridge) != 2:
+            raise ValueError(f"`ridge` must be a number or a pair (train, ood); got {ridge!r}.")
+        return as_non_negative(ridge[0], "ridge"), as_non_negative(ridge[1], "ridge")
+    number = as_non_negative(ridge, "ridge")
+    return number, number
+
+
+def _error_of_square(pair: LinearPair, fit: TrainingFit) -> float:
+    """First-order effect on ``value**2`` of an error ``noise * ||block||`` in each Gram block.
+
+    The derivatives of the square in `K`, `C` and `K~` are made of ``alpha = K^+ Y``, ``beta = K~^+ C alpha`` and
+    ``gamma = K^+ C^T beta``, whose norms the pair gives. A ridge only damps them.
+    """
+    if pair.noise == 0.0 or fit.norm == 0.0 or pair.ood_rank == 0:
+        return 0.0
+    s, t = pair.train_singular_values[:, None], pair.ood_singular_values[:, None]
+    seen = pair.cosines @ fit.coordinates
+    alpha = frobenius(fit.coordinates / s) * float(s[0, 0])
+    beta = frobenius(seen / t) * float(t[0, 0])
+    gamma = frobenius((pair.cosines.T @ seen) / s) * float(s[0, 0])
+    return pair.noise * (alpha**2 + 2 * alpha * beta + beta**2 + 2 * gamma * alpha)

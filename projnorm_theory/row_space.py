@@ -1,0 +1,114 @@
+"""The row space of a matrix, factored once by a singular value decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from projnorm_theory.validation import EPS, FloatArray, as_matrix, as_rcond, as_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSpace:
+    r"""The row space of ``X`` with everything its factorisation gives.
+
+    .. math:: X = A \,\mathrm{diag}(s)\, V^\top, \qquad P = V V^\top
+
+    The projector `P` is applied, never formed.
+
+    Attributes:
+        left: Left singular vectors :math:`A`, shape ``(n, rank)``.
+        singular_values: The singular values kept, descending, shape ``(rank,)``.
+        basis: Orthonormal basis :math:`V` of the row space, shape ``(d, rank)``; column `i` is the eigenvector of
+            :math:`X^\top X` for ``eigenvalues[i]``.
+        rcond: Singular values up to ``rcond * s_max`` were counted as zero.
+    """
+
+    method: ClassVar[str] = "svd"
+
+    left: FloatArray
+    singular_values: FloatArray
+    basis: FloatArray
+    rcond: float
+
+    @classmethod
+    def of(cls, X: ArrayLike, *, rcond: float | None = None) -> RowSpace:
+        """Factor `X`.
+
+        Args:
+            X: One example per row, shape ``(n, d)``.
+            rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``.
+
+        Raises:
+            ValueError: If `X` is not a finite, non-empty matrix or `rcond` is out of range.
+
+        >>> space = RowSpace.of([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+        >>> space.residual([1.0, 1.0, 1.0]).tolist()
+        [0.0, 0.0, 1.0]
+        >>> space.eigenvalues.tolist()
+        [16.0, 9.0]
+        """
+        X = as_matrix(X, "X")
+        rcond = as_rcond(rcond, default_rcond(X))
+        left, s, basis_T = np.linalg.svd(X, full_matrices=False)
+        rank = int(np.count_nonzero(s > rcond * s[0]))
+        return cls(left[:, :rank], s[:rank], basis_T[:rank].T, rcond)
+
+    @property
+    def rank(self) -> int:
+        """Numerical rank of `X`."""
+        return self.singular_values.size
+
+    @property
+    def dim(self) -> int:
+        """Number of features `d`."""
+        return self.basis.shape[0]
+
+    @property
+    def eigenvalues(self) -> FloatArray:
+        r"""Eigenvalues of :math:`X^\top X`, descending, shape ``(rank,)``; the other ``d - rank`` are zero."""
+        return self.singular_values**2
+
+    def coordinates(self, theta: ArrayLike) -> FloatArray:
+        r"""Coordinates :math:`V^\top \theta` of the projection in `basis`."""
+        theta = as_rows(theta, "theta", rows=self.dim, rows_like="the features of `X`")
+        return self.basis.T @ theta
+
+    def project(self, theta: ArrayLike) -> FloatArray:
+        r""":math:`P\theta`, of the shape of `theta`, ``(d,)`` or ``(d, c)``."""
+        return self.basis @ self.coordinates(theta)
+
+    def residual(self, theta: ArrayLike) -> FloatArray:
+        r""":math:`(I - P)\theta`, of the shape of `theta`; exactly zero when the rows span the whole space."""
+        theta = as_rows(theta, "theta", rows=self.dim, rows_like="the features of `X`")
+        return remove_span(self.basis, theta)
+
+    def solve(self, Y: ArrayLike) -> FloatArray:
+        r"""Minimum-norm least-squares solution :math:`X^{+} Y`."""
+        Y = as_rows(Y, "Y", rows=self.left.shape[0], rows_like="`X`")
+        return self.basis @ ((self.left.T @ Y).T / self.singular_values).T
+
+
+def default_rcond(X: FloatArray) -> float:
+    """``max(n, d) * eps``, the cut-off below which a singular value of `X` is rounding noise."""
+    return max(X.shape) * EPS
+
+
+def triangular_factor(A: FloatArray) -> FloatArray:
+    """`R` with ``R^T R = A^T A`` by QR: the Gram matrix of the columns of `A` without squaring its condition."""
+    return np.asarray(np.linalg.qr(A, mode="r"))
+
+
+def remove_span(basis: FloatArray, theta: FloatArray) -> FloatArray:
+    """`theta` minus its projection on the orthonormal columns of `basis`.
+
+    The projection is removed twice: the second pass takes away what rounding left of a part that was large.
+    """
+    dim, rank = basis.shape
+    if rank == dim:
+        return np.zeros_like(theta)
+    rest = theta - basis @ (basis.T @ theta)
+    return rest - basis @ (basis.T @ rest)
