@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,30 +43,28 @@ def main() -> None:
         print(f"\nn = m = {row['n']}, d = {row['d']}: projnorm {row['seconds']['projnorm']:.3f} s")
         for peer, ratio in row["times_faster"].items():
             print(f"  {peer:12} {row['seconds'][peer]:8.3f} s   {ratio:6.2f} x")
-        memory = row["memory"]
-        print(
-            f"  peak memory {memory['peak_bytes'] / 1e6:.0f} MB = {memory['over_inputs_and_grams']:.2f} x (inputs + Grams)"
-        )
+        peak, ratio = row["memory"]["peak_bytes"] / 1e6, row["memory"]["over_inputs_and_grams"]
+        print(f"  peak memory {peak:.0f} MB = {ratio:.2f} x (inputs + Grams)")
 
 
 def measure(n: int, d: int) -> dict[str, Any]:
     """Times, ratios, agreement and memory at ``n = m``."""
     X, Y, X_ood = draw(n, d)
-    jobs: dict[str, Callable[[], object]] = {
+    jobs: dict[str, Callable[[], Any]] = {
         "projnorm": lambda: ours(X, Y, X_ood),
         "products": lambda: (X @ X.T, X_ood @ X_ood.T),
         "pinv": lambda: by_pinv(X, Y, X_ood),
     }
     for driver in DRIVERS:
-        jobs[driver] = lambda driver=driver: by_lstsq(X, Y, X_ood, driver)  # type: ignore[misc]
-    answer = ours(X, Y, X_ood)
-    others = {name: float(job()) for name, job in jobs.items() if name not in ("projnorm", "products")}  # type: ignore[arg-type]
-    disagreement = max(abs(other - answer) / answer for other in others.values())
-    assert disagreement < 1e-10, others
+        jobs[driver] = lambda driver=driver: by_lstsq(X, Y, X_ood, driver)
+    answers = {name: job() for name, job in jobs.items()}  # the warm-up as well
+    del answers["products"]
+    disagreement = max(abs(answer / answers["projnorm"] - 1) for answer in answers.values())
+    assert disagreement < 1e-10, answers
     repeats = {name: 15 if name in ("projnorm", "products") else 3 for name in jobs}
     seconds = interleaved_seconds(jobs, repeats)
     median = medians(seconds)
-    memory = subprocess.run(  # noqa: S603 - our own script in a fresh process, whose peak is its own
+    memory = subprocess.run(  # our own script in a fresh process, whose peak is its own
         [sys.executable, __file__, "--measure-memory", str(n), str(d)], check=True, capture_output=True, text=True
     )
     return {
@@ -107,12 +104,11 @@ def by_pinv(X: np.ndarray, Y: np.ndarray, X_ood: np.ndarray) -> float:
 
 def peak_memory(n: int, d: int) -> dict[str, float]:
     """Growth of the resident set of this fresh process from before the inputs exist to its peak."""
-    small = draw(10, 20)
-    ours(*small)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    ours(*draw(10, 20))
+    before = peak_resident_bytes()
     X, Y, X_ood = draw(n, d)
     ours(X, Y, X_ood)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    peak = peak_resident_bytes() - before
     inputs, grams = X.nbytes + Y.nbytes + X_ood.nbytes, 2 * n * n * 8
     return {
         "peak_bytes": peak,
@@ -121,6 +117,12 @@ def peak_memory(n: int, d: int) -> dict[str, float]:
         "over_inputs_and_grams": peak / (inputs + grams),
         "limit_bytes": 1.5 * inputs + grams,
     }
+
+
+def peak_resident_bytes() -> int:
+    """High-water mark of this process alone; `ru_maxrss` would inherit the parent's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ from projnorm.runs import current_environment
 
 
 def interleaved_seconds(jobs: Mapping[str, Callable[[], object]], repeats: Mapping[str, int]) -> dict[str, list[float]]:
-    """Run every job once to warm up, then in turns, so that a slow minute of the machine hits all of them."""
-    for job in jobs.values():
-        job()
+    """Run the jobs, already warm, in turns, so that a slow minute of the machine hits all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(max(repeats.values())):
         for name, job in jobs.items():

@@ -71,8 +71,8 @@ def deterministic_projnorm(theta: ArrayLike, covariance_eigenvalues: ArrayLike, 
     Raises:
         ValueError: If a shape is wrong, an entry is not finite, an eigenvalue is negative, or ``m < 1``.
 
-    >>> deterministic_projnorm([1.0, 0.0, 0.0, 0.0], [1.0] * 4, 1)  # three quarters of the square are missed
-    DeterministicProjNorm(value=0.8660254037844386, kappa=3.0)
+    >>> round(deterministic_projnorm([1.0, 0.0, 0.0, 0.0], [1.0] * 4, 1).value ** 2, 9)  # one row spans a quarter
+    0.75
     """
     s = as_vector(covariance_eigenvalues, "covariance_eigenvalues")
     if np.any(s < 0.0):

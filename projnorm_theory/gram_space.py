@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from projnorm_theory.validation import EPS, FloatArray, as_gram, as_rcond
 # A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
 # accumulated in half precision.
 _NOT_A_GRAM = 1e-2
+# A handful of operations stands between any Gram matrix and an answer, however small it is.
+_LEAST_NOISE = 40 * EPS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +56,9 @@ class GramSpace:
             raise ValueError(
                 f"`{name}` must be positive semi-definite; its eigenvalues run from {smallest:.3g} to {largest:.3g}."
             )
-        noise = max(n * EPS, -smallest / largest if smallest < 0.0 else 0.0)
-        cut = as_rcond(rcond, float(np.sqrt(noise)))
+        coarseness = -smallest / largest if smallest < 0.0 else 0.0
+        cut = as_rcond(rcond, math.sqrt(max(n * EPS, coarseness)))
+        noise = max(n * EPS, _LEAST_NOISE, coarseness)
         rank = int(np.count_nonzero(eigenvalues > cut**2 * largest))
         kept = eigenvalues[::-1][:rank]
         return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise)

@@ -8,13 +8,14 @@ so a direction that the two row spaces share is seen to within rounding, not to 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from projnorm_theory.gram_space import GramSpace
-from projnorm_theory.norms import frobenius
+from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
 from projnorm_theory.validation import EPS, FloatArray, as_matrix, as_rows
 
@@ -210,7 +211,11 @@ class LinearPair:
 
     def distance_to_ood(self, coordinates: FloatArray) -> float:
         r"""Distance :math:`\|(I - \tilde P) U a\|` of weights in the training row space to the shifted one."""
-        return frobenius(self.train_sines @ coordinates)
+        if self.noise == 0.0:
+            return frobenius(self.train_sines @ coordinates)
+        # The sines of a Gram pair lost their negative squares; the difference itself errs less, and by a known amount.
+        square = sum_of_squares(coordinates) - sum_of_squares(self.cosines @ coordinates)
+        return math.sqrt(max(square, 0.0))
 
     def free_ood_directions(self) -> FloatArray:
         """Orthonormal basis, in the coordinates of `V`, of what the training rows leave undetermined.

@@ -1,0 +1,28 @@
+# Short names for the commands of README.md and CONTRIBUTING.md.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench figures
+
+demo: .venv
+	$(BIN)/projnorm demo
+
+test: .venv
+	$(BIN)/pytest
+
+lint: .venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv
+	$(BIN)/python benchmarks/bench_linear.py
+
+# The figures that README.md shows.
+figures: .venv
+	$(BIN)/projnorm demo --out results/demo
+
+.venv: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch .venv

@@ -1,0 +1,48 @@
+"""The counterexample figure: the paper's bound fails at every angle but a right one."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from figures.style import COLUMN_WIDTH, PAPER, SHARP, TRUTH, house_style, settled
+from simulations.counterexample import CounterexampleSweep
+
+CAPTION = (
+    "Three features, one shared direction, tails at an angle. The paper's bound says the scaled ratio is 1 at every "
+    "angle (orange), because both tail eigenvalues are 1; two ground truths that satisfy its assumptions as printed "
+    "(markers) leave it as soon as the tails are not orthogonal, and the sharp interval (green) ends exactly on them."
+)
+
+
+def draw(sweep: CounterexampleSweep) -> Figure:
+    """Ratio against the angle, measured on both ground truths, with the closed forms and the intervals."""
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, 3.4), layout="constrained")
+        axes = figure.add_subplot()
+        degrees = np.degrees(sweep.phi)
+        fine = np.linspace(sweep.phi.min(), sweep.phi.max(), 300)
+        axes.fill_between(
+            degrees, sweep.sharp_lower, sweep.sharp_upper, color=SHARP, alpha=0.2, lw=0, label="sharp interval"
+        )
+        axes.plot(np.degrees(fine), np.tan(fine / 2) ** 2, color=SHARP, label=r"$\tan^2(\varphi/2)$")
+        axes.plot(np.degrees(fine), 1 / np.tan(fine / 2) ** 2, color=SHARP, ls="--", label=r"$\cot^2(\varphi/2)$")
+        axes.plot(degrees, sweep.paper_upper, color=PAPER, lw=2.5, label="paper's bound, both ends")
+        every = max(1, degrees.size // 16)
+        axes.plot(
+            degrees[::every], sweep.tan_root[::every], "o", ms=4, color=TRUTH, label=r"$\theta_\star$ with $\tan$"
+        )
+        axes.plot(
+            degrees[::every],
+            sweep.cot_root[::every],
+            "s",
+            ms=4,
+            mfc="white",
+            color=TRUTH,
+            label=r"$\theta_\star$ with $\cot$",
+        )
+        axes.set_yscale("log")
+        axes.set_xlabel(r"angle $\varphi$ between the tails (degrees)")
+        axes.set_ylabel(r"$m\cdot$TestLoss / ProjNormLinear$^2$")
+        axes.legend(ncols=2)
+        return settled(figure)

@@ -1,0 +1,142 @@
+"""Training and shifted inputs with a ground truth, on which the theory's assumptions hold or fail by a dial."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from projnorm_theory import RowSpace
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Design:
+    """Inputs of both sets and the ground truth that labels them.
+
+    Attributes:
+        X: Training inputs, shape ``(n, d)``.
+        X_ood: Shifted inputs, shape ``(m, d)``.
+        theta_star: Ground truth, shape ``(d, c)``.
+        k: Dimension of the span meant to be shared by the top eigenvectors.
+    """
+
+    X: FloatArray
+    X_ood: FloatArray
+    theta_star: FloatArray
+    k: int
+
+    @property
+    def Y(self) -> FloatArray:
+        """Training responses, shape ``(n, c)``."""
+        return self.X @ self.theta_star
+
+    @property
+    def Y_ood(self) -> FloatArray:
+        """Shifted responses, shape ``(m, c)``."""
+        return self.X_ood @ self.theta_star
+
+
+def spectral_design(
+    rng: np.random.Generator,
+    *,
+    train_singular_values: ArrayLike,
+    ood_singular_values: ArrayLike,
+    dim: int,
+    k: int,
+    n_outputs: int = 1,
+    tail_angle: float = math.pi / 2,
+    span_tilt: float = 0.0,
+    rho: float = 1.0,
+) -> Design:
+    """A design with given spectra whose three departures from the paper's assumptions are dials.
+
+    With the defaults every assumption holds exactly: the top-k spans coincide, the tails are orthogonal, and the
+    ground truth has equal projected norms.
+
+    Args:
+        rng: Source of randomness.
+        train_singular_values: Of `X`, descending, shape ``(n,)``.
+        ood_singular_values: Of `X_ood`, descending, shape ``(m,)``.
+        dim: Number of features; at least ``n + m - k``, and `k` more with a tilt.
+        k: Dimension of the shared span.
+        n_outputs: Columns of the ground truth.
+        tail_angle: Angle between paired tail eigenvectors, in radians; ``pi / 2`` is orthogonal.
+        span_tilt: Angle by which each shifted top eigenvector leaves the shared span, in radians.
+        rho: ``||P~ theta*|| / ||P theta*||``.
+
+    Raises:
+        ValueError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
+    """
+    s, t = (
+        _as_spectrum(train_singular_values, "train_singular_values"),
+        _as_spectrum(ood_singular_values, "ood_singular_values"),
+    )
+    n, m = s.size, t.size
+    if not 0 <= k <= min(n, m):
+        raise ValueError(f"`k` must be between 0 and {min(n, m)}; got {k}.")
+    needed = n + m - k + (k if span_tilt else 0)
+    if dim < needed:
+        raise ValueError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
+
+    frame = haar(rng, dim, needed)
+    U, fresh, spare = frame[:, :n], frame[:, n : n + m - k], frame[:, n + m - k :]
+    V_top = U[:, :k] @ haar(rng, k, k)
+    if span_tilt:
+        V_top = math.cos(span_tilt) * V_top + math.sin(span_tilt) * spare
+    paired = min(n, m) - k
+    V_tail = fresh.copy()
+    V_tail[:, :paired] = math.cos(tail_angle) * U[:, k : k + paired] + math.sin(tail_angle) * fresh[:, :paired]
+
+    X = (haar(rng, n, n) * s) @ U.T
+    X_ood = (haar(rng, m, m) * t) @ np.hstack([V_top, V_tail]).T
+    theta = U @ rng.standard_normal((n, n_outputs))
+    return Design(X, X_ood, draw_truth(rng, X, theta, X_ood, rho=rho), k)
+
+
+def draw_truth(
+    rng: np.random.Generator, X: FloatArray, theta: FloatArray, X_ood: FloatArray, *, rho: float
+) -> FloatArray:
+    """A ground truth that the training data cannot tell from `theta`, with a given ratio of projected norms.
+
+    A direction is drawn in what the shifted rows add to the training row space, and followed from `theta` to one of
+    the two points where ``||P~ theta*|| = rho ||theta||``.
+
+    Args:
+        rng: Source of randomness.
+        X: Training inputs.
+        theta: Weights in their row space, shape ``(d, c)``.
+        X_ood: Shifted inputs.
+        rho: The ratio wanted.
+
+    Raises:
+        ValueError: If the line drawn has no such point; there always is one for ``rho >= ||P~ theta|| / ||theta||``.
+    """
+    ood = RowSpace.of(X_ood)
+    direction = RowSpace.of(X).residual(ood.basis @ rng.standard_normal((ood.rank, theta.shape[1])))
+    start, step = ood.coordinates(theta), ood.coordinates(direction)
+    # ||start + z step||^2 = target^2, a quadratic in z.
+    target = rho * float(np.linalg.norm(theta))
+    a, b, c = float(np.sum(step**2)), float(np.sum(start * step)), float(np.sum(start**2)) - target**2
+    discriminant = b * b - a * c
+    if a == 0.0 or discriminant < 0.0:
+        raise ValueError(f"`rho` = {rho:.6g} cannot be reached from this theta along the direction drawn.")
+    sign = 1.0 if rng.random() < 0.5 else -1.0
+    z = (-b + sign * math.sqrt(discriminant)) / a
+    return theta + z * direction
+
+
+def haar(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
+    """Orthonormal columns drawn uniformly, shape ``(rows, columns)``."""
+    Q, R = np.linalg.qr(rng.standard_normal((rows, columns)))
+    return Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
+
+
+def _as_spectrum(values: ArrayLike, name: str) -> FloatArray:
+    spectrum = np.asarray(values, dtype=np.float64)
+    if spectrum.ndim != 1 or spectrum.size == 0 or np.any(spectrum <= 0.0) or np.any(np.diff(spectrum) > 0.0):
+        raise ValueError(f"`{name}` must be positive and descending, shape (rows,).")
+    return spectrum

@@ -1,0 +1,65 @@
+"""What is installed, what importing it pulls in, and that the documents say what is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from projnorm import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = dict(
+    line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n") if "==" in line
+)
+REQUIREMENTS = [
+    *PROJECT["project"]["dependencies"],
+    *(r for extra in PROJECT["project"]["optional-dependencies"].values() for r in extra if "[" not in r),
+]
+
+
+@pytest.mark.parametrize("package", ["projnorm_theory", "simulations"])
+@pytest.mark.parametrize("torch", ["as installed", "not installed"])
+def test_importing_the_core_never_imports_torch(package, torch):
+    hide = "sys.modules['torch'] = None\n" if torch == "not installed" else ""
+    check = "assert not sys.modules.get('torch')"
+    code = f"import sys\n{hide}import {package}\n{check}"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_the_version_is_one():
+    assert metadata.version("projnorm") == __version__
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_tests_are_not_installed():
+    files = [str(path) for path in metadata.files("projnorm") or []]
+    assert not any(path.startswith(("tests/", "benchmarks/", "docs/")) for path in files)
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS)
+def test_every_dependency_is_pinned_and_explained(requirement):
+    name = re.split(r"[<>=\[]", requirement)[0]
+    assert name in CONSTRAINTS
+    assert f"`{name}`" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_commands_use_the_constraints():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for line in readme.splitlines() if line.startswith("python3 -m venv")]
+    assert len(commands) == 2
+    assert all("-c constraints.txt" in command for command in commands)
+
+
+@pytest.mark.parametrize("document", [*(path.name for path in ROOT.glob("*.md")), "docs/theory.md"])
+def test_links_between_documents_lead_somewhere(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not target.startswith(("http", "mailto")):
+            assert ((ROOT / document).parent / target).exists(), target

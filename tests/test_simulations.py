@@ -1,0 +1,109 @@
+"""Designs are what they say they are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projnorm_theory import check_assumptions, principal_angles, spectrum
+from simulations import (
+    TailAngleConfig,
+    counterexample,
+    counterexample_sweep,
+    draw_truth,
+    spectral_design,
+    tail_angle_sweep,
+)
+from tests.strategies import generators
+from tests.theory import definitions
+
+SPECTRUM, SPECTRUM_OOD = np.array([9.0, 7.0, 2.0, 1.0, 0.1]), np.array([8.0, 6.0, 3.0, 0.5])
+
+
+@given(generators, st.floats(0.1, math.pi / 2), st.floats(0.0, 0.5), st.floats(1.0, 3.0))
+def test_the_dials_set_what_they_name(rng, angle, tilt, rho):
+    design = spectral_design(
+        rng,
+        train_singular_values=SPECTRUM,
+        ood_singular_values=SPECTRUM_OOD,
+        dim=12,
+        k=2,
+        n_outputs=2,
+        tail_angle=angle,
+        span_tilt=tilt,
+        rho=rho,
+    )
+    np.testing.assert_allclose(np.sqrt(spectrum(design.X).eigenvalues), SPECTRUM, rtol=1e-9)
+    np.testing.assert_allclose(np.sqrt(spectrum(design.X_ood).eigenvalues), SPECTRUM_OOD, rtol=1e-9)
+    np.testing.assert_allclose(principal_angles(design.X, design.X_ood, 2), tilt, atol=1e-9)
+    report = check_assumptions(design.X, design.Y, design.X_ood, design.Y_ood, k=2)
+    assert report.leak == pytest.approx(abs(math.cos(angle)), abs=1e-9)
+    assert report.norms.rho == pytest.approx(rho, rel=1e-8)
+
+
+@given(generators, st.floats(1.0, 4.0))
+def test_a_drawn_truth_keeps_the_training_labels_and_the_ratio(rng, rho):
+    X, X_ood = rng.standard_normal((5, 14)), rng.standard_normal((4, 14))
+    theta = X.T @ rng.standard_normal((5, 2))
+    truth = draw_truth(rng, X, theta, X_ood, rho=rho)
+    np.testing.assert_allclose(X @ truth, X @ theta, atol=1e-9 * np.abs(X @ theta).max())
+    assert definitions.rho(X, X_ood, truth) == pytest.approx(rho, rel=1e-8)
+
+
+def test_the_counterexample_sweep_measures_its_closed_forms():
+    phi = np.radians([10.0, 45.0, 90.0, 135.0])
+    sweep = counterexample_sweep(phi)
+    np.testing.assert_allclose(sweep.tan_root, np.tan(phi / 2) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(sweep.cot_root, 1 / np.tan(phi / 2) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(sweep.paper_lower, 1.0)
+    np.testing.assert_allclose(sweep.paper_upper, 1.0)
+    np.testing.assert_allclose(sweep.sharp_lower, np.minimum(sweep.tan_root, sweep.cot_root), rtol=1e-9)
+    np.testing.assert_allclose(sweep.sharp_upper, np.maximum(sweep.tan_root, sweep.cot_root), rtol=1e-9)
+
+
+def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other():
+    sweep = tail_angle_sweep(TailAngleConfig(angles=5, truths=20))
+    assert sweep.ratio.shape == (5, 20)
+    np.testing.assert_array_equal(sweep.coverage(sweep.generalised), 1.0)
+    np.testing.assert_array_equal(sweep.coverage(sweep.sharp), 1.0)
+    np.testing.assert_allclose(sweep.extreme, sweep.sharp, rtol=1e-6)
+    paper = sweep.coverage(sweep.paper)
+    assert paper[0] == 1.0
+    assert paper[-1] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: counterexample(0.0, root="tan"), "`phi` must lie strictly between 0 and pi"),
+        (lambda: counterexample(1.0, root="tan", scale=1.0), "`scale` must exceed 1"),
+        (lambda: TailAngleConfig(k=0), "`k` must be between 1 and 19; got 0"),
+        (lambda: TailAngleConfig(dim=5), "`dim` must be at least n \\+ m - k = 46; got 5"),
+        (lambda: TailAngleConfig(angles=1), "`angles` must be at least 2"),
+        (lambda: TailAngleConfig(smallest_angle=90.0), "`smallest_angle` must lie strictly between 0 and 90"),
+        (lambda: TailAngleConfig(seed=-1), "`seed` must be zero or more; got -1"),
+    ],
+)
+def test_wrong_settings_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 5}, "`k` must be between 0 and 4; got 5"),
+        ({"dim": 6}, "`dim` must be at least 7"),
+        ({"train_singular_values": [1.0, 2.0]}, "`train_singular_values` must be positive and descending"),
+        ({"ood_singular_values": []}, "`ood_singular_values` must be positive and descending"),
+        ({"rho": 0.0}, "`rho` = 0 cannot be reached"),
+    ],
+)
+def test_designs_that_cannot_be_are_refused(change, message):
+    settings = {"train_singular_values": SPECTRUM, "ood_singular_values": SPECTRUM_OOD, "dim": 12, "k": 2, **change}
+    with pytest.raises(ValueError, match=message):
+        spectral_design(np.random.default_rng(0), **settings)

@@ -1,0 +1,1 @@
+"""Tests of `projnorm_theory`: each claim of docs/theory.md, each public function, each error."""

@@ -1,0 +1,139 @@
+"""Each wrong input raises ValueError, and its message names the argument and says what was wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import projnorm_theory as pt
+
+rng = np.random.default_rng(0)
+X, X_OOD = rng.standard_normal((4, 9)), rng.standard_normal((3, 9))
+Y, Y_OOD = rng.standard_normal(4), rng.standard_normal(3)
+K, C, K_OOD = X @ X.T, X_OOD @ X.T, X_OOD @ X_OOD.T
+WITH_NAN, WITH_INF = X.copy(), X_OOD.copy()
+WITH_NAN[1, 2] = np.nan
+WITH_INF[0, 0] = np.inf
+TOY = {"d1": 100, "d2": 50, "n": 50, "m": 50}
+
+CASES = {
+    # arrays
+    "NaN": (lambda: pt.min_norm_solution(WITH_NAN, Y), r"`X` must be finite; 1 entries.*first at \[1, 2\]"),
+    "infinity": (lambda: pt.projnorm_linear(X[0], WITH_INF), r"`X_ood` must be finite.*\[0, 0\]"),
+    "NaN in Y": (lambda: pt.sharp_interval(X, [1, 2, np.nan, 4], X_OOD), r"`Y` must be finite.*first at \[2\]"),
+    "overflow": (lambda: pt.RowSpace.of([[1e200, 1.0]]), "`X` is so large that its sum of squares overflows"),
+    "1-D X": (lambda: pt.spectrum([1.0, 2.0]), r"`X` must be 2-D.*got shape \(2,\).*reshape\(1, -1\)"),
+    "3-D X": (lambda: pt.spectrum(np.zeros((2, 2, 2))), r"`X` must be 2-D.*got shape \(2, 2, 2\)\.$"),
+    "scalar theta": (lambda: pt.projnorm_linear(1.0, X_OOD), r"`theta` must be 1-D or 2-D; got shape \(\)"),
+    "empty X": (lambda: pt.min_norm_solution(np.zeros((0, 3)), []), r"`X` must not be empty; got shape \(0, 3\)"),
+    "empty columns": (lambda: pt.RowSpace.of(np.zeros((3, 0))), r"`X` must not be empty; got shape \(3, 0\)"),
+    "no outputs": (lambda: pt.min_norm_solution(X, np.zeros((4, 0))), r"`Y` must not be empty; got shape \(4, 0\)"),
+    "ragged": (lambda: pt.RowSpace.of([[1.0, 2.0], [3.0]]), "`X` must be an array of real numbers with a regular"),
+    "strings": (lambda: pt.RowSpace.of([["a", "b"]]), "`X` must be an array of real numbers"),
+    "complex": (lambda: pt.RowSpace.of([[1j]]), "`X` must be an array of real numbers"),
+    "None": (lambda: pt.RowSpace.of(None), r"`X` must be"),
+    "huge integers": (lambda: pt.RowSpace.of([[10**400]]), "`X` must be an array of real numbers"),
+    "masked": (lambda: pt.RowSpace.of(np.ma.masked_equal([[1.0, 2.0]], 2.0)), "`X` has masked entries"),
+    # shapes that do not fit
+    "columns": (
+        lambda: pt.LinearPair.of(X, X_OOD[:, :5]),
+        r"`X_ood` must have 9 columns like `X`; got shape \(3, 5\)",
+    ),
+    "rows of Y": (lambda: pt.min_norm_solution(X, Y[:3]), r"`Y` must have 4 rows like `X`; got shape \(3,\)"),
+    "rows of Y in a pair": (lambda: pt.sharp_interval(X, Y[:3], X_OOD), r"`Y` must have 4 rows like `X`"),
+    "theta": (lambda: pt.projnorm_linear(X[0, :5], X_OOD), r"`theta` must have 9 rows like the columns of `X_ood`"),
+    "theta of a space": (lambda: pt.RowSpace.of(X).project(Y), "`theta` must have 9 rows like the features of `X`"),
+    "Y of a space": (lambda: pt.RowSpace.of(X).solve(Y_OOD), "`Y` must have 4 rows like `X`"),
+    "outputs of the loss": (
+        lambda: pt.ood_loss(X[0], X_OOD, np.zeros((3, 2))),
+        r"`Y_ood` must have the shape \(3,\) of the predictions.*got \(3, 2\)",
+    ),
+    "rows of the loss": (lambda: pt.ood_loss(X[0], X_OOD, Y), r"`Y_ood` must have 3 rows like `X_ood`"),
+    "outputs of the report": (
+        lambda: pt.check_assumptions(X, Y, X_OOD, np.zeros((3, 2)), k=1),
+        "`Y_ood` must have 1 outputs like `Y`; got 2",
+    ),
+    "no labels": (lambda: pt.check_assumptions(X, Y, X_OOD, k=1), "`Y_ood` is required"),
+    # pairs
+    "pair and X_ood": (
+        lambda: pt.sharp_interval(pt.LinearPair.of(X, X_OOD), Y, X_OOD),
+        "`X_ood` must be left out when `X` is a LinearPair",
+    ),
+    "no X_ood": (lambda: pt.sharp_interval(X, Y), "`X_ood` is required unless `X` is a LinearPair"),
+    # Gram matrices
+    "square": (lambda: pt.spectrum_from_gram(C), r"`K` must be square; got shape \(3, 4\)"),
+    "symmetric": (lambda: pt.spectrum_from_gram([[1.0, 2.0], [0.0, 1.0]]), "`K` must be symmetric; entries differ"),
+    "definite": (
+        lambda: pt.projnorm_linear_from_gram(K, Y, C, -K_OOD),
+        "`k_ood` must be positive semi-definite; its eigenvalues run from",
+    ),
+    "cross block": (
+        lambda: pt.projnorm_linear_from_gram(K, Y, C.T, K_OOD),
+        r"`k_ood_train` must have shape \(3, 4\).*got \(4, 3\)",
+    ),
+    "ridge": (lambda: pt.projnorm_linear_from_gram(K, Y, C, K_OOD, ridge=-1.0), "`ridge` must be finite and zero or"),
+    "ridge triple": (
+        lambda: pt.projnorm_linear_from_gram(K, Y, C, K_OOD, ridge=(1, 2, 3)),
+        r"`ridge` must be a number or a pair \(train, ood\)",
+    ),
+    # k
+    "k negative": (lambda: pt.generalised_bound(X, Y, X_OOD, k=-1), "`k` must be between 0 and 3, the smaller rank"),
+    "k too large": (lambda: pt.generalised_bound(X, Y, X_OOD, k=4), "`k` must be between 0 and 3.*got 4"),
+    "k of the paper": (lambda: pt.proposition_bound(X, Y, X_OOD, 3), "`k` must be between 0 and 2.*got 3"),
+    "k missing": (lambda: pt.proposition_bound(X, Y, X_OOD), "`k` must be a whole number; got None"),
+    "k a float": (lambda: pt.alignment(X, X_OOD, 1.5), "`k` must be a whole number; got 1.5"),
+    "k of angles": (lambda: pt.principal_angles(X, X_OOD, 4), "`k` must be between 0 and 3"),
+    "k of the report": (lambda: pt.check_assumptions(X, Y, X_OOD, Y_OOD, k=9), "`k` must be between 0 and 3"),
+    "ks": (lambda: pt.check_assumptions(X, Y, X_OOD, Y_OOD, k=1, ks=[0]), "`ks` must be between 1 and 3"),
+    # rho
+    "rho negative": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=-1), "`rho` must be finite and zero or more; got -1"),
+    "rho infinite": (lambda: pt.generalised_bound(X, Y, X_OOD, rho=np.inf), "`rho` must be finite and zero or more"),
+    "rho text": (lambda: pt.sharp_interval(X, Y, X_OOD, rho="one"), "`rho` must be a number; got 'one'"),
+    "rho reversed": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=(2, 1)), r"`rho` must have low <= high; got \(2, 1\)"),
+    "rho triple": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=(1, 2, 3)), r"`rho` must be a number or a pair"),
+    "rho infeasible": (
+        lambda: pt.generalised_bound(X, Y, X[:3], k=2, rho=0.0),
+        "`rho` must be at least .*: the shared span alone carries that much; got 0.0",
+    ),
+    # options
+    "rcond": (lambda: pt.min_norm_solution(X, Y, rcond=-1e-3), r"`rcond` must lie in \[0, 1\); got -0.001"),
+    "rcond text": (lambda: pt.spectrum(X, rcond="small"), "`rcond` must be a number; got 'small'"),
+    "rcond nan": (lambda: pt.RowSpace.of(X, rcond=np.nan), r"`rcond` must lie in \[0, 1\); got nan"),
+    "method": (lambda: pt.min_norm_solution(X, Y, method="lu"), "`method` must be one of 'auto', 'gram', 'qr', 'svd'"),
+    "gram refused": (
+        lambda: pt.min_norm_solution(np.vstack([X, X]), np.ones(8), method="gram"),
+        r"`method` 'gram' needs a well-conditioned matrix.*shape \(8, 9\).*use method='auto' or 'svd'",
+    ),
+    "gram of a tall matrix": (lambda: pt.min_norm_solution(X.T, np.ones(9), method="gram"), "`method` 'gram' needs"),
+    "qr refused": (
+        lambda: pt.min_norm_solution(np.vstack([X, X]), np.ones(8), method="qr"),
+        "`method` 'qr' needs a matrix of full rank",
+    ),
+    # power law
+    "too few": (lambda: pt.fit_power_law([3.0, 2.0]), "`eigenvalues` must have at least 3 between"),
+    "zeros": (lambda: pt.fit_power_law([3.0, 2.0, 1.0, 0.0]), "`eigenvalues` must be positive.*pass `last`"),
+    "ascending": (lambda: pt.fit_power_law([1.0, 2.0, 3.0]), "`eigenvalues` must be in descending order"),
+    "2-D": (lambda: pt.fit_power_law(K), r"`eigenvalues` must be 1-D; got shape \(4, 4\)"),
+    "first": (lambda: pt.fit_power_law([3, 2, 1], first=0), "`first` must be at least 1; got 0"),
+    "last": (lambda: pt.fit_power_law([3, 2, 1], last=4), "`last` must be between 1 and 3 eigenvalues; got 4"),
+    "confidence": (lambda: pt.fit_power_law([3, 2, 1], confidence=1.0), "`confidence` must lie strictly between"),
+    # asymptotics
+    "eigenvalue": (lambda: pt.deterministic_projnorm([1, 1], [1, -1], 1), "`covariance_eigenvalues` must be zero or"),
+    "theta rows": (
+        lambda: pt.deterministic_projnorm([1, 1, 1], [1, 1], 1),
+        "`theta` must have 2 rows like `covariance_eigenvalues`",
+    ),
+    "m": (lambda: pt.deterministic_projnorm([1, 1], [1, 1], 0), "`m` must be at least 1; got 0"),
+    "sigma": (lambda: pt.toy_asymptotics([-1.0, 2.0], **TOY), "`sigma` must be zero or more; the smallest is -1"),
+    "sigma nan": (lambda: pt.toy_asymptotics(np.nan, **TOY), "`sigma` must be finite"),
+    "d2": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "d2": 0}), "`d2` must be at least 1; got 0"),
+    "toy n": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "n": 100}), "`n` must be at most d1 - 4 = 96"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_input_is_named_in_one_line(case):
+    call, message = CASES[case]
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,79 @@
+"""The pair of row spaces: the same from features and from Gram blocks, and honest about its rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, ood_loss
+from simulations.designs import haar
+from tests.strategies import general_designs
+
+
+@given(general_designs())
+def test_cosines_and_sines_are_orthonormal_together(design):
+    pair = LinearPair.of(design.X, design.X_ood)
+    for cosines, sines in ((pair.cosines, pair.train_sines), (pair.cosines.T, pair.ood_sines)):
+        stacked = np.vstack([cosines, sines])
+        np.testing.assert_allclose(stacked.T @ stacked, np.eye(cosines.shape[1]), atol=1e-12)
+
+
+@given(general_designs())
+def test_the_gram_route_sees_the_same_spectra_and_angles(design):
+    X, X_ood = design.X, design.X_ood
+    of_features, of_gram = LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)
+    assert (of_gram.train_rank, of_gram.ood_rank) == (of_features.train_rank, of_features.ood_rank)
+    np.testing.assert_allclose(of_gram.train_singular_values, of_features.train_singular_values, rtol=1e-8)
+    for name in ("cosines", "train_sines", "ood_sines"):
+        ours, theirs = (np.linalg.svd(getattr(p, name), compute_uv=False) for p in (of_gram, of_features))
+        size = min(ours.size, theirs.size)
+        np.testing.assert_allclose(ours[:size], theirs[:size], atol=of_gram.sine_error + 1e-9)
+    assert of_gram.free_ood_directions().shape == of_features.free_ood_directions().shape
+
+
+@given(general_designs())
+def test_fit_and_loss_agree_with_features(design):
+    pair = LinearPair.of(design.X, design.X_ood)
+    fit = pair.fit(design.Y)
+    theta = min_norm_solution(design.X, design.Y).theta
+    np.testing.assert_allclose(RowSpace.of(design.X).basis @ fit.coordinates, theta, atol=1e-9 * fit.norm)
+    assert fit.norm == pytest.approx(np.linalg.norm(theta), rel=1e-9)
+    assert fit.interpolates
+    loss = ood_loss(theta, design.X_ood, design.Y_ood)
+    scale = np.linalg.norm(design.Y_ood) ** 2
+    assert pair.test_loss(fit, design.Y_ood) == pytest.approx(loss, rel=1e-8, abs=1e-16 * scale)
+
+
+@pytest.mark.parametrize("log_condition", [0, 3, 6, 8])
+def test_shared_directions_are_found_whatever_the_conditioning(log_condition):
+    rng = np.random.default_rng(0)
+    frame = haar(rng, 200, 90)
+    spectrum = np.logspace(0, -log_condition, 50)
+    X = haar(rng, 50, 50) * spectrum @ frame[:, :50].T
+    X_ood = haar(rng, 50, 50) * spectrum @ (frame[:, 40:] @ haar(rng, 50, 50)).T
+    pair = LinearPair.of(X, X_ood)
+    sines = np.linalg.svd(pair.ood_sines, compute_uv=False)
+    assert pair.free_ood_directions().shape[1] == 40
+    assert sines[40:].max() <= pair.sine_error
+    assert pair.sine_tolerance < 1e-5
+
+
+def test_blocks_of_different_features_are_refused():
+    rng = np.random.default_rng(0)
+    X, X_ood = rng.standard_normal((6, 15)), rng.standard_normal((4, 15))
+    with pytest.raises(ValueError, match="`k_ood_train` does not fit `k_train` and `k_ood`"):
+        LinearPair.from_gram(X @ X.T, 3 * X_ood @ X.T, X_ood @ X_ood.T)
+
+
+def test_zero_inputs_make_an_empty_but_usable_pair():
+    X = np.eye(2, 4)
+    for pair in (
+        LinearPair.of(np.zeros((2, 4)), X),
+        LinearPair.of(X, np.zeros((3, 4))),
+        LinearPair.from_gram(np.zeros((2, 2)), np.zeros((2, 2)), np.eye(2)),
+        LinearPair.from_gram(np.eye(2), np.zeros((3, 2)), np.zeros((3, 3))),
+    ):
+        interval = generalised_bound(pair, np.zeros(2))
+        assert (interval.lower, interval.upper) == (0.0, 0.0)
+        assert pair.free_ood_directions().shape[0] == pair.ood_rank
