@@ -9,7 +9,7 @@ from simulations.tail_angle import TailAngleSweep
 
 CAPTION = (
     "The ratio of test loss to ProjNormLinear squared on one drawn design as its tails lean from orthogonal (left) "
-    "towards each other; each mark is a ground truth with the same training labels. The paper's interval (orange lines) "
+    "towards each other; each mark is a ground truth with the same training labels. The paper's interval (orange) "
     "holds at 90 degrees and loses them as the tails lean, the generalised one (blue) always holds, and the sharp one "
     "(green) is the smallest that can: a ground truth can be built on each of its ends (diamonds)."
 )

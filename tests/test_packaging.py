@@ -63,3 +63,11 @@ def test_links_between_documents_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if not target.startswith(("http", "mailto")):
             assert ((ROOT / document).parent / target).exists(), target
+
+
+def test_the_tour_in_the_readme_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) >= 8
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)  # noqa: S102 - our own document
