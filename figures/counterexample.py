@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from figures.style import COLUMN_WIDTH, PAPER, SHARP, TRUTH, house_style, settled
-from simulations.counterexample import CounterexampleSweep
+from projnorm.runs import Record
 
+TITLE = "The paper's bound needs orthogonal tails"
 CAPTION = (
     "Three features, one shared direction, tails at an angle. The paper's bound says the scaled ratio is 1 at every "
     "angle (orange), because both tail eigenvalues are 1; two ground truths that satisfy its assumptions as printed "
@@ -15,26 +16,22 @@ CAPTION = (
 )
 
 
-def draw(sweep: CounterexampleSweep) -> Figure:
+def draw(record: Record) -> Figure:
     """Ratio against the angle, measured on both ground truths, with the closed forms and the intervals."""
+    arrays = record.arrays
+    phi, degrees = arrays["phi"], np.degrees(arrays["phi"])
     with house_style():
         figure = Figure(figsize=(COLUMN_WIDTH, 3.4), layout="constrained")
         axes = figure.add_subplot()
-        degrees = np.degrees(sweep.phi)
-        fine = np.linspace(sweep.phi.min(), sweep.phi.max(), 300)
-        axes.fill_between(
-            degrees, sweep.sharp_lower, sweep.sharp_upper, color=SHARP, alpha=0.2, lw=0, label="sharp interval"
-        )
-        axes.plot(np.degrees(fine), np.tan(fine / 2) ** 2, color=SHARP, label=r"$\tan^2(\varphi/2)$")
-        axes.plot(np.degrees(fine), 1 / np.tan(fine / 2) ** 2, color=SHARP, ls="--", label=r"$\cot^2(\varphi/2)$")
-        axes.plot(degrees, sweep.paper_upper, color=PAPER, lw=2.5, label="paper's bound, both ends")
-        every = max(1, degrees.size // 16)
+        axes.fill_between(degrees, *arrays["sharp"].T, color=SHARP, alpha=0.2, lw=0, label="sharp interval")
+        axes.plot(degrees, np.tan(phi / 2) ** 2, color=SHARP, label=r"$\tan^2(\varphi/2)$")
+        axes.plot(degrees, 1 / np.tan(phi / 2) ** 2, color=SHARP, ls="--", label=r"$\cot^2(\varphi/2)$")
+        axes.plot(degrees, arrays["paper"][:, 1], color=PAPER, lw=2.5, label="paper's bound, both ends")
+        some = slice(None, None, max(1, degrees.size // 16))
+        axes.plot(degrees[some], arrays["tan_root"][some], "o", ms=4, color=TRUTH, label=r"$\theta_\star$ with $\tan$")
         axes.plot(
-            degrees[::every], sweep.tan_root[::every], "o", ms=4, color=TRUTH, label=r"$\theta_\star$ with $\tan$"
-        )
-        axes.plot(
-            degrees[::every],
-            sweep.cot_root[::every],
+            degrees[some],
+            arrays["cot_root"][some],
             "s",
             ms=4,
             mfc="white",

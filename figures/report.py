@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from matplotlib.figure import Figure
 
 from figures.style import rendered
+from figures.table import Table
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -47,14 +48,6 @@ details {{ color: var(--soft); font-size: .85rem; }}
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text under a header."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """One picture or table with what to read from it.
 
@@ -79,7 +72,7 @@ def page(title: str, introduction: str, sections: Sequence[Section], provenance:
         title=html.escape(title),
         introduction=html.escape(introduction),
         sections="\n".join(map(_section, sections)),
-        provenance=_table(Table(("what", "value"), [(key, str(value)) for key, value in provenance.items()])),
+        provenance=Table(("what", "value"), [(key, str(value)) for key, value in provenance.items()]).html(),
     )
 
 
@@ -91,14 +84,8 @@ def _section(section: Section) -> str:
         parts.append(f'<figure><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></figure>')
     parts.append(f"<p>{html.escape(section.text)}</p>")
     if section.table is not None:
-        parts.append(_table(section.table))
+        parts.append(section.table.html())
     if section.configuration:
         rows = [(key, str(value)) for key, value in section.configuration.items()]
-        parts.append(f"<details><summary>Configuration</summary>{_table(Table(('setting', 'value'), rows))}</details>")
+        parts.append(f"<details><summary>Configuration</summary>{Table(('setting', 'value'), rows).html()}</details>")
     return "\n".join(parts)
-
-
-def _table(table: Table) -> str:
-    header = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -23,6 +23,7 @@ PAPER = _PALETTE[1]
 GENERALISED = _PALETTE[0]
 SHARP = _PALETTE[2]
 TRUTH = "0.15"
+CYCLE = tuple(_PALETTE)
 
 _RC: dict[Any, Any] = {
     "figure.dpi": 100,

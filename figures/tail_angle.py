@@ -5,8 +5,9 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, SHARP, TRUTH, house_style, settled
-from simulations.tail_angle import TailAngleSweep
+from projnorm.runs import Record
 
+TITLE = "Three intervals for the test loss"
 CAPTION = (
     "The ratio of test loss to ProjNormLinear squared on one drawn design as its tails lean from orthogonal (left) "
     "towards each other; each mark is a ground truth with the same training labels. The paper's interval (orange) "
@@ -15,24 +16,26 @@ CAPTION = (
 )
 
 
-def draw(sweep: TailAngleSweep) -> Figure:
-    """Bands of the intervals and dots of the truth against the tail angle."""
+def draw(record: Record) -> Figure:
+    """Bands of the intervals and marks of the truth against the tail angle."""
+    arrays = record.arrays
+    angle = arrays["angle"]
     with house_style():
         figure = Figure(figsize=(COLUMN_WIDTH, 3.6), layout="constrained")
         axes = figure.add_subplot()
         axes.fill_between(
-            sweep.angle, *sweep.generalised.T, color=GENERALISED, alpha=0.18, lw=0, label="generalised bound"
+            angle, *arrays["generalised"].T, color=GENERALISED, alpha=0.18, lw=0, label="generalised bound"
         )
-        axes.fill_between(sweep.angle, *sweep.sharp.T, color=SHARP, alpha=0.45, lw=0, label="sharp interval")
-        axes.plot(sweep.angle, sweep.paper[:, 0], color=PAPER, lw=2, label="paper's bound")
-        axes.plot(sweep.angle, sweep.paper[:, 1], color=PAPER, lw=2)
-        axes.plot(sweep.angle, sweep.ratio, ".", ms=2.5, color=TRUTH, alpha=0.6)
+        axes.fill_between(angle, *arrays["sharp"].T, color=SHARP, alpha=0.45, lw=0, label="sharp interval")
+        axes.plot(angle, arrays["paper"][:, 0], color=PAPER, lw=2, label="paper's bound")
+        axes.plot(angle, arrays["paper"][:, 1], color=PAPER, lw=2)
+        axes.plot(angle, arrays["ratio"], ".", ms=2.5, color=TRUTH, alpha=0.6)
         axes.plot([], [], ".", color=TRUTH, label=r"ground truths $\theta_\star$, drawn")
-        every = max(1, sweep.angle.size // 10)
-        axes.plot(sweep.angle[::every], sweep.extreme[::every], "D", ms=3.5, mfc="white", color=TRUTH)
+        some = slice(None, None, max(1, angle.size // 10))
+        axes.plot(angle[some], arrays["extreme"][some], "D", ms=3.5, mfc="white", color=TRUTH)
         axes.plot([], [], "D", ms=3.5, mfc="white", color=TRUTH, label=r"ground truths $\theta_\star$, built")
         axes.set_yscale("log")
-        axes.set_ylim(top=4 * sweep.generalised.max())
+        axes.set_ylim(top=4 * arrays["generalised"].max())
         axes.invert_xaxis()
         axes.set_xlabel("angle between the tails (degrees); 90 is the paper's assumption")
         axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")

@@ -225,7 +225,7 @@ def covariate_shift(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> Covaria
         residual=math.hypot(outside, outside_ood, within) / size if size else 0.0,
         trivial=rank == pair.n_train + pair.n_ood,
         stacked_rank=rank,
-        ood_floor=outside_ood**2 / pair.n_ood,
+        ood_floor=outside_ood * outside_ood / pair.n_ood,
     )
 
 
@@ -250,7 +250,8 @@ def bound_tightness(
         ks = [as_count(k, "ks", low=1, high=smaller, because=", the smaller rank") for k in ks]
     fit = pair.fit(Y)
     loss = pair.test_loss(fit, Y_ood)
-    scale = pair.distance_to_ood(fit.coordinates) ** 2 / pair.n_ood
+    distance = pair.distance_to_ood(fit.coordinates)
+    scale = distance * distance / pair.n_ood
     ends = np.array([tail_ends(pair.ood_eigenvalues, k) for k in ks]).reshape(-1, 2) * scale
     with np.errstate(divide="ignore", invalid="ignore"):
         upper_over_loss, lower_over_loss = (ends / loss).T
@@ -276,7 +277,8 @@ def _default_ks(smaller: int) -> list[int]:
 
 
 def _decay_of(eigenvalues: FloatArray) -> PowerLawFit | None:
-    return fit_power_law(eigenvalues) if eigenvalues.size >= 3 else None
+    """The power law of a spectrum; None where there are too few eigenvalues or they underflow."""
+    return fit_power_law(eigenvalues) if eigenvalues.size >= 3 and eigenvalues[-1] > 0.0 else None
 
 
 def _decay(fit: PowerLawFit | None) -> str:

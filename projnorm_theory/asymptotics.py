@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from projnorm_theory.validation import EPS, FloatArray, as_count, as_rows, as_vector
 
 # E|z| of a standard normal, and the variance of sign(z) that z does not explain linearly.
 _MEAN_ABS = math.sqrt(2 / math.pi)
 _UNEXPLAINED = 1 - 2 / math.pi
+_LARGEST_SIGMA = 1e100  # beyond, its square leaves float64 once multiplied by the sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +93,7 @@ def toy_asymptotics(sigma: ArrayLike, *, d1: int, d2: int, n: int, m: int) -> To
         sigma: One standard deviation or an array of them, zero or more.
         d1: Coordinates of unit variance in both sets.
         d2: Coordinates that vanish in training and have standard deviation `sigma` at test time.
-        n: Training examples. The mean of :math:`\|\hat\theta\|^2` exists only for ``n <= d1 - 4`` or ``n >= d1 + 4``.
+        n: Training examples, ``n <= d1 - 4`` or ``n >= d1 + 4``; between, :math:`\|\hat\theta\|^2` has no variance.
         m: Shifted examples.
 
     Raises:
@@ -123,34 +124,33 @@ def toy_asymptotics(sigma: ArrayLike, *, d1: int, d2: int, n: int, m: int) -> To
 def _as_sigma(sigma: ArrayLike) -> FloatArray:
     values = np.asarray(sigma)
     checked = as_vector(values.ravel(), "sigma")
-    if np.any(checked < 0.0):
-        raise ValueError(f"`sigma` must be zero or more; the smallest is {checked.min():.6g}.")
+    if np.any(checked < 0.0) or np.any(checked > _LARGEST_SIGMA):
+        raise ValueError(
+            f"`sigma` must lie between 0 and {_LARGEST_SIGMA:g}; got {checked.min():g} to {checked.max():g}."
+        )
     return checked.reshape(values.shape)
 
 
 def _implicit_ridge(s: FloatArray, m: int) -> float:
     """The kappa with ``sum s / (s + kappa) = m``; 0 when at most `m` eigenvalues are nonzero."""
-    positive = np.sort(s[s > 0.0])[::-1]
-    if positive.size <= m:
+    log_s = np.sort(np.log(s[s > 0.0]))[::-1]
+    if log_s.size <= m:
         return 0.0
-    scaled = positive / positive[0]
-    # The m + 1 largest alone bound the root from below, the trace from above.
-    low, high = float(scaled[m]) / m, float(scaled.sum()) / m
 
     def excess(log_kappa: float) -> float:
-        return float(np.sum(scaled / (scaled + math.exp(log_kappa)))) - m
+        return float(np.sum(expit(log_s - log_kappa))) - m
 
-    # The brackets are widened because either may be the root, to within rounding.
-    log_kappa = brentq(excess, math.log(low) - 1e-9, math.log(high) + 1e-9, xtol=4 * EPS, rtol=4 * EPS)
-    return float(positive[0]) * math.exp(log_kappa)
+    # The m + 1 largest alone bound the root from below, the trace from above; either may be it, to within rounding.
+    low, high = float(log_s[m]) - math.log(m), float(logsumexp(log_s)) - math.log(m)
+    return math.exp(brentq(excess, low - 1e-9, high + 1e-9, xtol=4 * EPS, rtol=4 * EPS))
 
 
 def _toy_implicit_ridge(sigma: FloatArray, d1: int, d2: int, m: int) -> FloatArray:
     """The positive root of ``m k^2 + b k - sigma^2 (d1 + d2 - m) = 0``, which ``d1/(1+k) + d2 s2/(s2+k) = m`` is."""
     variance = sigma**2
-    b = m * (1 + variance) - d1 - d2 * variance
+    b = (m - d1) + (m - d2) * variance
     free = variance * max(d1 + d2 - m, 0)
-    root = np.sqrt(b**2 + 4 * m * free)
+    root = np.hypot(b, 2 * np.sqrt(m * free))
     # The form without cancellation on either side of b = 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         kappa = np.where(b > 0, 2 * free / (b + root), (root - b) / (2 * m))

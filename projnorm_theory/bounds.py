@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.spectra import span_gap
-from projnorm_theory.validation import FloatArray, as_count, as_range
+from projnorm_theory.validation import FloatArray, as_count, as_finite_result, as_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +99,7 @@ def proposition_bound(
         pair,
         fit,
         k,
-        ends=(lowest / pair.n_ood * projnorm**2, highest / pair.n_ood * projnorm**2),
+        ends=(lowest / pair.n_ood * projnorm * projnorm, highest / pair.n_ood * projnorm * projnorm),
         rho=(1.0, 1.0),
         needs_orthogonal_tails=True,
     )
@@ -143,17 +143,15 @@ def generalised_bound(
             f"`rho` must be at least {shared / fit.norm:.6g}: the shared span alone carries that much; got {rho!r}."
         )
     # Lengths of q = P~_perp theta* that rho allows, and of s = P~_perp p.
-    shortest, longest = (math.sqrt(max((end * fit.norm) ** 2 - shared**2, 0.0)) for end in (low, high))
+    shortest, longest = (other_leg(end * fit.norm, shared) for end in (low, high))
     overlap = tail_overlap(pair, fit, k) * frobenius(fit.coordinates[k:])
+    nearest, farthest = max(0.0, shortest - overlap, overlap - longest), longest + overlap
     highest, lowest = tail_ends(pair.ood_eigenvalues, k)
     return _spectral_interval(
         pair,
         fit,
         k,
-        ends=(
-            lowest / pair.n_ood * max(0.0, shortest - overlap, overlap - longest) ** 2,
-            highest / pair.n_ood * (longest + overlap) ** 2,
-        ),
+        ends=(lowest / pair.n_ood * nearest * nearest, highest / pair.n_ood * farthest * farthest),
         rho=(low, high),
         needs_orthogonal_tails=False,
     )
@@ -174,7 +172,12 @@ def tail_overlap(pair: LinearPair, fit: TrainingFit, k: int) -> float:
 
 def loss_ratio(loss: float, projnorm: float, pair: LinearPair, fit: TrainingFit) -> float:
     """``loss / projnorm**2``, nan where `projnorm` is zero to rounding."""
-    return loss / projnorm**2 if projnorm > pair.sine_error * fit.norm else math.nan
+    return loss / projnorm / projnorm if projnorm > pair.sine_error * fit.norm else math.nan
+
+
+def other_leg(hypotenuse: float, leg: float) -> float:
+    """``sqrt(hypotenuse^2 - leg^2)`` without squaring; 0 where the leg is the longer."""
+    return math.sqrt(hypotenuse - leg) * math.sqrt(hypotenuse + leg) if hypotenuse > leg else 0.0
 
 
 def training_assumptions(fit: TrainingFit) -> tuple[str, ...]:
@@ -194,6 +197,7 @@ def _spectral_interval(
     rho: tuple[float, float],
     needs_orthogonal_tails: bool,
 ) -> SpectralInterval:
+    as_finite_result(ends[1], "the interval for the loss")
     projnorm = pair.distance_to_ood(fit.coordinates)
     gap, leak = span_gap(pair, k), frobenius(pair.cosines[k:, k:])
     assumptions = [*training_assumptions(fit), f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]"]

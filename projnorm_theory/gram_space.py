@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.validation import EPS, FloatArray, as_gram, as_rcond
+from projnorm_theory.validation import FloatArray, as_gram, as_rcond, precision_of
 
 # A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
 # accumulated in half precision.
 _NOT_A_GRAM = 1e-2
 # A handful of operations stands between any Gram matrix and an answer, however small it is.
-_LEAST_NOISE = 40 * EPS
+_LEAST_ROUNDINGS = 40
+# Rounding makes eigenvalues positive as easily as negative; the most negative one seen is a sample of its size.
+_NOISE_OVER_NEGATIVE = 16.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,8 +27,8 @@ class GramSpace:
         left: Eigenvectors of the Gram matrix, the left singular vectors of `X`, shape ``(n, rank)``.
         singular_values: Singular values of `X` kept, descending, shape ``(rank,)``.
         rcond: Singular values up to ``rcond * s_max`` were counted as zero.
-        noise: Error of the Gram matrix against its largest eigenvalue: rounding, or the most negative eigenvalue
-            where that shows more.
+        noise: Error of the Gram matrix against its largest eigenvalue: rounding in the type it came in, or what
+            negative eigenvalues betray of a coarser one.
     """
 
     left: FloatArray
@@ -48,6 +50,7 @@ class GramSpace:
         Raises:
             ValueError: If `K` is not a finite, symmetric, positive semi-definite matrix.
         """
+        precision = precision_of(K)
         K = as_gram(K, name)
         n = K.shape[0]
         eigenvalues, left = np.linalg.eigh(K)
@@ -56,9 +59,9 @@ class GramSpace:
             raise ValueError(
                 f"`{name}` must be positive semi-definite; its eigenvalues run from {smallest:.3g} to {largest:.3g}."
             )
-        coarseness = -smallest / largest if smallest < 0.0 else 0.0
-        cut = as_rcond(rcond, math.sqrt(max(n * EPS, coarseness)))
-        noise = max(n * EPS, _LEAST_NOISE, coarseness)
+        coarseness = _NOISE_OVER_NEGATIVE * -smallest / largest if smallest < 0.0 else 0.0
+        cut = as_rcond(rcond, math.sqrt(max(n * precision, coarseness)))
+        noise = max(n * precision, _LEAST_ROUNDINGS * precision, coarseness)
         rank = int(np.count_nonzero(eigenvalues > cut**2 * largest))
         kept = eigenvalues[::-1][:rank]
         return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
-from projnorm_theory.validation import EPS, FloatArray, as_matrix, as_rows
+from projnorm_theory.validation import EPS, FloatArray, as_finite_result, as_matrix, as_rows, precision_of
 
 # A sine at or below this counts as a shared direction even where rounding would allow a finer judgement.
 _SHARED_SINE = 1e-8
@@ -118,6 +118,7 @@ class LinearPair:
         train = GramSpace.of(k_train, name="k_train", rcond=rcond)
         ood = GramSpace.of(k_ood, name="k_ood", rcond=rcond)
         n, m = train.left.shape[0], ood.left.shape[0]
+        cross_precision = precision_of(k_ood_train)
         k_ood_train = as_matrix(k_ood_train, "k_ood_train")
         if k_ood_train.shape != (m, n):
             raise ValueError(
@@ -125,7 +126,7 @@ class LinearPair:
                 f"`k_train`; got {k_ood_train.shape}."
             )
         cosines = (ood.left.T @ k_ood_train @ train.left) / np.outer(ood.singular_values, train.singular_values)
-        noise = max(train.noise, ood.noise)
+        noise = max(train.noise, ood.noise, max(n, m) * cross_precision)
         sine_error = float(np.sqrt(noise) * max(_condition(train.singular_values), _condition(ood.singular_values)))
         _require_consistent_blocks(cosines, sine_error)
         return cls(
@@ -171,6 +172,11 @@ class LinearPair:
         return self.ood_singular_values**2
 
     @property
+    def _column_space_error(self) -> float:
+        """How far the left singular vectors kept may be turned out of the column space by rounding."""
+        return self.sine_error if self.noise == 0.0 else self.sine_error**2
+
+    @property
     def sine_tolerance(self) -> float:
         """Sines up to this count as zero: the direction is shared by both row spaces."""
         return max(_SHARED_SINE, self.sine_error)
@@ -185,7 +191,7 @@ class LinearPair:
             coordinates,
             frobenius(coordinates),
             residual,
-            residual <= _INTERPOLATION_TOLERANCE * frobenius(Y),
+            residual <= max(_INTERPOLATION_TOLERANCE, self._column_space_error) * frobenius(Y),
         )
 
     def ood_coordinates(self, Y_ood: ArrayLike) -> FloatArray:
@@ -196,7 +202,7 @@ class LinearPair:
         r"""TestLoss from the pair alone: the predictions are :math:`B\,\mathrm{diag}(t)\,V^\top\hat\theta`."""
         Y_ood = self.as_ood_responses(Y_ood, outputs=fit.coordinates.shape[1])
         predicted = self.ood_left @ (self.ood_singular_values[:, None] * (self.cosines @ fit.coordinates))
-        return frobenius(predicted - Y_ood) ** 2 / self.n_ood
+        return as_finite_result(sum_of_squares(predicted - Y_ood) / self.n_ood, "the test loss")
 
     def as_responses(self, Y: ArrayLike) -> FloatArray:
         """Training responses as a matrix of shape ``(n, c)``."""

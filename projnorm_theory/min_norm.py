@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from projnorm_theory.factor import factor
-from projnorm_theory.norms import frobenius
+from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.products import times
-from projnorm_theory.validation import FloatArray, as_matrix, as_rows
+from projnorm_theory.validation import FloatArray, as_finite_result, as_matrix, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,4 +82,4 @@ def ood_loss(theta: ArrayLike, X_ood: ArrayLike, Y_ood: ArrayLike) -> float:
         raise ValueError(
             f"`Y_ood` must have the shape {predicted.shape} of the predictions `X_ood @ theta`; got {Y_ood.shape}."
         )
-    return frobenius(predicted - Y_ood) ** 2 / X_ood.shape[0]
+    return as_finite_result(sum_of_squares(predicted - Y_ood) / X_ood.shape[0], "the test loss")

@@ -34,7 +34,8 @@ class PairProjNormLinear(ProjNormLinear):
 
     Attributes:
         error_estimate: How far ``value**2`` may be off through the rounding of the Gram matrices. It grows like
-            ``eps * cond**2 * ||theta||**2``, so a value below its square root is not told from zero.
+            ``eps * cond**2 * ||theta||**2``, so a value below its square root is not told from zero. What `rcond` cut
+            off is not in it: compare `rank` and `train_rank` with what you expect.
         theta_norm: ``||theta||``.
         train_rank: Numerical rank of `X` used.
         training_residual: ``||X theta - Y||`` of the minimum-norm solution.
@@ -154,11 +155,12 @@ def _error_of_square(pair: LinearPair, fit: TrainingFit) -> float:
     The derivatives of the square in `K`, `C` and `K~` are made of ``alpha = K^+ Y``, ``beta = K~^+ C alpha`` and
     ``gamma = K^+ C^T beta``, whose norms the pair gives. A ridge only damps them.
     """
-    if pair.noise == 0.0 or fit.norm == 0.0 or pair.ood_rank == 0:
+    if pair.noise == 0.0 or fit.norm == 0.0:
         return 0.0
     s, t = pair.train_singular_values[:, None], pair.ood_singular_values[:, None]
     seen = pair.cosines @ fit.coordinates
-    alpha = frobenius(fit.coordinates / s) * float(s[0, 0])
-    beta = frobenius(seen / t) * float(t[0, 0])
-    gamma = frobenius((pair.cosines.T @ seen) / s) * float(s[0, 0])
+    # Dividing by s / s_max and t / t_max gives the norms times the square root of the largest eigenvalue of the block.
+    alpha = frobenius(fit.coordinates / (s / s.max()))
+    beta = frobenius(seen / (t / t.max(initial=0.0)))
+    gamma = frobenius((pair.cosines.T @ seen) / (s / s.max()))
     return pair.noise * (alpha**2 + 2 * alpha * beta + beta**2 + 2 * gamma * alpha)

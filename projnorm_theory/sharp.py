@@ -1,4 +1,4 @@
-"""The sharp label-free interval: exactly the test losses that the inputs leave possible.
+"""The sharp label-free interval: from the smallest to the largest test loss that the inputs leave possible.
 
 Section 4 of docs/theory.md.
 """
@@ -11,17 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.bounds import LossInterval, loss_ratio, training_assumptions
+from projnorm_theory.bounds import LossInterval, loss_ratio, other_leg, training_assumptions
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.row_space import RowSpace, remove_span
 from projnorm_theory.trust_region import extreme_on_sphere
-from projnorm_theory.validation import FloatArray, as_matrix, as_range, as_rows
+from projnorm_theory.validation import FloatArray, as_finite_result, as_matrix, as_range, as_rows
+
+# Beyond this the Gram matrices cannot tell which directions the training rows determine.
+_COARSEST_SINE = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharpInterval(LossInterval):
-    r"""A `LossInterval` whose every point is the loss of some ground truth.
+    r"""A `LossInterval` whose two ends are losses of ground truths, and so is every point between them.
+
+    The one exception: with a single free direction, one output and one `rho` there are just two ground truths, and the
+    ends are their losses.
 
     Attributes:
         free_dim: Dimension of the shifted row space that the training rows leave undetermined.
@@ -58,10 +64,10 @@ def sharp_interval(
     *,
     rho: float | tuple[float, float] = 1.0,
 ) -> SharpInterval:
-    r"""The set of test losses possible for some ground truth with the given norm ratio.
+    r"""The range of test losses possible for some ground truth with the given norm ratio.
 
     With :math:`A = \Lambda/m` in the eigenbasis `V` of the shifted covariance, :math:`S = V^\top\hat\theta` and `B` the
-    directions of the shifted row space that the training rows do not determine, it is
+    directions of the shifted row space that the training rows do not determine, it spans
 
     .. math:: \{\operatorname{tr}(W^\top A W) : W = BZ,\ \|S + W\|_F = \rho\,\|\hat\theta\|_F\},
 
@@ -78,12 +84,17 @@ def sharp_interval(
         ValueError: If a shape is wrong, an entry is not finite, or no ground truth has such a `rho`.
 
     >>> interval = sharp_interval([[1.0, 0.0]], [2.0], [[0.0, 3.0]])
-    >>> interval.lower, interval.upper  # orthogonal rows: the loss is (3 * 2)^2 whatever theta* is
+    >>> round(interval.lower, 9), round(interval.upper, 9)  # orthogonal rows: (3 * 2)^2 whatever theta* is
     (36.0, 36.0)
     """
     pair = as_pair(X, X_ood)
     low, high = as_range(rho, "rho")
     fit = pair.fit(Y)
+    if pair.sine_error > _COARSEST_SINE:
+        raise ValueError(
+            f"the Gram matrices are too ill conditioned for a sharp interval: angles between the row spaces are known "
+            f"to a sine of {pair.sine_error:.2g} only. Pass features, float64 kernels, or a larger `rcond`."
+        )
     free = pair.free_ood_directions()
     seen = pair.cosines @ fit.coordinates
     seen_free = free.T @ seen
@@ -94,10 +105,14 @@ def sharp_interval(
     )
     # The lower end is at the allowed radius nearest to ||S_B||, where the loss would be zero.
     nearest = min(max(frobenius(seen_free), shortest), longest)
-    curvatures, axes = np.linalg.eigh(free.T @ (pair.ood_eigenvalues[:, None] / pair.n_ood * free))
-    # Positive definite in exact arithmetic; eigh may return the rounding of a very small one below zero.
-    curvatures = np.maximum(curvatures, 0.0)
-    centre = axes.T @ seen_free
+    # The eigenvectors of B^T A B by singular values of its root, which keeps the small curvatures.
+    _, roots, axes_T = np.linalg.svd(
+        pair.ood_singular_values[:, None] / math.sqrt(pair.n_ood) * free, full_matrices=False
+    )
+    curvatures, axes = roots**2, axes_T.T
+    centre = axes_T @ seen_free
+    reach = longest + frobenius(centre)
+    as_finite_result(float(curvatures.max(initial=0.0)) * reach * reach, "the interval for the loss")
     lower = extreme_on_sphere(curvatures, centre, nearest, largest=False)
     upper = extreme_on_sphere(curvatures, centre, longest, largest=True)
 
@@ -169,8 +184,7 @@ def _free_radii(
             f"projection of theta* on the shifted row space; got {_shown(rho)}."
         )
     if any_free:
-        shortest, longest = (math.sqrt(max(length**2 - determined**2, 0.0)) for length in (low, high))
-        return shortest, longest
+        return other_leg(low, determined), other_leg(high, determined)
     if low > determined + slack:
         raise ValueError(
             f"`rho` must be {determined / theta_norm:.6g}: the rows of `X_ood` lie in the row space of `X`, so the "

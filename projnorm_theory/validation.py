@@ -61,14 +61,32 @@ def as_gram(value: ArrayLike, name: str) -> FloatArray:
     return gram if asymmetry == 0.0 else (gram + gram.T) / 2
 
 
+def precision_of(value: ArrayLike) -> float:
+    """Rounding unit of what was passed: that of its own type where it is coarser than float64."""
+    dtype = np.asarray(value).dtype
+    return max(EPS, float(np.finfo(dtype).eps)) if dtype.kind == "f" else EPS
+
+
 def as_vector(value: ArrayLike, name: str) -> FloatArray:
-    """A finite, non-empty float64 vector."""
+    """A finite, non-empty float64 vector; its squares may overflow."""
     array = _as_float64(value, name)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be 1-D; got shape {array.shape}.")
     _require_non_empty(array, name)
-    _require_finite(array, name)
+    if not np.all(np.isfinite(array)):
+        _require_finite(array, name)
     return array
+
+
+def as_finite_result(value: float, what: str) -> float:
+    """`value`, unless it overflowed on the way.
+
+    Raises:
+        ValueError: If it is infinite or nan.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"{what} overflows float64; rescale the inputs.")
+    return value
 
 
 def as_count(value: Any, name: str, *, low: int, high: int | None = None, because: str = "") -> int:

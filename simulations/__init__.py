@@ -1,18 +1,30 @@
 """Drawn designs whose structure is known, and experiments on them."""
 
-from simulations.counterexample import CounterexampleSweep, counterexample, counterexample_sweep
-from simulations.designs import Design, draw_truth, haar, spectral_design
-from simulations.tail_angle import TailAngleConfig, TailAngleSweep, tail_angle_sweep
+from simulations.bound_check import BoundConfig, run_bound_check
+from simulations.counterexample import CounterexampleConfig, counterexample, run_counterexample
+from simulations.designs import Design, draw_truth, flat_tail_design, haar, spectral_design
+from simulations.spectra_example import SpectraConfig, run_spectra_example
+from simulations.tail_angle import TailAngleConfig, run_tail_angle
+from simulations.toy import ToyConfig, run_toy
+from simulations.tracking import interval_tracking, score_tracking
 
 __all__ = [
-    "CounterexampleSweep",
+    "BoundConfig",
+    "CounterexampleConfig",
     "Design",
+    "SpectraConfig",
     "TailAngleConfig",
-    "TailAngleSweep",
+    "ToyConfig",
     "counterexample",
-    "counterexample_sweep",
     "draw_truth",
+    "flat_tail_design",
     "haar",
+    "interval_tracking",
+    "run_bound_check",
+    "run_counterexample",
+    "run_spectra_example",
+    "run_tail_angle",
+    "run_toy",
+    "score_tracking",
     "spectral_design",
-    "tail_angle_sweep",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from projnorm.runs import Arrays, Record, recorded
 from projnorm_theory import (
     LinearPair,
     min_norm_solution,
@@ -19,28 +21,33 @@ from projnorm_theory import (
 )
 from simulations.designs import Design, FloatArray
 
+MEANINGS = {
+    "phi": "angle between the two tail vectors, radians, (angle,)",
+    "tan_root": "m TestLoss / ProjNormLinear^2 of one ground truth; tan(phi/2)^2 in theory, (angle,)",
+    "cot_root": "the same of the other; cot(phi/2)^2 in theory, (angle,)",
+    "paper": "ends of the paper's interval for the same ratio, (angle, 2)",
+    "sharp": "ends of the sharp interval for it, (angle, 2)",
+}
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CounterexampleSweep:
-    """Test loss over ProjNormLinear squared, times m, on the counterexample, for each angle.
+
+@dataclass(frozen=True, slots=True)
+class CounterexampleConfig:
+    """The angles to measure.
 
     Attributes:
-        phi: Angle between the two tail vectors, in radians.
-        tan_root: The ratio of one ground truth; ``tan(phi / 2)**2`` in theory.
-        cot_root: The ratio of the other; ``cot(phi / 2)**2`` in theory.
-        paper_lower: Lower end of the paper's interval.
-        paper_upper: Upper end of the paper's interval.
-        sharp_lower: Lower end of the sharp interval.
-        sharp_upper: Upper end of the sharp interval.
+        angles: How many, evenly spaced.
+        smallest_angle: The first, in degrees; the last is 180 minus it.
     """
 
-    phi: FloatArray
-    tan_root: FloatArray
-    cot_root: FloatArray
-    paper_lower: FloatArray
-    paper_upper: FloatArray
-    sharp_lower: FloatArray
-    sharp_upper: FloatArray
+    angles: int = 171
+    smallest_angle: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if self.angles < 2:
+            raise ValueError(f"`angles` must be at least 2; got {self.angles}.")
+        if not 0.0 < self.smallest_angle < 90.0:
+            raise ValueError(f"`smallest_angle` must lie strictly between 0 and 90; got {self.smallest_angle}.")
 
 
 def counterexample(
@@ -72,22 +79,46 @@ def counterexample(
     )
 
 
-def counterexample_sweep(phi: ArrayLike) -> CounterexampleSweep:
-    """Measure both ground truths and the intervals at each angle of `phi`, shape ``(p,)``."""
-    angles = np.asarray(phi, dtype=np.float64)
-    return CounterexampleSweep(angles, *np.array([_measure(float(angle)) for angle in angles]).T)
+def run_counterexample(config: CounterexampleConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+    """The record of the sweep over the angle under `root`, computed where it is missing."""
+    phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))
+    return recorded(
+        "counterexample",
+        asdict(config),
+        root=root,
+        items=[phi],
+        work=counterexample_sweep,
+        assemble=_only,
+        meanings=MEANINGS,
+        workers=workers,
+        fresh=fresh,
+    )
 
 
-def _measure(phi: float) -> tuple[float, ...]:
+def counterexample_sweep(phi: FloatArray) -> Arrays:
+    """Measure both ground truths and the intervals at each angle of `phi`, in radians."""
+    rows = [_measure(float(angle)) for angle in phi]
+    return {"phi": phi, **{name: np.array([row[name] for row in rows]) for name in MEANINGS if name != "phi"}}
+
+
+def _measure(phi: float) -> dict[str, float | tuple[float, float]]:
     at_tan, at_cot = counterexample(phi, root="tan"), counterexample(phi, root="cot")
     m = at_tan.X_ood.shape[0]
     pair = LinearPair.of(at_tan.X, at_tan.X_ood)
     paper, sharp = proposition_bound(pair, at_tan.Y, k=at_tan.k), sharp_interval(pair, at_tan.Y)
-    ends = (paper.ratio_lower, paper.ratio_upper, sharp.ratio_lower, sharp.ratio_upper)
-    return (_scaled_ratio(at_tan), _scaled_ratio(at_cot), *(m * end for end in ends))
+    return {
+        "tan_root": _scaled_ratio(at_tan),
+        "cot_root": _scaled_ratio(at_cot),
+        "paper": (m * paper.ratio_lower, m * paper.ratio_upper),
+        "sharp": (m * sharp.ratio_lower, m * sharp.ratio_upper),
+    }
 
 
 def _scaled_ratio(design: Design) -> float:
     theta = min_norm_solution(design.X, design.Y).theta
     loss = ood_loss(theta, design.X_ood, design.Y_ood)
     return loss * design.X_ood.shape[0] / projnorm_linear(theta, design.X_ood).value ** 2
+
+
+def _only(results: Sequence[Arrays]) -> Arrays:
+    return results[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +48,8 @@ def spectral_design(
     ood_singular_values: ArrayLike,
     dim: int,
     k: int,
+    n_train: int | None = None,
+    n_ood: int | None = None,
     n_outputs: int = 1,
     tail_angle: float = math.pi / 2,
     span_tilt: float = 0.0,
@@ -59,10 +62,12 @@ def spectral_design(
 
     Args:
         rng: Source of randomness.
-        train_singular_values: Of `X`, descending, shape ``(n,)``.
-        ood_singular_values: Of `X_ood`, descending, shape ``(m,)``.
-        dim: Number of features; at least ``n + m - k``, and `k` more with a tilt.
+        train_singular_values: Of `X`, descending; as many as its rank.
+        ood_singular_values: Of `X_ood`, descending; as many as its rank.
+        dim: Number of features; at least both ranks minus `k`, and `k` more with a tilt.
         k: Dimension of the shared span.
+        n_train: Rows of `X`. Default: its rank; more make it rank deficient.
+        n_ood: Rows of `X_ood`, likewise.
         n_outputs: Columns of the ground truth.
         tail_angle: Angle between paired tail eigenvectors, in radians; ``pi / 2`` is orthogonal.
         span_tilt: Angle by which each shifted top eigenvector leaves the shared span, in radians.
@@ -91,10 +96,45 @@ def spectral_design(
     V_tail = fresh.copy()
     V_tail[:, :paired] = math.cos(tail_angle) * U[:, k : k + paired] + math.sin(tail_angle) * fresh[:, :paired]
 
-    X = (haar(rng, n, n) * s) @ U.T
-    X_ood = (haar(rng, m, m) * t) @ np.hstack([V_top, V_tail]).T
+    X = (haar(rng, n_train or n, n) * s) @ U.T
+    X_ood = (haar(rng, n_ood or m, m) * t) @ np.hstack([V_top, V_tail]).T
     theta = U @ rng.standard_normal((n, n_outputs))
     return Design(X, X_ood, draw_truth(rng, X, theta, X_ood, rho=rho), k)
+
+
+def flat_tail_design(
+    rng: np.random.Generator, *, tail: int, k: int, phi: float, root: Literal["tan", "cot"], dim: int | None = None
+) -> Design:
+    """The counterexample in many dimensions: flat tails at an angle and a ground truth of equal projected norms.
+
+    Both tail spectra are constant, so the paper's interval is a single point, and the ratio of the loss to it is
+    ``tan(phi / 2)**2`` or ``cot(phi / 2)**2``.
+
+    Args:
+        rng: Source of randomness.
+        tail: Dimension of each tail.
+        k: Dimension of the shared span.
+        phi: Angle between paired tail eigenvectors, strictly between 0 and pi.
+        root: Which of the two ground truths.
+        dim: Number of features. Default: ``k + 2 * tail``.
+
+    Raises:
+        ValueError: If `dim` is too small.
+    """
+    needed = k + 2 * tail
+    dim = needed if dim is None else dim
+    if dim < needed:
+        raise ValueError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
+    frame = haar(rng, dim, needed)
+    shared, U_tail, fresh = frame[:, :k], frame[:, k : k + tail], frame[:, k + tail :]
+    spectrum = np.concatenate([10 * np.sort(1 + rng.random(k))[::-1], np.ones(tail)])
+    X = (haar(rng, k + tail, k + tail) * spectrum) @ np.hstack([shared, U_tail]).T
+    V_tail = math.cos(phi) * U_tail + math.sin(phi) * fresh
+    X_ood = (haar(rng, k + tail, k + tail) * spectrum) @ np.hstack([shared, V_tail]).T
+    beyond = math.tan(phi / 2) if root == "tan" else -1 / math.tan(phi / 2)
+    coefficients = rng.standard_normal((tail, 1))
+    theta_star = shared @ rng.standard_normal((k, 1)) + (U_tail + beyond * fresh) @ coefficients
+    return Design(X, X_ood, theta_star, k)
 
 
 def draw_truth(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from projnorm.runs import Arrays, Record, recorded
 from projnorm_theory import (
     LinearPair,
     attaining_truths,
@@ -17,6 +21,15 @@ from projnorm_theory import (
     sharp_interval,
 )
 from simulations.designs import FloatArray, draw_truth, spectral_design
+
+MEANINGS = {
+    "angle": "angle between paired tail eigenvectors, degrees, (angle,)",
+    "ratio": "TestLoss / ProjNormLinear^2 of drawn ground truths, (angle, truth)",
+    "extreme": "the same of the two ground truths built to be extreme, (angle, 2)",
+    "paper": "ends of the paper's interval for the ratio, (angle, 2)",
+    "generalised": "ends of the generalised interval at the true k, (angle, 2)",
+    "sharp": "ends of the sharp interval, (angle, 2)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,46 +70,26 @@ class TailAngleConfig:
             raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TailAngleSweep:
-    """TestLoss / ProjNormLinear^2 and its three intervals, angle by angle.
-
-    Attributes:
-        config: What was run.
-        angle: Tail angle in degrees, shape ``(angles,)``.
-        ratio: The true ratios, shape ``(angles, truths)``.
-        extreme: The true ratios of the two ground truths built to be extreme, shape ``(angles, 2)``.
-        paper: Ends of the paper's interval, shape ``(angles, 2)``.
-        generalised: Ends of the generalised one at the true k.
-        sharp: Ends of the sharp one.
-    """
-
-    config: TailAngleConfig
-    angle: FloatArray
-    ratio: FloatArray
-    extreme: FloatArray
-    paper: FloatArray
-    generalised: FloatArray
-    sharp: FloatArray
-
-    def coverage(self, ends: FloatArray) -> FloatArray:
-        """Share of the true ratios inside `ends`, angle by angle; rounding is forgiven."""
-        low, high = ends[:, :1] * (1 - 1e-9), ends[:, 1:] * (1 + 1e-9)
-        return np.mean((self.ratio >= low) & (self.ratio <= high), axis=1)
-
-
-def tail_angle_sweep(config: TailAngleConfig) -> TailAngleSweep:
-    """Draw the design, turn its tails, and compare the three intervals with many ground truths at each angle.
+def run_tail_angle(config: TailAngleConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+    """The record of the sweep under `root`, computed angle by angle where it is missing.
 
     The ground truths at one angle share the training labels, so all of them have the same three intervals.
     """
-    degrees = np.linspace(90.0, config.smallest_angle, config.angles)
-    rows = [_at_angle(config, math.radians(angle)) for angle in degrees]
-    return TailAngleSweep(config, degrees, *(np.array(column) for column in zip(*rows, strict=True)))
+    return recorded(
+        "tail-angle",
+        asdict(config),
+        root=root,
+        items=np.linspace(90.0, config.smallest_angle, config.angles).tolist(),
+        work=partial(tail_angle_trial, config),
+        assemble=_assemble,
+        meanings=MEANINGS,
+        workers=workers,
+        fresh=fresh,
+    )
 
 
-def _at_angle(config: TailAngleConfig, angle: float) -> tuple[list[float], ...]:
-    """Ratios of drawn truths, of the two extreme ones, and the ends of the three intervals."""
+def tail_angle_trial(config: TailAngleConfig, degrees: float) -> Arrays:
+    """Ratios of drawn truths, of the two extreme ones, and the ends of the three intervals, at one angle."""
     rng = np.random.default_rng(config.seed)  # the same frame and spectra at every angle
     design = spectral_design(
         rng,
@@ -104,7 +97,7 @@ def _at_angle(config: TailAngleConfig, angle: float) -> tuple[list[float], ...]:
         ood_singular_values=np.sqrt(config.m) * np.arange(1, config.m + 1) ** -0.5,
         dim=config.dim,
         k=config.k,
-        tail_angle=angle,
+        tail_angle=math.radians(degrees),
     )
     pair = LinearPair.of(design.X, design.X_ood)
     theta = min_norm_solution(design.X, design.Y).theta
@@ -119,8 +112,16 @@ def _at_angle(config: TailAngleConfig, angle: float) -> tuple[list[float], ...]:
     def ratio(truth: FloatArray) -> float:
         return ood_loss(theta, design.X_ood, design.X_ood @ truth) / intervals[0].projnorm_linear ** 2
 
-    return (
-        [ratio(truth) for truth in drawn],
-        [ratio(built.best), ratio(built.worst)],
-        *([interval.ratio_lower, interval.ratio_upper] for interval in intervals),
-    )
+    return {
+        "angle": np.array(degrees),
+        "ratio": np.array([ratio(truth) for truth in drawn]),
+        "extreme": np.array([ratio(built.best), ratio(built.worst)]),
+        **{
+            name: np.array([interval.ratio_lower, interval.ratio_upper])
+            for name, interval in zip(("paper", "generalised", "sharp"), intervals, strict=True)
+        },
+    }
+
+
+def _assemble(results: Sequence[Arrays]) -> Arrays:
+    return {name: np.array([result[name] for result in results]) for name in MEANINGS}

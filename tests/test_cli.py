@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from projnorm import __version__
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
-COMMANDS = ("demo",)
+COMMANDS = ("report", "toy", "bound", "figures", "runs")
+SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--trials", "3", "--workers", "1")
+SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 
 
 def projnorm(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -42,7 +45,9 @@ def test_help_lists_every_command_with_a_line_each():
         assert any(line.split()[:1] == [command] and len(line.split()) > 3 for line in result.stdout.splitlines())
 
 
-@pytest.mark.parametrize("arguments", [("--help",), *((command, "--help") for command in COMMANDS)])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), *((command, "--help") for command in COMMANDS), ("runs", "show", "--help")]
+)
 def test_help_imports_nothing_heavy(arguments):
     code = (
         "import sys\n"
@@ -56,47 +61,112 @@ def test_help_imports_nothing_heavy(arguments):
     assert result.returncode == 0, result.stderr
 
 
-def test_demo_writes_figures_and_a_page_that_needs_no_network(tmp_path):
-    result = projnorm("demo", "--quick", "--out", "out", cwd=tmp_path)
+def test_toy_prints_a_table_and_writes_record_and_figure(tmp_path):
+    result = projnorm(*SMALL_TOY, "--sigmas", "0,1,3", "--out", "out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "paper holds for" in result.stdout
-    written = {path.name for path in (tmp_path / "out").iterdir()}
-    figures = {f"{name}.{kind}" for name in ("tail_angle", "counterexample") for kind in ("pdf", "svg", "png")}
-    assert written == figures | {"report.html"}
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<img ") == page.count('src="data:image/svg+xml;base64,') == 2
-    assert "http" not in page
+    assert result.stderr == ""
+    assert [line.split()[0] for line in result.stdout.splitlines()[4:7]] == ["0", "1", "3"]
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
+        f"toy-gaussian.{kind}" for kind in ("pdf", "svg", "png")
+    }
+    (record,) = (tmp_path / "out" / "runs").iterdir()
+    assert {path.name.split("-")[0] for path in record.iterdir()} == {"record.json", "arrays"}
 
 
-def test_demo_json_is_all_there_is_on_stdout(tmp_path):
-    result = projnorm("demo", "--quick", "--json", "--seed", "3", "--out", str(tmp_path / "out"))
+@pytest.mark.parametrize("design", ["power-law", "spiked", "overlap", "label-noise"])
+def test_toy_json_is_all_there_is_on_stdout(tmp_path, design):
+    result = projnorm(*SMALL_TOY, "--sigmas", "0.5", "--design", design, "--json", "--out", str(tmp_path))
     document = json.loads(result.stdout)
-    assert document["config"]["seed"] == 3
-    assert document["rows"][0]["angle_degrees"] == 90.0
-    assert document["rows"][0]["paper_coverage"] == 1.0
-    assert document["rows"][-1]["paper_coverage"] < 1.0
-    assert all(Path(name).is_file() for name in document["files"])
-    for row in document["rows"]:
-        for name in ("generalised", "sharp"):
-            low, high = row[name]
-            assert low * (1 - 1e-9) <= row["ratio_min"] <= row["ratio_max"] <= high * (1 + 1e-9)
+    assert document["config"]["design"] == design
+    assert document["rows"][0]["sigma"] == 0.5
+    assert set(document["rows"][0]["squared_loss"]) == {"mean", "standard_error", "closed_form"}
+    assert all(Path(name).is_file() for name in document["figures"])
+    assert (Path(document["record"]) / "record.json").is_file()
 
 
-def test_the_same_seed_writes_the_same_bytes(tmp_path):
-    for run in ("a", "b"):
-        assert projnorm("demo", "--quick", "--out", str(tmp_path / run)).returncode == 0
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
+def test_bound_exits_0_and_reports_where_intervals_hold(tmp_path):
+    result = projnorm(*SMALL_BOUND, "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "No interval was broken where it must hold." in result.stdout
+    document = json.loads(projnorm(*SMALL_BOUND, "--json", "--out", str(tmp_path)).stdout)
+    assert document["violations"] == {}
+    assert {row["interval"] for row in document["rows"]} >= {"paper", "generalised_0", "sharp"}
+
+
+def _write_instance(path: Path, family: int, theta_star: list[list[float]]) -> None:
+    phi = 0.7
+    X = np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    X_ood = np.array([[2.0, 0.0, 0.0], [0.0, np.cos(phi), np.sin(phi)]])
+    np.savez(path, X=X, X_ood=X_ood, theta_star=np.array(theta_star), k=1, family=family, dial=0.0)
+
+
+def test_a_violating_instance_is_replayed_with_exit_code_1(tmp_path):
+    """The counterexample filed under "exact", where the paper's interval would have to hold."""
+    path = tmp_path / "instance.npz"
+    _write_instance(path, family=0, theta_star=[[1.0], [1.0], [np.tan(0.35)]])
+    result = projnorm("bound", "--replay", str(path))
+    assert result.returncode == 1
+    assert "paper" in result.stdout
+    document = json.loads(projnorm("bound", "--replay", str(path), "--json").stdout)
+    rows = {row["interval"]: row for row in document["rows"]}
+    assert rows["paper"]["must_hold"]
+    assert not rows["paper"]["holds"]
+    assert rows["sharp"]["holds"]
+    _write_instance(path, family=4, theta_star=[[1.0], [1.0], [np.tan(0.35)]])
+    assert projnorm("bound", "--replay", str(path)).returncode == 0
+
+
+def test_runs_lists_shows_and_names_damage(tmp_path):
+    assert "No records" in projnorm("runs", "--out", str(tmp_path)).stdout
+    projnorm(*SMALL_TOY, "--out", str(tmp_path))
+    (entry,) = json.loads(projnorm("runs", "--json", "--out", str(tmp_path)).stdout)
+    assert entry["kind"] == "toy"
+    assert entry["id"] in projnorm("runs", "--out", str(tmp_path)).stdout
+    shown = projnorm("runs", "show", entry["id"], "--out", str(tmp_path)).stdout
+    for word in ("Configuration", "trials: 3", "numpy", "projnorm_linear (3, 11)"):
+        assert word in shown
+    assert json.loads(projnorm("runs", "show", "toy", "--json", "--out", str(tmp_path)).stdout)["id"] == entry["id"]
+    assert_one_line_error(projnorm("runs", "show", "nothing", "--out", str(tmp_path)), "'nothing' matches none")
+
+    arrays = next((tmp_path / "runs" / entry["id"]).glob("*.npz"))
+    arrays.write_bytes(arrays.read_bytes()[:-9])
+    assert "is damaged" in projnorm("runs", "--out", str(tmp_path)).stdout
+    assert_one_line_error(projnorm("runs", "show", entry["id"], "--out", str(tmp_path)), "is damaged")
+    assert projnorm(*SMALL_TOY, "--out", str(tmp_path)).returncode == 0
+    assert "is damaged" not in projnorm("runs", "--out", str(tmp_path)).stdout
+
+
+def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
+    def created() -> str:
+        return json.loads(projnorm("runs", "--json", "--out", str(tmp_path)).stdout)[0]["created"]
+
+    projnorm(*SMALL_TOY, "--out", str(tmp_path))
+    first = created()
+    projnorm(*SMALL_TOY, "--out", str(tmp_path))
+    assert created() == first
+    record = next((tmp_path / "runs").glob("*/record.json"))
+    record.write_text(record.read_text().replace(first, "2000-01-01T00:00:00+00:00"))
+    projnorm(*SMALL_TOY, "--fresh", "--out", str(tmp_path))
+    assert created() >= first
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("nonsense",), ("nonsense",)),
-        (("demo", "--seed", "-1"), ("--seed",)),
-        (("demo", "--seed", "abc"), ("--seed",)),
-        (("demo", "--fast"), ("--fast",)),
-        (("demo", "stray"), ("stray",)),
+        (("toy", "--sigmas", "-1,abc"), ("--sigmas", "-1,abc")),
+        (("toy", "--sigmas", "-1,2"), ("sigmas", "zero or more")),
+        (("toy", "--sigmas", ""), ("--sigmas",)),
+        (("toy", "--n", "0"), ("`n` must be at least 1; got 0",)),
+        (("toy", "--n", "abc"), ("--n",)),
+        (("toy", "--design", "cubic"), ("design", "cubic", "power-law")),
+        (("toy", "--workers", "0"), ("--workers",)),
+        (("toy", "--seed", "-1"), ("--seed",)),
+        (("toy", "--fast"), ("--fast",)),
+        (("toy", "stray"), ("stray",)),
+        (("bound", "--instances", "0"), ("`instances` must be at least 1",)),
+        (("bound", "--replay", "missing.npz"), ("missing.npz", "No such file")),
+        (("runs", "show"), ("ID",)),
     ],
 )
 def test_a_bad_command_line_is_one_line_and_exit_code_2(arguments, words, tmp_path):
@@ -104,14 +174,39 @@ def test_a_bad_command_line_is_one_line_and_exit_code_2(arguments, words, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_folder_that_is_a_file_is_refused_and_left_alone(tmp_path):
+def test_a_replay_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    path.write_bytes(b"no archive")
+    assert_one_line_error(projnorm("bound", "--replay", str(path)), "x.npz is not a saved instance")
+
+
+@pytest.mark.parametrize("command", [SMALL_TOY, SMALL_BOUND, ("report",), ("figures",)], ids=lambda c: c[0])
+def test_an_output_folder_that_is_a_file_is_refused_and_left_alone(tmp_path, command):
     precious = tmp_path / "out"
     precious.write_text("keep me")
-    assert_one_line_error(projnorm("demo", "--quick", "--out", str(precious)), "out")
+    result = projnorm(*command, "--out", str(precious))
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert str(precious) in result.stderr.splitlines()[-1]
     assert precious.read_text() == "keep me"
+
+
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path):
+    projnorm(*SMALL_TOY, "--out", str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code = (
+        "import os, sys\n"
+        "def full(descriptor): raise OSError(28, 'No space left on device')\n"
+        "os.fsync = full\n"
+        f"sys.argv = ['projnorm', *{[*SMALL_TOY, '--seed', '5', '--out', str(tmp_path)]!r}]\n"
+        "from projnorm.cli.app import main\nmain()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert_one_line_error(result, "No space left on device")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_no_command_prints_the_help():
     result = projnorm()
-    assert "demo" in result.stdout + result.stderr
+    assert "toy" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr

@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 
 from projnorm_theory import check_assumptions, principal_angles, spectrum
 from simulations import (
+    CounterexampleConfig,
+    SpectraConfig,
     TailAngleConfig,
     counterexample,
-    counterexample_sweep,
     draw_truth,
+    flat_tail_design,
+    run_counterexample,
+    run_spectra_example,
+    run_tail_angle,
     spectral_design,
-    tail_angle_sweep,
 )
+from simulations.bound_check import holds
 from tests.strategies import generators
 from tests.theory import definitions
 
@@ -54,26 +59,36 @@ def test_a_drawn_truth_keeps_the_training_labels_and_the_ratio(rng, rho):
     assert definitions.rho(X, X_ood, truth) == pytest.approx(rho, rel=1e-8)
 
 
-def test_the_counterexample_sweep_measures_its_closed_forms():
-    phi = np.radians([10.0, 45.0, 90.0, 135.0])
-    sweep = counterexample_sweep(phi)
-    np.testing.assert_allclose(sweep.tan_root, np.tan(phi / 2) ** 2, rtol=1e-9)
-    np.testing.assert_allclose(sweep.cot_root, 1 / np.tan(phi / 2) ** 2, rtol=1e-9)
-    np.testing.assert_allclose(sweep.paper_lower, 1.0)
-    np.testing.assert_allclose(sweep.paper_upper, 1.0)
-    np.testing.assert_allclose(sweep.sharp_lower, np.minimum(sweep.tan_root, sweep.cot_root), rtol=1e-9)
-    np.testing.assert_allclose(sweep.sharp_upper, np.maximum(sweep.tan_root, sweep.cot_root), rtol=1e-9)
+def test_the_counterexample_sweep_measures_its_closed_forms(tmp_path):
+    arrays = run_counterexample(CounterexampleConfig(angles=9), root=tmp_path).arrays
+    phi = arrays["phi"]
+    np.testing.assert_allclose(arrays["tan_root"], np.tan(phi / 2) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(arrays["cot_root"], 1 / np.tan(phi / 2) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(arrays["paper"], 1.0)
+    roots = np.sort(np.column_stack([arrays["tan_root"], arrays["cot_root"]]), axis=1)
+    np.testing.assert_allclose(arrays["sharp"], roots, rtol=1e-9)
 
 
-def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other():
-    sweep = tail_angle_sweep(TailAngleConfig(angles=5, truths=20))
-    assert sweep.ratio.shape == (5, 20)
-    np.testing.assert_array_equal(sweep.coverage(sweep.generalised), 1.0)
-    np.testing.assert_array_equal(sweep.coverage(sweep.sharp), 1.0)
-    np.testing.assert_allclose(sweep.extreme, sweep.sharp, rtol=1e-6)
-    paper = sweep.coverage(sweep.paper)
-    assert paper[0] == 1.0
-    assert paper[-1] < 1.0
+def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other(tmp_path):
+    arrays = run_tail_angle(TailAngleConfig(angles=5, truths=20), root=tmp_path).arrays
+    assert arrays["ratio"].shape == (5, 20)
+    inside = {name: holds(arrays["ratio"], arrays[name][:, None, :]) for name in ("paper", "generalised", "sharp")}
+    assert inside["generalised"].all()
+    assert inside["sharp"].all()
+    np.testing.assert_allclose(arrays["extreme"], arrays["sharp"], rtol=1e-6)
+    assert inside["paper"][0].all()
+    assert not inside["paper"][-1].all()
+
+
+def test_the_spectra_example_shows_its_own_structure(tmp_path):
+    config = SpectraConfig(n=60, dim=120, k=15, top=30)
+    arrays = run_spectra_example(config, root=tmp_path).arrays
+    assert arrays["overlap"][14] == pytest.approx(1.0, abs=1e-9)
+    assert arrays["span_gap"][14] < 1e-8
+    assert arrays["span_gap"][13] > 1e-3
+    assert np.abs(arrays["alignment"][:15, 15:]).max() < 1e-8
+    np.testing.assert_allclose(np.diag(arrays["alignment"])[15:], np.cos(np.radians(75)), atol=1e-8)
+    assert arrays["train_fit"][0] == pytest.approx(1.2, abs=0.15)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +100,14 @@ def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other():
         (lambda: TailAngleConfig(dim=5), "`dim` must be at least n \\+ m - k = 46; got 5"),
         (lambda: TailAngleConfig(angles=1), "`angles` must be at least 2"),
         (lambda: TailAngleConfig(smallest_angle=90.0), "`smallest_angle` must lie strictly between 0 and 90"),
+        (lambda: CounterexampleConfig(angles=1), "`angles` must be at least 2; got 1"),
+        (lambda: CounterexampleConfig(smallest_angle=90.0), "`smallest_angle` must lie strictly between 0 and 90"),
+        (lambda: SpectraConfig(k=0), "must satisfy 0 < k < top <= n; got 0, 80, 200"),
+        (lambda: SpectraConfig(dim=100), "`dim` must be at least 2 n - k = 360; got 100"),
+        (
+            lambda: flat_tail_design(np.random.default_rng(0), tail=3, k=1, phi=1.0, root="tan", dim=6),
+            "`dim` must be at least 7 for these sizes; got 6",
+        ),
         (lambda: TailAngleConfig(seed=-1), "`seed` must be zero or more; got -1"),
     ],
 )

@@ -8,17 +8,22 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import demo
+from projnorm.cli import bound, report, runs, toy
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="projnorm",
-    help="How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and practice.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.run)
+app.command("report")(report.run_report)
+app.command("toy")(toy.run)
+app.command("bound")(bound.run)
+app.command("figures")(report.run_figures)
+app.add_typer(runs.app, name="runs")
 
 
 def _print_version(wanted: bool) -> None:
@@ -29,11 +34,14 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _projnorm(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Options that stand before any sub-command."""
+    """How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and practice."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> None:
@@ -42,11 +50,13 @@ def main() -> None:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
         _fail(error.format_message())
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         _fail(str(error))
-    except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
+    except OSError as error:
+        _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     else:
+        if code == _INTERRUPTED:
+            sys.stderr.write("projnorm: interrupted; the same command goes on from here\n")
         sys.exit(code if isinstance(code, int) else 0)
 
 

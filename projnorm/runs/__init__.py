@@ -1,6 +1,26 @@
-"""What every run shares: whole files, and where a number came from."""
+"""What every run shares: whole files, records, resumable tasks, progress, and where a number came from."""
 
+from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import Environment, current_environment
+from projnorm.runs.record import DamagedRecord, Listed, Record, find, listing, load, record_id, save
+from projnorm.runs.tasks import recorded, run_tasks
 
-__all__ = ["Environment", "current_environment", "write_atomically"]
+__all__ = [
+    "Arrays",
+    "DamagedRecord",
+    "Environment",
+    "Listed",
+    "Record",
+    "current_environment",
+    "find",
+    "from_npz",
+    "listing",
+    "load",
+    "record_id",
+    "recorded",
+    "run_tasks",
+    "save",
+    "to_npz",
+    "write_atomically",
+]

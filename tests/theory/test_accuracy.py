@@ -14,6 +14,7 @@ import pytest
 from scipy.linalg import hadamard
 
 from projnorm_theory import LinearPair, RowSpace, min_norm_solution, projnorm_linear, projnorm_linear_of_pair
+from projnorm_theory.factor import factor
 from tests.strategies import EPS
 
 H16, H64 = hadamard(16) / 4.0, hadamard(64) / 8.0
@@ -78,6 +79,23 @@ def test_generic_matrices_agree_with_rational_arithmetic(seed, log_condition):
     exact_value = sqrt(sum((a - b) ** 2 for a, b in zip(theta, projected, strict=True)))
     value = projnorm_linear(exact_floats, X_ood).value
     assert abs(value - exact_value) <= 1e3 * EPS * np.linalg.cond(X_ood) * np.linalg.norm(exact_floats)
+
+
+@pytest.mark.parametrize("log2_condition", [0, 10, 13])
+def test_refinement_leaves_nothing_in_the_row_space(log2_condition):
+    """What the Cholesky route leaves of the row space is rounding of theta, not of theta times the condition."""
+    X_ood = exact_design(log2_condition, first=0)
+    gram = factor(X_ood, method="gram")
+    theta = np.random.default_rng(0).standard_normal((64, 3))
+    assert np.linalg.norm(X_ood @ gram.residual(theta)) <= 100 * EPS * np.linalg.norm(theta)
+
+
+@pytest.mark.parametrize("rcond", [None, 1e-4, 1e-3, 1e-2])
+def test_a_stated_cut_off_is_kept_by_every_route(rcond):
+    X = exact_design(12, first=0)
+    expected = int(np.sum(np.linalg.svd(X, compute_uv=False) > (rcond or 0.0)))
+    assert min_norm_solution(X, np.ones(16), rcond=rcond).rank == expected
+    assert projnorm_linear(np.ones(64), X, rcond=rcond).rank == expected
 
 
 def test_badly_scaled_rows_are_solved_exactly():

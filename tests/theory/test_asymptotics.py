@@ -60,7 +60,7 @@ def test_toy_projnorm_is_the_deterministic_one_of_its_covariance(sigma, d1, d2, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "m"), [(100, 100), (100, 150), (600, 100)])
+@pytest.mark.parametrize(("n", "m"), [(100, 100), (100, 150), (600, 100), (225, 100)])
 def test_toy_closed_forms_agree_with_simulation(n, m):
     d1, d2, trials = 200, 100, 150
     rng = np.random.default_rng(0)
@@ -128,3 +128,17 @@ def test_shape_follows_sigma():
 def test_sample_counts_near_the_dimension_are_refused(n):
     with pytest.raises(ValueError, match=r"`n` must be at most d1 - 4 = 6 or at least d1 \+ 4 = 14.*got " + str(n)):
         toy_asymptotics(1.0, d1=10, d2=5, n=n, m=5)
+
+
+def test_spectra_over_hundreds_of_decades_are_served():
+    result = deterministic_projnorm([1.0, 1.0, 1.0], [1e150, 1e-200, 1e-200], 1)
+    assert result.value == pytest.approx(math.sqrt(2), rel=1e-6)
+
+
+def test_kappa_is_accurate_at_its_turning_point():
+    """At m = d1 and a tiny sigma, kappa is the geometric mean of what the two blocks would give."""
+    toy = toy_asymptotics(1e-8, d1=1000, d2=500, n=500, m=1000)
+    kappa = float(toy.kappa)
+    assert 1000 / (1 + kappa) + 500 * 1e-16 / (1e-16 + kappa) == pytest.approx(1000, rel=1e-12)
+    assert kappa == pytest.approx(1e-8 * math.sqrt(0.5), rel=1e-7)
+    assert np.all(np.isfinite(toy_asymptotics(1e76, d1=1000, d2=500, n=500, m=300).projnorm_linear))

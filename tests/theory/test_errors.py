@@ -14,6 +14,12 @@ K, C, K_OOD = X @ X.T, X_OOD @ X.T, X_OOD @ X_OOD.T
 WITH_NAN, WITH_INF = X.copy(), X_OOD.copy()
 WITH_NAN[1, 2] = np.nan
 WITH_INF[0, 0] = np.inf
+ONLY_RHO = np.linalg.norm(pt.RowSpace.of(X[:2]).project(pt.min_norm_solution(X, Y).theta)) / np.linalg.norm(
+    pt.min_norm_solution(X, Y).theta
+)
+_TAIL = np.linalg.qr(rng.standard_normal((9, 9)))[0] * np.array([1, 1e-2, 1e-4, 2e-7, 0, 0, 0, 0, 0])
+_ILL, _ILL_OOD = _TAIL[:, :4].T, _TAIL[:, [1, 0, 3, 2]].T + 1e-8 * rng.standard_normal((4, 9))
+ILL_CONDITIONED = (_ILL @ _ILL.T, _ILL_OOD @ _ILL.T, _ILL_OOD @ _ILL_OOD.T)
 TOY = {"d1": 100, "d2": 50, "n": 50, "m": 50}
 
 CASES = {
@@ -124,7 +130,30 @@ CASES = {
         "`theta` must have 2 rows like `covariance_eigenvalues`",
     ),
     "m": (lambda: pt.deterministic_projnorm([1, 1], [1, 1], 0), "`m` must be at least 1; got 0"),
-    "sigma": (lambda: pt.toy_asymptotics([-1.0, 2.0], **TOY), "`sigma` must be zero or more; the smallest is -1"),
+    "sigma": (lambda: pt.toy_asymptotics([-1.0, 2.0], **TOY), r"`sigma` must lie between 0 and 1e\+100; got -1 to 2"),
+    "sigma huge": (lambda: pt.toy_asymptotics(1e200, **TOY), "`sigma` must lie between 0 and"),
+    # overflow on the way
+    "loss overflows": (lambda: pt.ood_loss([1e100], [[1e100]], [0.0]), "the test loss overflows float64"),
+    "rho overflows": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=1e200), "the interval for the loss overflows"),
+    "rho overflows k": (lambda: pt.generalised_bound(X, Y, X_OOD, rho=1e200), "the interval for the loss overflows"),
+    "scales": (lambda: pt.sharp_interval(1e-120 * X, Y, 1e120 * X_OOD), "the interval for the loss overflows"),
+    "scales k": (lambda: pt.proposition_bound(1e-120 * X, Y, 1e120 * X_OOD, 1), "the interval for the loss overflows"),
+    "coarse kernel": (
+        lambda: pt.sharp_interval(pt.LinearPair.from_gram(*ILL_CONDITIONED), np.ones(4)),
+        "Gram matrices are too ill conditioned for a sharp interval",
+    ),
+    "inconsistent by a tenth": (
+        lambda: pt.LinearPair.from_gram(K, 1.1 * K, K),
+        "`k_ood_train` does not fit `k_train` and `k_ood`",
+    ),
+    "k of the paper, few training rows": (
+        lambda: pt.proposition_bound(X[:2], Y[:2], X_OOD, 2),
+        "`k` must be between 0 and 1.*got 2",
+    ),
+    "rho above the only one": (
+        lambda: pt.sharp_interval(X, Y, X[:2], rho=1.3 * ONLY_RHO),
+        "`rho` must be .*: the rows of `X_ood` lie in the row space of `X`",
+    ),
     "sigma nan": (lambda: pt.toy_asymptotics(np.nan, **TOY), "`sigma` must be finite"),
     "d2": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "d2": 0}), "`d2` must be at least 1; got 0"),
     "toy n": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "n": 100}), "`n` must be at most d1 - 4 = 96"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound
+from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound, sharp_interval
 from simulations import counterexample, spectral_design
 from tests.strategies import general_designs, shared_span_designs
 from tests.theory import definitions
@@ -120,3 +120,37 @@ def test_responses_that_cannot_be_interpolated_are_reported():
     assert not interval.interpolates
     assert interval.training_residual > 0.1
     assert "does not interpolate" in interval.assumptions[0]
+
+
+def test_a_truth_shorter_than_what_is_seen_of_it_bounds_the_loss_from_below():
+    """With rho below the overlap, the shifted rows are known to see less of theta* than of theta."""
+    rng = np.random.default_rng(0)
+    X, X_ood = rng.standard_normal((8, 20)), rng.standard_normal((8, 20))
+    Y = rng.standard_normal(8)
+    pair = LinearPair.of(X, X_ood)
+    overlap = generalised_bound(pair, Y).overlap
+    interval = generalised_bound(pair, Y, rho=(0.0, 0.5 * overlap))
+    theta = min_norm_solution(X, Y).theta
+    seen = np.linalg.norm(definitions.projector(X_ood) @ theta)
+    smallest = pair.ood_eigenvalues[-1] / 8
+    assert interval.lower == pytest.approx(smallest * (0.5 * seen) ** 2, rel=1e-9)
+    assert interval.lower <= sharp_interval(pair, Y, rho=(0.0, 0.5 * overlap)).lower
+
+
+def test_the_eigengap_is_that_of_the_less_determined_span():
+    for train, ood in (([10.0, 9.0, 1.0], [10.0, 2.0, 1.9]), ([10.0, 2.0, 1.9], [10.0, 9.0, 1.0])):
+        design = spectral_design(
+            np.random.default_rng(0), train_singular_values=train, ood_singular_values=ood, dim=8, k=2
+        )
+        interval = generalised_bound(design.X, design.Y, design.X_ood, k=2)
+        assert interval.eigengap == pytest.approx(1 - 1.9**2 / 4.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-100, 1e100])
+def test_the_scale_of_the_responses_does_not_matter(scale):
+    rng = np.random.default_rng(0)
+    X, X_ood, Y = rng.standard_normal((4, 9)), rng.standard_normal((3, 9)), rng.standard_normal(4)
+    for interval in (proposition_bound(X, scale * Y, X_ood, 1), generalised_bound(X, scale * Y, X_ood)):
+        assert math.isfinite(interval.ratio_upper) or scale < 1e-150
+    plain, scaled = sharp_interval(X, Y, X_ood), sharp_interval(X, scale * Y, X_ood)
+    assert scaled.upper == pytest.approx(plain.upper * scale * scale, rel=1e-9)

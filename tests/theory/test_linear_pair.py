@@ -77,3 +77,22 @@ def test_zero_inputs_make_an_empty_but_usable_pair():
         interval = generalised_bound(pair, np.zeros(2))
         assert (interval.lower, interval.upper) == (0.0, 0.0)
         assert pair.free_ood_directions().shape[0] == pair.ood_rank
+
+
+def test_responses_barely_outside_the_column_space_do_not_count_as_interpolated():
+    rng = np.random.default_rng(0)
+    X, X_ood = rng.standard_normal((9, 4)), rng.standard_normal((3, 4))
+    inside = X @ rng.standard_normal(4)
+    outside = rng.standard_normal(9)
+    outside -= X @ np.linalg.lstsq(X, outside)[0]
+    pair = LinearPair.of(X, X_ood)
+    assert pair.fit(inside).interpolates
+    assert not pair.fit(inside + 1e-7 * outside).interpolates
+
+
+def test_exact_responses_interpolate_on_an_ill_conditioned_tall_pair():
+    rng = np.random.default_rng(0)
+    X = haar(rng, 9, 4) * np.array([1.0, 1e-2, 1e-4, 1e-5]) @ haar(rng, 4, 4).T
+    X_ood, theta = rng.standard_normal((3, 4)), rng.standard_normal(4)
+    for pair in (LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
+        assert pair.fit(X @ theta).interpolates

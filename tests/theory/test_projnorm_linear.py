@@ -133,3 +133,29 @@ def test_one_ridge_serves_both_matrices():
 def test_full_rank_in_every_direction_leaves_nothing():
     rng = np.random.default_rng(0)
     assert projnorm_linear(rng.standard_normal(4), rng.standard_normal((9, 4))).value == 0.0
+
+
+@pytest.mark.parametrize(
+    "coarse", [(True, True, True), (False, False, True), (False, True, False), (True, False, False)]
+)
+def test_error_estimate_covers_kernels_rounded_to_float32(coarse):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        spectrum = np.logspace(0, -rng.uniform(0, 2), 30)
+        X, X_ood = (haar(rng, 30, 30) * spectrum @ haar(rng, 90, 30).T for _ in range(2))
+        Y = X @ rng.standard_normal(90)
+        blocks = [X @ X.T, X_ood @ X.T, X_ood @ X_ood.T]
+        rounded = [block.astype(np.float32) if c else block for block, c in zip(blocks, coarse, strict=True)]
+        result = projnorm_linear_from_gram(rounded[0], Y, rounded[1], rounded[2])
+        if result.train_rank == result.rank == 30:
+            exact = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y)
+            assert abs(result.value**2 - exact.value**2) <= result.error_estimate
+
+
+def test_error_estimate_does_not_vanish_with_the_shifted_kernel():
+    rng = np.random.default_rng(0)
+    X = haar(rng, 6, 6) * np.logspace(0, -5, 6) @ haar(rng, 20, 6).T
+    Y = rng.standard_normal(6)
+    result = projnorm_linear_from_gram(X @ X.T, Y, np.zeros((2, 6)), np.zeros((2, 2)))
+    exact = np.linalg.norm(min_norm_solution(X, Y).theta)
+    assert 0.0 < abs(result.value**2 - exact**2) <= result.error_estimate

@@ -199,3 +199,27 @@ def test_gram_blocks_give_the_same_interval():
     of_gram = sharp_interval(LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T), Y, rho=1.2)
     assert of_gram.lower == pytest.approx(of_features.lower, rel=1e-8)
     assert of_gram.upper == pytest.approx(of_features.upper, rel=1e-8)
+
+
+@pytest.mark.parametrize("log_condition", [2, 6, 8])
+def test_small_eigenvalues_keep_the_lower_end_sharp(log_condition):
+    """The truth moves along the smallest direction only, so its loss sits near the lower end, far below the scale."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        V = haar(rng, 12, 4)
+        X = rng.standard_normal((3, 12))
+        X_ood = haar(rng, 4, 4) * np.logspace(0, -log_condition, 4) @ V.T
+        theta = min_norm_solution(X, rng.standard_normal(3)).theta
+        N = definitions.projector(X)
+        lift = V[:, -1] - N @ V[:, -1]
+        # A move that changes only the last coordinate of V^T theta*.
+        W = np.zeros(4)
+        W[-1] = np.linalg.norm(theta)
+        F = V - N @ V
+        truth = theta + F @ np.linalg.solve(V.T @ F, W)
+        rho = np.linalg.norm(V.T @ truth) / np.linalg.norm(theta)
+        interval = sharp_interval(X, X @ theta, X_ood, rho=rho)
+        loss = (10.0**-log_condition * W[-1]) ** 2 / 4
+        assert lift.any()
+        assert 0.0 < interval.lower <= loss * (1 + 1e-5)
+        assert generalised_bound(X, X @ theta, X_ood, rho=rho).lower <= interval.lower * (1 + 1e-5)

@@ -152,3 +152,12 @@ def test_principal_angles_of_the_whole_row_spaces_match_their_cosines(design):
     assert principal_angles(pair, k=0).size == 0
     assert alignment(pair, k=0).matrix.shape == (0, 0)
     assert principal_angles(pair, k=k).shape == (k,)
+
+
+@pytest.mark.parametrize("cast", [False, True], ids=["as float32", "cast to float64"])
+def test_the_rank_of_a_kernel_rounded_to_float32_is_right(cast):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        X = haar(rng, 12, 5) * rng.uniform(0.3, 1.0, 5) @ haar(rng, 40, 5).T
+        K = (X @ X.T).astype(np.float32)
+        assert spectrum_from_gram(K.astype(np.float64) if cast else K).rank == 5

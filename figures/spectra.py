@@ -1,0 +1,46 @@
+"""Eigenvalue decay and alignment, as the paper shows them, on a drawn design whose structure is known."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, TRUTH, house_style, settled
+from projnorm.runs import Record
+
+TITLE = "Eigenvalue decay and alignment"
+CAPTION = (
+    "Left: both spectra of a drawn design and the power laws fitted to them. Right: the cosines between the leading "
+    "eigenvectors of the two covariances. Up to the shared dimension (dashed) the eigenvectors mix among themselves "
+    "but span the same space; behind it only the leaning of the tails is left."
+)
+
+
+def draw(record: Record) -> Figure:
+    """Decay on the left, alignment on the right."""
+    arrays, k = record.arrays, record.config["k"]
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, 2.7), layout="constrained")
+        decay, heat = figure.subplots(1, 2, width_ratios=(1, 1.1))
+        for name, label, colour, marker in (("train", "training", GENERALISED, "."), ("ood", "shifted", PAPER, "x")):
+            values, (exponent, low, high, prefactor) = arrays[f"{name}_eigenvalues"], arrays[f"{name}_fit"]
+            index = np.arange(1, values.size + 1)
+            decay.loglog(index, values, marker, ms=3, color=colour, label=label)
+            fit = rf"$i^{{-{exponent:.2f}}}$ [{low:.2f}, {high:.2f}]"
+            decay.loglog(
+                index, prefactor * index**-exponent, "-" if name == "train" else "--", color=TRUTH, lw=1, label=fit
+            )
+        decay.set_xlabel("index")
+        decay.set_ylabel("eigenvalue of the covariance")
+        decay.legend(fontsize=7)
+        top = len(arrays["alignment"])
+        image = heat.imshow(
+            arrays["alignment"], origin="lower", cmap="magma_r", vmin=0, vmax=1, extent=(0.5, top + 0.5, 0.5, top + 0.5)
+        )
+        heat.axvline(k + 0.5, color="0.3", ls="--", lw=0.8)
+        heat.axhline(k + 0.5, color="0.3", ls="--", lw=0.8)
+        heat.grid(visible=False)
+        heat.set_xlabel("training eigenvector")
+        heat.set_ylabel("shifted eigenvector")
+        figure.colorbar(image, ax=heat, label="|cosine|", shrink=0.9)
+        return settled(figure)

@@ -1,0 +1,95 @@
+"""The theory figures by name with the record each is drawn from, and the page that shows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from figures import (
+    blindness,
+    bound,
+    bound_table,
+    counterexample,
+    dials,
+    spectra,
+    tail_angle,
+    tightness,
+    toy,
+    toy_table,
+    tracking_table,
+)
+from figures.report import Section, page
+from projnorm.runs import Record
+
+
+@dataclass(frozen=True, slots=True)
+class TheoryFigure:
+    """One figure.
+
+    Attributes:
+        name: File name without its ending.
+        record: Name of the record it is drawn from, as `simulations.presets.theory_records` has it.
+        title: Heading in the report.
+        caption: What to read from it.
+        draw: Draws it.
+    """
+
+    name: str
+    record: str
+    title: str
+    caption: str
+    draw: Callable[[Record], Figure]
+
+
+def _of(module: ModuleType, record: str) -> TheoryFigure:
+    return TheoryFigure(module.__name__.rpartition(".")[2], record, module.TITLE, module.CAPTION, module.draw)
+
+
+THEORY_FIGURES = (
+    _of(toy, "toy"),
+    _of(blindness, "toy"),
+    _of(bound, "bound"),
+    _of(counterexample, "counterexample"),
+    _of(tail_angle, "tail_angle"),
+    _of(dials, "bound"),
+    _of(tightness, "bound"),
+    _of(spectra, "spectra"),
+)
+
+
+def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool) -> str:
+    """The report: every figure with its caption and configuration, and the tables."""
+    tables = {
+        "toy": toy_table.build(records["toy"]),
+        "dials": bound_table.by_dial(records["bound"]),
+        "bound": bound_table.build(records["bound"]),
+    }
+    sections = [
+        Section(
+            figure.title,
+            figure.caption,
+            figure.draw(records[figure.record]),
+            tables.get(figure.name),
+            {"record": records[figure.record].id, **records[figure.record].config},
+        )
+        for figure in THEORY_FIGURES
+    ]
+    siblings = [record for name, record in records.items() if name.startswith("sibling:")]
+    configuration = {f"record {record.config['design']}": record.id for record in siblings}
+    sections.insert(
+        2,
+        Section(
+            "Other designs", tracking_table.CAPTION, table=tracking_table.build(siblings), configuration=configuration
+        ),
+    )
+    quality = "at publication quality (--full)" if full else "in quick form; --full gives publication quality"
+    introduction = (
+        "How far the test loss of a linear model can be from the square of its Projection Norm, with no test labels: "
+        f"simulations, bounds and what breaks them. Made by `projnorm report`, {quality}."
+    )
+    provenance = {**{k: v for k, v in environment.items() if k != "libraries"}, **environment["libraries"]}
+    return page("projnorm: the theory in pictures", introduction, sections, provenance)

@@ -1,0 +1,46 @@
+"""Options that several commands share, and what they do with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Out = Annotated[Path, typer.Option(help="Folder for records, figures and the report.")]
+Workers = Annotated[int, typer.Option(help="Processes to use; the numbers do not depend on it.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of everything drawn.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable output only.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
+
+OUT = Path("projnorm-out")
+WORKERS = 2
+
+
+def runs_folder(out: Path) -> Path:
+    """Where the records of an output folder are."""
+    return out / "runs"
+
+
+def figures_folder(out: Path) -> Path:
+    """Where its figures are."""
+    return out / "figures"
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given; the others keep the defaults of the configuration."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def numbers(text: str | None, option: str) -> tuple[float, ...] | None:
+    """Numbers separated by commas.
+
+    Raises:
+        ValueError: If one of them is not a number.
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"{option} must be numbers separated by commas; got {text!r}.") from None

@@ -1,0 +1,55 @@
+"""`projnorm figures` and `projnorm report`: every theory figure, and the page that shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from projnorm.cli.options import OUT, WORKERS, Out, Seed, Workers, figures_folder, runs_folder
+
+if TYPE_CHECKING:
+    from projnorm.runs import Record
+
+Full = Annotated[bool, typer.Option("--full", help="Publication quality: the paper's sizes, 100,000 designs.")]
+
+
+def run_figures(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
+    """Every theory figure as PDF, SVG and PNG, computing the records that are missing."""
+    for path in _save_figures(_records(full, seed, workers, out), out):
+        typer.echo(path)
+
+
+def run_report(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
+    """All theory figures and tables on one page that opens in a browser: quick, or --full."""
+    from dataclasses import asdict
+
+    from figures.theory import theory_page
+    from projnorm.runs import current_environment, write_atomically
+
+    records = _records(full, seed, workers, out)
+    _save_figures(records, out)
+    page = out / "report.html"
+    write_atomically(page, theory_page(records, asdict(current_environment()), full=full).encode("utf-8"))
+    typer.echo(f"Records in {runs_folder(out)}, figures in {figures_folder(out)}.\nOpen {page} in a browser.")
+
+
+def _records(full: bool, seed: int, workers: int, out: Path) -> dict[str, Record]:
+    from simulations.presets import theory_records, theory_runs
+
+    def announce(what: str) -> None:
+        typer.echo(f"{what} ...", err=True)
+
+    return theory_records(theory_runs(full=full, seed=seed), root=runs_folder(out), workers=workers, announce=announce)
+
+
+def _save_figures(records: dict[str, Record], out: Path) -> list[Path]:
+    from figures import style
+    from figures.theory import THEORY_FIGURES
+
+    return [
+        path
+        for figure in THEORY_FIGURES
+        for path in style.save(figure.draw(records[figure.record]), figures_folder(out), figure.name)
+    ]

@@ -1,0 +1,76 @@
+"""`projnorm runs`: the records there are, and what one holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from projnorm.cli.options import OUT, Json, Out, runs_folder
+
+app = typer.Typer(help="The records of earlier runs: list them, or show one.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> None:
+    """List the records; `show ID` shows one."""
+    if context.invoked_subcommand is not None:
+        return
+    from dataclasses import asdict
+
+    from figures.table import Table
+    from projnorm.runs import listing
+
+    found = list(listing(runs_folder(out)))
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in found]))
+    elif not found:
+        typer.echo(f"No records in {runs_folder(out)}.")
+    else:
+        rows = [
+            (entry.id, entry.created, f"{entry.wall_seconds:.1f} s" if not entry.problem else "", entry.problem)
+            for entry in found
+        ]
+        typer.echo(Table(("id", "finished", "took", "problem"), rows).text())
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Name of the record, or its beginning.")],
+    out: Out = OUT,
+    as_json: Json = False,
+) -> None:
+    """Show the configuration, the environment and the arrays of a record."""
+    from projnorm.runs import load
+
+    root = runs_folder(out)
+    matches = sorted(path.parent for path in root.glob("*/record.json") if path.parent.name.startswith(name))
+    if len(matches) != 1:
+        found = ", ".join(path.name for path in matches) or "none"
+        raise ValueError(f"ID must name one record in {root}; {name!r} matches {found}.")
+    record = load(matches[0])
+    arrays = {
+        key: {"shape": list(array.shape), "meaning": record.meanings[key]} for key, array in record.arrays.items()
+    }
+    if as_json:
+        document = {
+            "id": record.id,
+            "kind": record.kind,
+            "config": dict(record.config),
+            "created": record.created,
+            "wall_seconds": record.wall_seconds,
+            "environment": dict(record.environment),
+            "arrays": arrays,
+        }
+        typer.echo(json.dumps(document))
+        return
+    typer.echo(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s\n\nConfiguration")
+    for key, value in record.config.items():
+        typer.echo(f"  {key}: {value}")
+    typer.echo("\nEnvironment")
+    for key, value in record.environment.items():
+        typer.echo(f"  {key}: {value}")
+    typer.echo("\nArrays")
+    for key, entry in arrays.items():
+        typer.echo(f"  {key} {tuple(entry['shape'])}: {entry['meaning']}")

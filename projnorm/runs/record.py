@@ -1,0 +1,175 @@
+"""The record of a run: what was asked, what came out, and where. One folder a run, named after what was asked.
+
+``record.json`` holds the configuration, the environment and the checksum of ``arrays-<checksum>.npz``. The JSON is
+written last and in one step, so a record is either whole or not there, and replacing one never loses the old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from projnorm.runs.arrays import Arrays, from_npz, to_npz
+from projnorm.runs.atomic import write_atomically
+from projnorm.runs.environment import current_environment
+
+FORMAT = 1
+_FILE = "record.json"
+_FIELDS = {"format", "kind", "id", "config", "created", "wall_seconds", "environment", "arrays", "arrays_sha256"}
+
+
+class DamagedRecord(ValueError):  # noqa: N818 - it is a state of a file, told to a person
+    """A record whose files are missing, truncated or changed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One finished run.
+
+    Attributes:
+        kind: What was run: "toy", "bound", ...
+        config: The configuration, as plain JSON values.
+        arrays: The results by name.
+        meanings: What each array is and in which unit.
+        created: When it finished, UTC.
+        wall_seconds: How long it took.
+        environment: Machine and versions.
+    """
+
+    kind: str
+    config: Mapping[str, Any]
+    arrays: Arrays
+    meanings: Mapping[str, str]
+    created: str
+    wall_seconds: float
+    environment: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Name of the record's folder."""
+        return record_id(self.kind, self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A record as a listing shows it; `problem` says what is wrong with a damaged one."""
+
+    id: str
+    kind: str
+    created: str
+    wall_seconds: float
+    problem: str
+
+
+def new_record(
+    kind: str, config: Mapping[str, Any], arrays: Arrays, meanings: Mapping[str, str], wall_seconds: float
+) -> Record:
+    """A record of something that has just finished here."""
+    if missing := set(arrays) ^ set(meanings):
+        raise ValueError(f"`meanings` must describe every array; these differ: {', '.join(sorted(missing))}.")
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Record(kind, config, arrays, meanings, created, wall_seconds, asdict(current_environment()))
+
+
+def record_id(kind: str, config: Mapping[str, Any]) -> str:
+    """The name of a run: its kind and a hash of its configuration, so the same question has the same name."""
+    canonical = json.dumps({"format": FORMAT, "kind": kind, "config": config}, sort_keys=True)
+    return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+
+
+def save(record: Record, root: Path) -> Path:
+    """Write the record into its folder under `root`; returns the folder.
+
+    Raises:
+        OSError: If it cannot be written; an earlier record of the same name is then still whole.
+    """
+    folder = root / record.id
+    data = to_npz(record.arrays)
+    checksum = hashlib.sha256(data).hexdigest()
+    document = {
+        "format": FORMAT,
+        "kind": record.kind,
+        "id": record.id,
+        "config": record.config,
+        "created": record.created,
+        "wall_seconds": record.wall_seconds,
+        "environment": record.environment,
+        "arrays": {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": record.meanings[name]}
+            for name, array in record.arrays.items()
+        },
+        "arrays_sha256": checksum,
+    }
+    arrays_file = folder / _arrays_name(checksum)
+    write_atomically(arrays_file, data)
+    write_atomically(folder / _FILE, (json.dumps(document, indent=1) + "\n").encode())
+    for stale in folder.glob("arrays-*.npz"):
+        if stale != arrays_file:
+            stale.unlink()
+    return folder
+
+
+def load(folder: Path) -> Record:
+    """Read a record and check it against its checksum.
+
+    Raises:
+        FileNotFoundError: If there is no record.
+        DamagedRecord: If it is not whole.
+    """
+    document = _document(folder)
+    arrays_file = folder / _arrays_name(document["arrays_sha256"])
+    try:
+        data = arrays_file.read_bytes()
+    except FileNotFoundError:
+        raise DamagedRecord(f"{folder}: {arrays_file.name} is missing") from None
+    if hashlib.sha256(data).hexdigest() != document["arrays_sha256"]:
+        raise DamagedRecord(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
+    return Record(
+        document["kind"],
+        document["config"],
+        from_npz(data),
+        {name: entry["meaning"] for name, entry in document["arrays"].items()},
+        document["created"],
+        document["wall_seconds"],
+        document["environment"],
+    )
+
+
+def find(root: Path, kind: str, config: Mapping[str, Any]) -> Record | None:
+    """The record of this question under `root`, or None if it was never finished."""
+    try:
+        return load(root / record_id(kind, config))
+    except FileNotFoundError:
+        return None
+
+
+def listing(root: Path) -> Iterator[Listed]:
+    """Every record under `root`, damaged ones included, by name."""
+    for path in sorted(root.glob(f"*/{_FILE}")):
+        try:
+            record = load(path.parent)
+            yield Listed(record.id, record.kind, record.created, record.wall_seconds, "")
+        except DamagedRecord as problem:
+            yield Listed(path.parent.name, "", "", 0.0, str(problem))
+
+
+def _arrays_name(checksum: str) -> str:
+    return f"arrays-{checksum[:12]}.npz"
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    path = folder / _FILE
+    try:
+        document = json.loads(path.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DamagedRecord(f"{path}: not a whole JSON document") from None
+    if not isinstance(document, dict) or not document.keys() >= _FIELDS:
+        raise DamagedRecord(f"{path}: not a record")
+    if document["format"] != FORMAT:
+        raise DamagedRecord(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
+    return document

@@ -1,0 +1,266 @@
+"""Verification of the three intervals on many drawn designs: where each must hold it is checked, elsewhere reported.
+
+Every instance depends on the seed and its own index alone, so any of them can be drawn again. All intervals come from
+the public functions of `projnorm_theory`; the loss they are compared with comes from its definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.runs import Arrays, Record, from_npz, recorded, to_npz, write_atomically
+from projnorm_theory import (
+    LinearPair,
+    LossInterval,
+    generalised_bound,
+    min_norm_solution,
+    ood_loss,
+    proposition_bound,
+    sharp_interval,
+)
+from simulations.designs import Design, FloatArray, flat_tail_design, spectral_design
+
+Family = Literal["exact", "phi", "rho", "tilt", "flat"]
+FAMILIES: tuple[Family, ...] = ("exact", "phi", "rho", "tilt", "flat")
+# One period of the families: half of all instances satisfy every assumption.
+_CYCLE: tuple[Family, ...] = ("exact", "phi", "exact", "rho", "exact", "tilt", "exact", "flat")
+INTERVALS = ("paper", "generalised_k", "generalised_0", "sharp", "generalised_0_rho_1", "sharp_rho_1")
+# Where the theory says that an interval contains the loss, given the instance's own rho.
+MUST_HOLD: dict[str, tuple[Family, ...]] = {
+    "paper": ("exact",),
+    "generalised_k": ("exact", "phi", "rho", "flat"),
+    "generalised_0": FAMILIES,
+    "sharp": FAMILIES,
+}
+# An end may be crossed by this much of itself before it counts: the rounding of losses over a tail of condition 1e6.
+RELATIVE_SLACK = 1e-6
+
+MEANINGS = {
+    "family": "index into exact, phi, rho, tilt, flat, (instance,)",
+    "dial": "how far the one assumption is broken: pi/2 - tail angle, rho - 1, span tilt in radians, (instance,)",
+    "loss": "TestLoss from its definition, (instance,)",
+    "projnorm_linear": "ProjNormLinear, (instance,)",
+    "deficient": "1 where d < n + m or a matrix is rank deficient, (instance,)",
+    **{
+        name: f"ends of the interval {name} for TestLoss; nan where rho = 1 is infeasible, (instance, 2)"
+        for name in INTERVALS
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundConfig:
+    """How many designs, and how large.
+
+    Attributes:
+        instances: Designs with up to 20 rows a set and 80 features.
+        large: Designs with 200 rows a set and 1000 features.
+        seed: Seed; instance `i` depends on it and on `i` alone.
+    """
+
+    instances: int = 100_000
+    large: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if self.instances < 1:
+            raise ValueError(f"`instances` must be at least 1; got {self.instances}.")
+        if self.large < 0:
+            raise ValueError(f"`large` must be zero or more; got {self.large}.")
+        if self.seed < 0:
+            raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """One design and what is known of it.
+
+    Attributes:
+        design: The design; its `k` is the true shared dimension.
+        family: Which assumption is broken, if any.
+        dial: How far.
+    """
+
+    design: Design
+    family: Family
+    dial: float
+
+
+def run_bound_check(config: BoundConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+    """The record of the verification under `root`, computed batch by batch where it is missing."""
+    total = config.instances + config.large
+    batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
+    batches += [range(start, min(start + 4, total)) for start in range(config.instances, total, 4)]
+    return recorded(
+        "bound",
+        asdict(config),
+        root=root,
+        items=batches,
+        work=partial(check_batch, config),
+        assemble=_assemble,
+        meanings=MEANINGS,
+        workers=workers,
+        fresh=fresh,
+    )
+
+
+def check_batch(config: BoundConfig, indices: Sequence[int]) -> Arrays:
+    """Measure the instances with these indices."""
+    rows = [measure(draw_instance(config, index)) for index in indices]
+    return {name: np.array([row[name] for row in rows]) for name in MEANINGS}
+
+
+def draw_instance(config: BoundConfig, index: int) -> Instance:
+    """Instance number `index`."""
+    rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(index,)))
+    family = _CYCLE[index % len(_CYCLE)]
+    large = index >= config.instances
+    if family == "flat":
+        dial = float(rng.uniform(0.05, math.pi / 2 - 0.01))
+        tail, k = int(rng.integers(1, 11)), int(rng.integers(1, 10))
+        if large:
+            tail, k = 150, 50
+        design = flat_tail_design(
+            rng, tail=tail, k=k, phi=math.pi / 2 - dial, root="tan" if rng.random() < 0.5 else "cot"
+        )
+        return Instance(design, family, dial)
+
+    sizes = _large_sizes(rng) if large else _sizes(rng)
+    dials = {"phi": rng.uniform(0.01, math.pi / 2 - 0.05), "rho": rng.uniform(0.0, 3.0), "tilt": rng.uniform(1e-3, 0.5)}
+    dial = float(dials.get(family, 0.0))
+    design = spectral_design(
+        rng,
+        train_singular_values=_spectrum(rng, sizes["k"], sizes["rank"]),
+        ood_singular_values=_spectrum(rng, sizes["k"], sizes["rank_ood"]),
+        dim=sizes["dim"] + (sizes["k"] if family == "tilt" else 0),
+        k=sizes["k"],
+        n_train=sizes["n"],
+        n_ood=sizes["m"],
+        tail_angle=math.pi / 2 - (dial if family == "phi" else 0.0),
+        span_tilt=dial if family == "tilt" else 0.0,
+        rho=1.0 + (dial if family == "rho" else 0.0),
+    )
+    return Instance(design, family, dial)
+
+
+def measure(instance: Instance) -> dict[str, Any]:
+    """The loss and every interval of one instance."""
+    design = instance.design
+    X, X_ood, Y, k = design.X, design.X_ood, design.Y, design.k
+    pair = LinearPair.of(X, X_ood)
+    theta = min_norm_solution(X, Y).theta
+    rho = float(np.linalg.norm(pair.ood_coordinates(design.Y_ood))) / float(np.linalg.norm(theta))
+    paper = proposition_bound(pair, Y, k=k)
+    return {
+        "family": FAMILIES.index(instance.family),
+        "dial": instance.dial,
+        "loss": ood_loss(theta, X_ood, design.Y_ood),
+        "projnorm_linear": paper.projnorm_linear,
+        "deficient": int(X.shape[1] < len(X) + len(X_ood) or pair.train_rank < len(X) or pair.ood_rank < len(X_ood)),
+        "paper": _ends(paper),
+        "generalised_k": _ends(generalised_bound(pair, Y, k=k, rho=rho)),
+        "generalised_0": _ends(generalised_bound(pair, Y, rho=rho)),
+        "sharp": _ends(sharp_interval(pair, Y, rho=rho)),
+        "generalised_0_rho_1": _ends(generalised_bound(pair, Y)),
+        "sharp_rho_1": _ends_if_feasible(pair, Y),
+    }
+
+
+def holds(loss: FloatArray | float, ends: FloatArray) -> NDArray[np.bool_]:
+    """Whether each loss lies between its ends, up to `RELATIVE_SLACK`; False where the ends are nan."""
+    lower, upper = ends[..., 0], ends[..., 1]
+    return (loss >= lower * (1 - RELATIVE_SLACK)) & (loss <= upper * (1 + RELATIVE_SLACK))
+
+
+def violations(record: Record) -> dict[int, tuple[str, ...]]:
+    """Instances on which an interval that must hold does not, with the intervals."""
+    loss, family = record.arrays["loss"], record.arrays["family"]
+    found: dict[int, list[str]] = {}
+    for name, families in MUST_HOLD.items():
+        required = np.isin(family, [FAMILIES.index(required_family) for required_family in families])
+        for index in np.flatnonzero(required & ~holds(loss, record.arrays[name])):
+            found.setdefault(int(index), []).append(name)
+    return {index: tuple(names) for index, names in sorted(found.items())}
+
+
+def save_instance(instance: Instance, path: Path) -> None:
+    """Write an instance to a file that `load_instance` and ``projnorm bound --replay`` read."""
+    design = instance.design
+    write_atomically(
+        path,
+        to_npz(
+            {
+                "X": design.X,
+                "X_ood": design.X_ood,
+                "theta_star": design.theta_star,
+                "k": np.array(design.k),
+                "family": np.array(FAMILIES.index(instance.family)),
+                "dial": np.array(instance.dial),
+            }
+        ),
+    )
+
+
+def load_instance(path: Path) -> Instance:
+    """Read an instance.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds something else.
+    """
+    try:
+        arrays = from_npz(path.read_bytes())
+        X, X_ood, theta_star = (np.asarray(arrays[name], dtype=np.float64) for name in ("X", "X_ood", "theta_star"))
+        k, family, dial = int(arrays["k"]), FAMILIES[int(arrays["family"])], float(arrays["dial"])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a saved instance: {error}") from error
+    if X.ndim != 2 or X_ood.ndim != 2 or theta_star.ndim != 2 or not X.shape[1] == X_ood.shape[1] == len(theta_star):
+        raise ValueError(f"{path} is not a saved instance: its arrays do not fit together")
+    return Instance(Design(X, X_ood, theta_star, k), family, dial)
+
+
+def _sizes(rng: np.random.Generator) -> dict[str, int]:
+    """Sizes of a small design; about a third have d < n + m, about a quarter are rank deficient."""
+    n, m = (int(size) for size in rng.integers(2, 21, 2))
+    rank, rank_ood = n, m
+    if rng.random() < 0.25:
+        rank, rank_ood = int(rng.integers(2, n + 1)), int(rng.integers(2, m + 1))
+    k = int(rng.integers(1, min(rank, rank_ood)))
+    needed = rank + rank_ood - k
+    dim = needed + (0 if rng.random() < 0.3 else int(rng.integers(0, 81 - needed)))
+    return {"n": n, "m": m, "rank": rank, "rank_ood": rank_ood, "k": k, "dim": dim}
+
+
+def _large_sizes(rng: np.random.Generator) -> dict[str, int]:
+    return {"n": 200, "m": 200, "rank": 200, "rank_ood": 200, "k": int(rng.integers(1, 150)), "dim": 1000}
+
+
+def _spectrum(rng: np.random.Generator, k: int, rank: int) -> FloatArray:
+    """`k` strong directions over a tail of condition up to 1e6."""
+    top = 10 * np.sort(1 + rng.random(k))[::-1]
+    tail = 5 * 10.0 ** -np.sort(rng.uniform(0, rng.uniform(0, 6), rank - k))
+    return np.concatenate([top, tail])
+
+
+def _ends(interval: LossInterval) -> tuple[float, float]:
+    return interval.lower, interval.upper
+
+
+def _ends_if_feasible(pair: LinearPair, Y: FloatArray) -> tuple[float, float]:
+    try:
+        return _ends(sharp_interval(pair, Y))
+    except ValueError:  # no ground truth has rho = 1 on this design
+        return math.nan, math.nan
+
+
+def _assemble(results: Sequence[Arrays]) -> Arrays:
+    return {name: np.concatenate([result[name] for result in results]) for name in MEANINGS}

@@ -1,0 +1,107 @@
+"""Eigenvalue decay and alignment on a drawn design: what the paper shows of NTK features, where the answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from projnorm.runs import Arrays, Record, recorded
+from projnorm_theory import LinearPair, alignment, fit_power_law
+from projnorm_theory.spectra import span_gap
+from simulations.designs import spectral_design
+
+MEANINGS = {
+    "train_eigenvalues": "eigenvalues of X^T X / n, descending, (rank,)",
+    "ood_eigenvalues": "eigenvalues of X~^T X~ / m, descending, (rank,)",
+    "train_fit": "power law of the training spectrum: exponent, low, high, prefactor, (4,)",
+    "ood_fit": "the same for the shifted spectrum, (4,)",
+    "alignment": "|<v_j, u_i>| of the leading eigenvectors, row for the shifted one, (top, top)",
+    "overlap": "share of the top-j training span in the top-j shifted span, (top,)",
+    "span_gap": "sine of the largest angle between the top-j spans, (top,)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpectraConfig:
+    """Sizes and structure of the design.
+
+    Attributes:
+        n: Training examples, and shifted ones.
+        dim: Features.
+        k: Dimension of the shared span.
+        decay: Exponent of both spectra.
+        tail_angle: Angle between the tails, in degrees.
+        top: How many eigenvectors to align.
+        seed: Seed.
+    """
+
+    n: int = 200
+    dim: int = 600
+    k: int = 40
+    decay: float = 1.2
+    tail_angle: float = 75.0
+    top: int = 80
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that the sizes fit together."""
+        if not 0 < self.k < self.top <= self.n:
+            raise ValueError(f"`k`, `top` and `n` must satisfy 0 < k < top <= n; got {self.k}, {self.top}, {self.n}.")
+        if self.dim < 2 * self.n - self.k:
+            raise ValueError(f"`dim` must be at least 2 n - k = {2 * self.n - self.k}; got {self.dim}.")
+
+
+def run_spectra_example(config: SpectraConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+    """The record of the example under `root`, computed where it is missing."""
+    return recorded(
+        "spectra",
+        asdict(config),
+        root=root,
+        items=[config.seed],
+        work=partial(spectra_example, config),
+        assemble=_only,
+        meanings=MEANINGS,
+        workers=workers,
+        fresh=fresh,
+    )
+
+
+def spectra_example(config: SpectraConfig, seed: int) -> Arrays:
+    """Draw the design and measure its spectra and alignment."""
+    rng = np.random.default_rng(seed)
+    # Multiplicative noise keeps the spectra from being straight lines by construction; sorting keeps them descending.
+    spectra = [
+        np.sort(np.sqrt(config.n * np.arange(1, config.n + 1) ** -config.decay * np.exp(0.1 * noise)))[::-1]
+        for noise in rng.standard_normal((2, config.n))
+    ]
+    design = spectral_design(
+        rng,
+        train_singular_values=spectra[0],
+        ood_singular_values=spectra[1],
+        dim=config.dim,
+        k=config.k,
+        tail_angle=math.radians(config.tail_angle),
+    )
+    pair = LinearPair.of(design.X, design.X_ood)
+    aligned = alignment(pair, k=config.top)
+    train, ood = pair.train_eigenvalues / config.n, pair.ood_eigenvalues / config.n
+    fits = [fit_power_law(eigenvalues) for eigenvalues in (train, ood)]
+    train_fit, ood_fit = (np.array([fit.exponent, fit.low, fit.high, fit.prefactor]) for fit in fits)
+    return {
+        "train_eigenvalues": train,
+        "ood_eigenvalues": ood,
+        "train_fit": train_fit,
+        "ood_fit": ood_fit,
+        "alignment": aligned.matrix,
+        "overlap": aligned.overlap,
+        "span_gap": np.array([span_gap(pair, j) for j in range(1, config.top + 1)]),
+    }
+
+
+def _only(results: Sequence[Arrays]) -> Arrays:
+    return results[0]

@@ -1,0 +1,235 @@
+"""The Gaussian toy experiment of the paper (Section 4.1, Figure "toy"), and its siblings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.special import expit, xlogy
+
+from projnorm.runs import Arrays, Record, recorded
+from projnorm_theory import (
+    LinearPair,
+    LossInterval,
+    generalised_bound,
+    min_norm_solution,
+    proposition_bound,
+    sharp_interval,
+)
+from simulations.toy_designs import DESIGNS, ToyDesign
+
+FloatArray = NDArray[np.float64]
+
+MEANINGS = {
+    "sigma": "the dial: standard deviation of the coordinates hidden in training (for overlap: their share)",
+    "test_error": "share of wrong signs on the shifted set, (trial, sigma)",
+    "projnorm_linear": "||theta - P~ theta||, in units of theta, (trial, sigma)",
+    "confidence": "mean of sigmoid(2 |output|), the larger softmax probability, (trial, sigma)",
+    "entropy": "mean entropy of the two softmax probabilities, in nats, (trial, sigma)",
+    "mean_margin": "mean of |output|, (trial, sigma)",
+    "confident_share": "share of shifted examples with confidence above 0.9, (trial, sigma)",
+    "squared_loss": "TestLoss: mean squared error on the +-1 labels, (trial, sigma)",
+    "theta_norm": "||theta||, (trial,)",
+    "rho": "measured ||P~ theta*|| / ||P theta*||, (interval trial, sigma)",
+    "paper": "ends of the paper's interval for TestLoss, (interval trial, sigma, 2)",
+    "generalised": "ends of the generalised interval at k = 0 with the measured rho, (interval trial, sigma, 2)",
+    "sharp": "ends of the sharp one; nan where no linear ground truth exists, (interval trial, sigma, 2)",
+}
+INTERVALS = ("paper", "generalised", "sharp")
+OUTPUT_ONLY = ("confidence", "entropy", "mean_margin", "confident_share")
+
+
+@dataclass(frozen=True, slots=True)
+class ToyConfig:
+    """Sizes and randomness of the experiment; the defaults are the paper's.
+
+    Attributes:
+        design: One of `simulations.toy_designs.DESIGNS`.
+        d1: Coordinates that both sets see.
+        d2: Coordinates that are zero in training.
+        n: Training examples.
+        m: Shifted examples.
+        sigmas: Values of the dial.
+        trials: Independent repetitions.
+        interval_trials: How many of them also compute the three intervals, which cost more than all the rest.
+        seed: Seed; trial `i` depends on it and on `i` alone.
+    """
+
+    design: str = "gaussian"
+    d1: int = 1000
+    d2: int = 500
+    n: int = 500
+    m: int = 500
+    sigmas: tuple[float, ...] = tuple(np.linspace(0.0, 5.0, 11).tolist())
+    trials: int = 20
+    interval_trials: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if self.design not in DESIGNS:
+            raise ValueError(f"`design` must be one of {', '.join(DESIGNS)}; got {self.design!r}.")
+        for name in ("d1", "d2", "n", "m", "trials"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        if not self.interval_trials >= 0:
+            raise ValueError(f"`interval_trials` must be zero or more; got {self.interval_trials}.")
+        if not self.sigmas or not all(np.isfinite(sigma) and sigma >= 0.0 for sigma in self.sigmas):
+            raise ValueError(f"`sigmas` must be finite and zero or more; got {list(self.sigmas)}.")
+        if self.seed < 0:
+            raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
+
+
+def run_toy(config: ToyConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+    """The record of the experiment under `root`, computed trial by trial where it is missing."""
+    return recorded(
+        "toy",
+        asdict(config),
+        root=root,
+        items=range(config.trials),
+        work=partial(toy_trial, config),
+        assemble=partial(_assemble, config),
+        meanings=MEANINGS,
+        workers=workers,
+        fresh=fresh,
+    )
+
+
+def toy_trial(config: ToyConfig, trial: int) -> Arrays:
+    """One trial: one draw, every sigma."""
+    design, sigma = DESIGNS[config.design], np.array(config.sigmas)
+    rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(trial,)))
+    draw = ToyDraw.of(design, config, rng)
+    a, b = design.weights(sigma)
+    outputs, labels = draw.outputs(a), draw.labels(a, b)
+    confidence = expit(2 * np.abs(outputs))
+    arrays: dict[str, FloatArray] = {
+        "test_error": np.mean(np.sign(outputs) != labels, axis=1),
+        "projnorm_linear": projnorm_sweep(draw.theta, draw.seen, draw.hidden, a, b),
+        "confidence": np.mean(confidence, axis=1),
+        "entropy": np.mean(-xlogy(confidence, confidence) - xlogy(1 - confidence, 1 - confidence), axis=1),
+        "mean_margin": np.mean(np.abs(outputs), axis=1),
+        "confident_share": np.mean(confidence > 0.9, axis=1),
+        "squared_loss": np.mean((outputs - labels) ** 2, axis=1),
+        "theta_norm": np.array(np.linalg.norm(draw.theta)),
+    }
+    if trial < config.interval_trials:
+        rows = [_intervals(draw, design.k, a[i], b[i], labels[i]) for i in range(sigma.size)]
+        arrays["rho"] = np.array([row[0] for row in rows])
+        for j, name in enumerate(INTERVALS, start=1):
+            arrays[name] = np.array([row[j] for row in rows])
+    return arrays
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToyDraw:
+    """The randomness of one trial, shared by all sigmas.
+
+    Attributes:
+        X: Training inputs on the seen block, shape ``(n, d1)``; on the hidden block they are zero.
+        Y: Training labels, +-1.
+        theta: Minimum-norm solution on the seen block; on the hidden block it is zero.
+        seen: Shifted inputs on the seen block before the dial, shape ``(m, d1)``.
+        hidden: Shifted inputs on the hidden block before the dial, shape ``(m, d2)``.
+        truth: Coefficients of the label on the seen block.
+        hidden_truth: Coefficient of the label on the last hidden coordinate.
+        flips: +-1 per shifted example, -1 where its label is flipped.
+    """
+
+    X: FloatArray
+    Y: FloatArray
+    theta: FloatArray
+    seen: FloatArray
+    hidden: FloatArray
+    truth: FloatArray
+    hidden_truth: float
+    flips: FloatArray
+
+    @classmethod
+    def of(cls, design: ToyDesign, config: ToyConfig, rng: np.random.Generator) -> ToyDraw:
+        """Draw a trial."""
+        scale, hidden_scale = design.scale(config.d1), design.hidden_scale(config.d2)
+        truth = design.truth(scale)
+        X = rng.standard_normal((config.n, config.d1)) * scale
+        seen = rng.standard_normal((config.m, config.d1)) * scale
+        hidden = rng.standard_normal((config.m, config.d2)) * hidden_scale
+        Y = np.sign(X @ truth) * _flips(rng, config.n, design.flipped)
+        flips = _flips(rng, config.m, design.flipped)
+        theta = min_norm_solution(X, Y).theta
+        return cls(X, Y, theta, seen, hidden, truth, float(1 / hidden_scale[-1]), flips)
+
+    def outputs(self, a: FloatArray) -> FloatArray:
+        """The model's outputs, shape ``(sigmas, m)``: the hidden block meets zero weights and leaves no trace."""
+        return np.outer(a, self.seen @ self.theta)
+
+    def labels(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """The true labels, shape ``(sigmas, m)``."""
+        score = np.outer(a, self.seen @ self.truth) + np.outer(b, self.hidden[:, -1] * self.hidden_truth)
+        return np.sign(score) * self.flips
+
+
+def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    r"""ProjNormLinear for every pair of weights (a, b) at the price of one generalised eigendecomposition.
+
+    With :math:`G_1, G_2` the Gram matrices of the blocks and :math:`Q^\top (G_1 + G_2) Q = I`,
+    :math:`Q^\top G_1 Q = \mathrm{diag}(w)`, the Gram matrix of the shifted rows is
+    :math:`Q^{-\top}(a^2 w + b^2 (1 - w)) Q^{-1}`, and the square of ProjNormLinear is
+
+    .. math:: \|\theta\|^2 - \sum_i \frac{a^2 (Q^\top X_1\theta)_i^2}{a^2 w_i + b^2 (1 - w_i)} .
+
+    Args:
+        theta: Weights on the seen block, shape ``(d1,)``; zero on the hidden one.
+        seen: Seen block of the shifted rows, shape ``(m, d1)``.
+        hidden: Hidden block, shape ``(m, d2)``.
+        a: Weights of the seen block, shape ``(sigmas,)``.
+        b: Weights of the hidden block.
+    """
+    m, d1 = seen.shape
+    if m > d1 + hidden.shape[1]:  # the pencil is singular: every direction with a weight is spanned
+        return np.where(a > 0.0, 0.0, np.linalg.norm(theta))
+    G1 = seen @ seen.T
+    w, Q = linalg.eigh(G1, G1 + hidden @ hidden.T, check_finite=False)
+    scores = (Q.T @ (seen @ theta)) ** 2
+    # With b = 0 and m > d1 some directions have no weight at all; theta has no part in them.
+    seen_part = np.where(np.arange(m) < m - d1, 0.0, w)
+    denominators = np.outer(a**2, seen_part) + np.outer(b**2, 1 - seen_part)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        explained = np.where(denominators > 0.0, np.outer(a**2, scores) / denominators, 0.0)
+    return np.sqrt(np.maximum(theta @ theta - explained.sum(axis=1), 0.0))
+
+
+def _intervals(draw: ToyDraw, k: int, a: float, b: float, labels: FloatArray) -> tuple[Any, ...]:
+    """Measured rho and the ends of the three intervals at one sigma, from the Gram blocks."""
+    k_ood = a**2 * (draw.seen @ draw.seen.T) + b**2 * (draw.hidden @ draw.hidden.T)
+    pair = LinearPair.from_gram(draw.X @ draw.X.T, a * (draw.seen @ draw.X.T), k_ood)
+    fit = pair.fit(draw.Y)
+    rho = float(np.linalg.norm(pair.ood_coordinates(labels))) / fit.norm
+    top = min(k, pair.train_rank - 1, pair.ood_rank - 1)
+    paper = proposition_bound(pair, draw.Y, k=top)
+    generalised = generalised_bound(pair, draw.Y, rho=rho)
+    try:
+        sharp: LossInterval | None = sharp_interval(pair, draw.Y, rho=rho)
+    except ValueError:  # no linear ground truth gives both sets of labels, so no rho is feasible
+        sharp = None
+    ends = tuple((interval.lower, interval.upper) for interval in (paper, generalised))
+    return rho, *ends, (np.nan, np.nan) if sharp is None else (sharp.lower, sharp.upper)
+
+
+def _assemble(config: ToyConfig, results: Sequence[Arrays]) -> Arrays:
+    arrays: dict[str, FloatArray] = {"sigma": np.array(config.sigmas)}
+    for name in MEANINGS:
+        if name == "sigma":
+            continue
+        rows = [result[name] for result in results if name in result]
+        arrays[name] = np.array(rows) if rows else np.zeros((0, len(config.sigmas)))
+    return arrays
+
+
+def _flips(rng: np.random.Generator, size: int, share: float) -> FloatArray:
+    return np.where(rng.random(size) < share, -1.0, 1.0)

@@ -1,0 +1,91 @@
+"""Gaussian designs in two blocks: one that both sets see, one that only the shifted set sees.
+
+Training rows are ``(z1 * scale, 0)``, shifted rows ``(a z1 * scale, b z2 * hidden_scale)``, and a label is the sign of
+a linear function of both blocks. The dial sigma sets `a` and `b`, so the Gram matrix of the shifted rows is always
+``a^2 G1 + b^2 G2`` and a whole sweep over sigma shares one draw and one decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+_SPIKES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ToyDesign:
+    """What is drawn, and what the dial does to it.
+
+    Attributes:
+        name: What the command line calls it.
+        description: One line.
+        scale: Standard deviations of the seen block, given its dimension.
+        hidden_scale: Those of the hidden block.
+        weights: The two blocks' factors (a, b) as functions of sigma.
+        truth: Coefficients of the label on the seen block, given its standard deviations; the hidden block has its
+            last coordinate, with unit variance at sigma = 1.
+        flipped: Share of labels replaced by their opposite, in both sets.
+        k: Dimension of the span that the paper's bound is asked to take as shared.
+    """
+
+    name: str
+    description: str
+    scale: Callable[[int], FloatArray]
+    hidden_scale: Callable[[int], FloatArray]
+    weights: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+    truth: Callable[[FloatArray], FloatArray]
+    flipped: float = 0.0
+    k: int = 0
+
+
+def _flat(dim: int) -> FloatArray:
+    return np.ones(dim)
+
+
+def _power_law(dim: int) -> FloatArray:
+    variances = np.arange(1, dim + 1) ** -1.0
+    return np.sqrt(variances / variances.mean())
+
+
+def _spiked(dim: int) -> FloatArray:
+    return np.where(np.arange(dim) < _SPIKES, 5.0, 1.0)
+
+
+def _growing(sigma: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return np.ones_like(sigma), sigma
+
+
+def _turning(sigma: FloatArray) -> tuple[FloatArray, FloatArray]:
+    length = np.sqrt(1 + sigma**2)
+    return 1 / length, sigma / length
+
+
+def _first(scale: FloatArray) -> FloatArray:
+    truth = np.zeros_like(scale)
+    truth[0] = 1 / scale[0]
+    return truth
+
+
+def _first_and_last(scale: FloatArray) -> FloatArray:
+    truth = _first(scale)
+    truth[-1] += 1 / scale[-1]
+    return truth / np.sqrt(2)
+
+
+DESIGNS = {
+    design.name: design
+    for design in (
+        ToyDesign("gaussian", "the paper's: both blocks isotropic", _flat, _flat, _growing, _first),
+        ToyDesign(
+            "power-law", "variances fall like 1/i in both blocks", _power_law, _power_law, _growing, _first, k=10
+        ),
+        ToyDesign("spiked", "ten strong directions over a flat bulk", _spiked, _flat, _growing, _first_and_last, k=10),
+        ToyDesign("overlap", "total variance fixed, its share in the seen block falls", _flat, _flat, _turning, _first),
+        ToyDesign("label-noise", "the paper's with one label in ten flipped", _flat, _flat, _growing, _first, 0.1),
+    )
+}

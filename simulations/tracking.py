@@ -1,0 +1,75 @@
+"""How well scores and intervals follow the test loss, over the trials and sigmas of a toy record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from projnorm.runs import Record
+from simulations.bound_check import holds
+from simulations.toy import INTERVALS
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTracking:
+    """One score against the loss, pooled over trials and sigmas.
+
+    Attributes:
+        score: Name of the score.
+        r_squared: Share of the variance of the loss that a straight line in the score explains; nan for a constant.
+        spearman: Rank correlation with the loss; nan for a constant.
+    """
+
+    score: str
+    r_squared: float
+    spearman: float
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTracking:
+    """One interval against the loss, over the trials that computed it.
+
+    Attributes:
+        interval: Name of the interval.
+        coverage: Share of losses it contains.
+        median_width: Median of upper end over lower end; inf where lower ends are zero.
+        spearman_upper: Rank correlation of its upper end with the loss.
+    """
+
+    interval: str
+    coverage: float
+    median_width: float
+    spearman_upper: float
+
+
+def score_tracking(record: Record) -> list[ScoreTracking]:
+    """ProjNormLinear and confidence against the squared loss."""
+    loss = record.arrays["squared_loss"].ravel()
+    rows = []
+    for score in ("projnorm_linear", "confidence"):
+        values = record.arrays[score].ravel()
+        if np.ptp(values) == 0.0 or np.ptp(loss) == 0.0:
+            rows.append(ScoreTracking(score, float("nan"), float("nan")))
+            continue
+        correlation = float(np.corrcoef(values, loss)[0, 1])
+        rows.append(ScoreTracking(score, correlation**2, float(stats.spearmanr(values, loss).statistic)))
+    return rows
+
+
+def interval_tracking(record: Record) -> list[IntervalTracking]:
+    """The three intervals against the squared loss; empty when the record has none."""
+    computed = len(record.arrays["rho"])
+    if computed == 0:
+        return []
+    loss = record.arrays["squared_loss"][:computed]
+    rows = []
+    for name in INTERVALS:
+        ends = record.arrays[name]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            width = float(np.median(ends[..., 1] / ends[..., 0]))
+        upper = ends[..., 1].ravel()
+        spearman = float(stats.spearmanr(upper, loss.ravel()).statistic) if np.ptp(upper) else float("nan")
+        rows.append(IntervalTracking(name, float(np.mean(holds(loss, ends))), width, spearman))
+    return rows

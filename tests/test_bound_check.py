@@ -1,0 +1,132 @@
+"""The verification: it draws what it says, finds what is broken, and lets it be looked at again."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from projnorm_theory import check_assumptions
+from simulations import BoundConfig, bound_check, flat_tail_design, run_bound_check
+from simulations.bound_check import (
+    FAMILIES,
+    draw_instance,
+    holds,
+    load_instance,
+    measure,
+    save_instance,
+    violations,
+)
+
+CONFIG = BoundConfig(instances=800, large=8)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    return run_bound_check(CONFIG, root=tmp_path_factory.mktemp("bound"), workers=2)
+
+
+def test_no_interval_is_broken_where_it_must_hold(record):
+    assert violations(record) == {}
+
+
+def test_every_family_is_drawn_and_enough_are_deficient(record):
+    counts = np.bincount(record.arrays["family"], minlength=len(FAMILIES))
+    assert counts.min() >= 100
+    shared_and_deficient = record.arrays["deficient"][record.arrays["family"] == 0]
+    assert shared_and_deficient.sum() >= 0.1 * len(record.arrays["loss"])
+
+
+def test_away_from_the_assumptions_the_paper_bound_breaks(record):
+    missed = {
+        family: np.mean(~holds(*(record.arrays[name][record.arrays["family"] == number] for name in ("loss", "paper"))))
+        for number, family in enumerate(FAMILIES)
+    }
+    assert missed["exact"] == 0.0
+    assert missed["flat"] == 1.0, "flat tails: at every angle, whichever the ground truth"
+    assert min(missed["phi"], missed["rho"], missed["tilt"]) > 0.1
+
+
+@pytest.mark.parametrize("index", range(16))
+def test_instances_are_what_their_family_says(index):
+    instance = draw_instance(CONFIG, index)
+    design = instance.design
+    report = check_assumptions(design.X, design.Y, design.X_ood, design.Y_ood, k=design.k)
+    assert report.covariate_shift.residual < 1e-8
+    assert report.norms.rho == pytest.approx(1 + (instance.dial if instance.family == "rho" else 0), rel=1e-6)
+    assert report.span_gap == pytest.approx(math.sin(instance.dial) if instance.family == "tilt" else 0, abs=1e-8)
+    leaning = instance.family in ("phi", "flat") and min(len(design.X), len(design.X_ood)) > design.k
+    if leaning and report.covariate_shift.stacked_rank > design.k:
+        assert report.leak == pytest.approx(math.sin(instance.dial), abs=1e-8) or report.leak == 0.0
+    elif instance.family in ("exact", "rho"):
+        assert report.leak < 1e-8
+
+
+@pytest.mark.parametrize("root", ["tan", "cot"])
+@pytest.mark.parametrize("phi", [0.05, 0.6, 1.2, 1.5])
+def test_flat_tails_break_the_paper_bound_by_the_stated_factor(root, phi):
+    design = flat_tail_design(np.random.default_rng(0), tail=5, k=3, phi=phi, root=root, dim=20)
+    measured = measure(bound_check.Instance(design, "flat", math.pi / 2 - phi))
+    factor = math.tan(phi / 2) ** 2 if root == "tan" else 1 / math.tan(phi / 2) ** 2
+    assert measured["paper"][0] == pytest.approx(measured["paper"][1], rel=1e-9)
+    assert measured["loss"] / measured["paper"][1] == pytest.approx(factor, rel=1e-8)
+
+
+def test_an_instance_depends_on_its_index_alone():
+    ours, theirs = (draw_instance(BoundConfig(instances=n), 13).design for n in (100, 1000))
+    assert np.array_equal(ours.X, theirs.X)
+    assert np.array_equal(ours.theta_star, theirs.theta_star)
+    assert not np.array_equal(ours.X, draw_instance(BoundConfig(seed=1), 13).design.X)
+
+
+def test_numbers_do_not_depend_on_the_workers(record, tmp_path):
+    alone = run_bound_check(CONFIG, root=tmp_path, workers=1)
+    for name, array in alone.arrays.items():
+        assert np.array_equal(array, record.arrays[name], equal_nan=True), name
+
+
+def test_a_broken_interval_is_found_saved_and_replayed(monkeypatch, tmp_path):
+    """With the sharp interval made too narrow on purpose, the check must notice."""
+    honest = bound_check.sharp_interval
+
+    def too_narrow(*arguments, rho=1.0):
+        from dataclasses import replace
+
+        interval = honest(*arguments, rho=rho)
+        return replace(interval, upper=interval.lower + 0.01 * (interval.upper - interval.lower))
+
+    monkeypatch.setattr(bound_check, "sharp_interval", too_narrow)
+    config = BoundConfig(instances=40, large=0)
+    broken = violations(run_bound_check(config, root=tmp_path, workers=1))
+    assert len(broken) > 5
+    index, names = next(iter(broken.items()))
+    assert "sharp" in names
+    path = tmp_path / "instance.npz"
+    save_instance(draw_instance(config, index), path)
+    again = measure(load_instance(path))
+    assert not holds(again["loss"], np.array(again["sharp"]))
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None], ids=["empty", "text", "other arrays"])
+def test_a_file_that_is_no_instance_is_refused(tmp_path, content):
+    path = tmp_path / "x.npz"
+    if content is None:
+        np.savez(path, X=np.eye(2))
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.npz is not a saved instance"):
+        load_instance(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"instances": 0}, "`instances` must be at least 1; got 0"),
+        ({"large": -1}, "`large` must be zero or more; got -1"),
+        ({"seed": -1}, "`seed` must be zero or more; got -1"),
+    ],
+)
+def test_wrong_settings_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        BoundConfig(**change)

@@ -1,0 +1,139 @@
+"""The toy experiment: its sweep, its closed forms, its blindness, its independence of workers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projnorm_theory import projnorm_linear, toy_asymptotics
+from simulations import ToyConfig, interval_tracking, run_toy, score_tracking
+from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
+from simulations.toy_designs import DESIGNS
+
+SMALL = {"d1": 40, "d2": 20, "n": 20, "m": 20}
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 12),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.lists(st.floats(0.0, 5.0), min_size=1, max_size=4),
+)
+def test_the_sweep_agrees_with_forming_every_sigma(seed, d1, d2, m, sigmas):
+    rng = np.random.default_rng(seed)
+    theta, seen, hidden = rng.standard_normal(d1), rng.standard_normal((m, d1)), rng.standard_normal((m, d2))
+    b = np.array([sigma if sigma > 1e-3 else 0.0 for sigma in sigmas])
+    swept = projnorm_sweep(theta, seen, hidden, np.ones_like(b), b)
+    for value, sigma in zip(swept, b, strict=True):
+        direct = projnorm_linear(np.concatenate([theta, np.zeros(d2)]), np.hstack([seen, sigma * hidden])).value
+        # The square is a difference, so what is close to zero is known to the root of rounding only.
+        assert value**2 == pytest.approx(direct**2, abs=1e-7 * (theta @ theta))
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_trial_agrees_with_its_definition(design):
+    config = ToyConfig(design, **SMALL, sigmas=(0.0, 0.7, 3.0), trials=1, interval_trials=0, seed=5)
+    arrays = toy_trial(config, 0)
+    rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,)))
+    draw = ToyDraw.of(DESIGNS[design], config, rng)
+    theta = np.concatenate([draw.theta, np.zeros(20)])
+    truth = np.concatenate([draw.truth, np.zeros(19), [draw.hidden_truth]])
+    np.testing.assert_allclose(draw.X @ draw.theta, draw.Y, atol=1e-9)
+    a, b = DESIGNS[design].weights(np.array(config.sigmas))
+    for i in range(3):
+        X_ood = np.hstack([a[i] * draw.seen, b[i] * draw.hidden])
+        outputs, labels = X_ood @ theta, np.sign(X_ood @ truth) * draw.flips
+        assert arrays["test_error"][i] == pytest.approx(np.mean(np.sign(outputs) != labels))
+        assert arrays["squared_loss"][i] == pytest.approx(np.mean((outputs - labels) ** 2))
+        assert arrays["confidence"][i] == pytest.approx(np.mean(1 / (1 + np.exp(-2 * np.abs(outputs)))))
+        assert arrays["projnorm_linear"][i] == pytest.approx(projnorm_linear(theta, X_ood).value, rel=1e-8)
+
+
+@pytest.mark.parametrize("design", [name for name in DESIGNS if name != "overlap"])
+def test_any_function_of_the_outputs_is_blind_to_sigma(design):
+    """The outputs themselves do not change by a bit, so nothing computed from them can."""
+    config = ToyConfig(design, **{**SMALL, "m": 50}, sigmas=(0.0, 1.0, 5.0), trials=1, interval_trials=0)
+    draw = ToyDraw.of(DESIGNS[design], config, np.random.default_rng(0))
+    a, b = DESIGNS[design].weights(np.array(config.sigmas))
+    outputs = draw.outputs(a)
+    assert np.array_equal(outputs[0], outputs[1])
+    assert np.array_equal(outputs[0], outputs[2])
+    from_features = [np.hstack([draw.seen, sigma * draw.hidden]) @ np.append(draw.theta, np.zeros(20)) for sigma in b]
+    for row in from_features:
+        np.testing.assert_allclose(row, outputs[0], atol=1e-12)
+    arrays = toy_trial(config, 0)
+    for name in OUTPUT_ONLY:
+        assert np.ptp(arrays[name]) == 0.0
+    for name in ("test_error", "projnorm_linear", "squared_loss"):
+        assert np.ptp(arrays[name]) > 0.0
+
+
+def test_same_seed_same_numbers_with_any_number_of_workers(tmp_path):
+    config = ToyConfig(**SMALL, trials=6, interval_trials=3)
+    one = run_toy(config, root=tmp_path / "one", workers=1)
+    two = run_toy(config, root=tmp_path / "two", workers=2)
+    for name, array in one.arrays.items():
+        assert np.array_equal(array, two.arrays[name]), name
+
+
+def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
+    few = run_toy(ToyConfig(**SMALL, trials=3), root=tmp_path)
+    many = run_toy(ToyConfig(**SMALL, trials=8), root=tmp_path)
+    for name in ("test_error", "projnorm_linear", "theta_norm", "sharp"):
+        assert np.array_equal(few.arrays[name][:3], many.arrays[name][:3])
+    assert not np.array_equal(
+        few.arrays["test_error"], run_toy(ToyConfig(**SMALL, trials=3, seed=1), root=tmp_path).arrays["test_error"]
+    )
+
+
+@pytest.mark.slow
+def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
+    sigmas = (0.0, 1.0, 3.0, 5.0)
+    record = run_toy(ToyConfig(sigmas=sigmas, interval_trials=0), root=tmp_path, workers=2)
+    theory = toy_asymptotics(sigmas, d1=1000, d2=500, n=500, m=500)
+    for name in ("test_error", "projnorm_linear", "confidence", "squared_loss"):
+        sample = record.arrays[name]
+        mean, error = sample.mean(axis=0), sample.std(axis=0, ddof=1) / np.sqrt(len(sample))
+        assert np.all(np.abs(mean - getattr(theory, name)) <= 3 * error), name
+        np.testing.assert_allclose(mean, getattr(theory, name), rtol=0.02)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_intervals_that_know_rho_contain_every_loss(design, tmp_path):
+    record = run_toy(ToyConfig(design, **SMALL, trials=3, interval_trials=3), root=tmp_path)
+    coverage = {row.interval: row.coverage for row in interval_tracking(record)}
+    assert coverage["generalised"] == coverage["sharp"] == 1.0
+
+
+def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
+    record = run_toy(ToyConfig(d1=400, d2=200, n=200, m=200, trials=6, interval_trials=0), root=tmp_path)
+    projnorm, confidence = score_tracking(record)
+    assert projnorm.r_squared > 0.7
+    assert projnorm.spearman > 0.8
+    assert confidence.r_squared < 0.3
+
+
+def test_tracking_of_a_record_without_intervals_or_without_variation(tmp_path):
+    record = run_toy(ToyConfig(**SMALL, sigmas=(1.0,), trials=1, interval_trials=0), root=tmp_path)
+    assert interval_tracking(record) == []
+    assert all(np.isnan(row.r_squared) for row in score_tracking(record))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"design": "cubic"}, "`design` must be one of gaussian, power-law"),
+        ({"n": 0}, "`n` must be at least 1; got 0"),
+        ({"sigmas": (-1.0, 2.0)}, "`sigmas` must be finite and zero or more"),
+        ({"sigmas": ()}, "`sigmas` must be finite"),
+        ({"sigmas": (float("nan"),)}, "`sigmas` must be finite"),
+        ({"interval_trials": -1}, "`interval_trials` must be zero or more"),
+        ({"seed": -1}, "`seed` must be zero or more"),
+    ],
+)
+def test_wrong_settings_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        ToyConfig(**change)
