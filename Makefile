@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint bench figures
 
 demo: .venv
-	$(BIN)/projnorm demo
+	$(BIN)/projnorm report
 
 test: .venv
 	$(BIN)/pytest
@@ -17,10 +17,10 @@ lint: .venv
 
 bench: .venv
 	$(BIN)/python benchmarks/bench_linear.py
+	$(BIN)/python benchmarks/bench_toy.py
 
-# The figures that README.md shows.
 figures: .venv
-	$(BIN)/projnorm demo --out results/demo
+	$(BIN)/projnorm figures --full
 
 .venv: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

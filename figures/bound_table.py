@@ -16,6 +16,9 @@ CAPTION = (
     "rho. The slack is the smallest distance of the loss to an end, as a share of that end; the width is the median of "
     "upper end over lower end."
 )
+DIAL_CAPTION = (
+    "Share of designs missed, in five equally filled bins of the dial. The last column takes rho as 1 whatever it is."
+)
 _NAMES: dict[Family, str] = {
     "exact": "all assumptions hold",
     "phi": "tails lean",

@@ -23,7 +23,7 @@ _PAGE = """<!doctype html>
 @media (prefers-color-scheme: dark) {{
   :root {{ --ink: #e6e6e6; --paper: #16181a; --rule: #3a3d40; --soft: #a5a5a5; }}
 }}
-body {{ margin: 0 auto; max-width: 46rem; padding: 1rem; background: var(--paper); color: var(--ink);
+body {{ margin: 0 auto; max-width: 58rem; padding: 1rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 system-ui, sans-serif; }}
 h1 {{ font-size: 1.6rem; line-height: 1.25; }}
 h2 {{ font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--rule); padding-top: 1rem; }}
@@ -33,7 +33,7 @@ figure img {{ display: block; width: 100%; height: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }}
 th, td {{ padding: .25rem .75rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule);
   white-space: nowrap; }}
-details {{ color: var(--soft); font-size: .85rem; }}
+.note, details {{ color: var(--soft); font-size: .85rem; }}
 </style>
 </head>
 <body>
@@ -56,6 +56,7 @@ class Section:
         text: Two sentences or so: what to see.
         figure: The picture, if any.
         table: The numbers, if any.
+        table_caption: How to read them.
         configuration: What was run to get them.
     """
 
@@ -63,6 +64,7 @@ class Section:
     text: str
     figure: Figure | None = None
     table: Table | None = None
+    table_caption: str = ""
     configuration: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -85,6 +87,8 @@ def _section(section: Section) -> str:
     parts.append(f"<p>{html.escape(section.text)}</p>")
     if section.table is not None:
         parts.append(section.table.html())
+    if section.table_caption:
+        parts.append(f'<p class="note">{html.escape(section.table_caption)}</p>')
     if section.configuration:
         rows = [(key, str(value)) for key, value in section.configuration.items()]
         parts.append(f"<details><summary>Configuration</summary>{Table(('setting', 'value'), rows).html()}</details>")

@@ -23,6 +23,7 @@ from figures import (
     tracking_table,
 )
 from figures.report import Section, page
+from figures.table import Table
 from projnorm.runs import Record
 
 
@@ -63,21 +64,25 @@ THEORY_FIGURES = (
 
 def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool) -> str:
     """The report: every figure with its caption and configuration, and the tables."""
-    tables = {
-        "toy": toy_table.build(records["toy"]),
-        "dials": bound_table.by_dial(records["bound"]),
-        "bound": bound_table.build(records["bound"]),
+    tables: dict[str, tuple[Table, str]] = {
+        "toy": (toy_table.build(records["toy"]), toy_table.CAPTION),
+        "bound": (bound_table.build(records["bound"]), bound_table.CAPTION),
+        "dials": (bound_table.by_dial(records["bound"]), bound_table.DIAL_CAPTION),
     }
-    sections = [
-        Section(
-            figure.title,
-            figure.caption,
-            figure.draw(records[figure.record]),
-            tables.get(figure.name),
-            {"record": records[figure.record].id, **records[figure.record].config},
+    sections = []
+    for figure in THEORY_FIGURES:
+        record = records[figure.record]
+        table, table_caption = tables.get(figure.name, (None, ""))
+        sections.append(
+            Section(
+                figure.title,
+                figure.caption,
+                figure.draw(record),
+                table,
+                table_caption,
+                {"record": record.id, **record.config},
+            )
         )
-        for figure in THEORY_FIGURES
-    ]
     siblings = [record for name, record in records.items() if name.startswith("sibling:")]
     configuration = {f"record {record.config['design']}": record.id for record in siblings}
     sections.insert(

@@ -83,9 +83,9 @@ def test_the_report_holds_every_figure_table_and_configuration(records):
 
 def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
-    section = report.Section("<h>", 'a "quoted" <b>', None, table, {"key": "<value>"})
+    section = report.Section("<h>", 'a "quoted" <b>', None, table, "<note>", {"key": "<value>"})
     page = report.page("<title>", "<intro>", [section], {"python": "<3>"})
-    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<th><th>"):
+    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<note>", "<th><th>"):
         assert raw not in page
 
 

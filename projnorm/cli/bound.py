@@ -60,6 +60,9 @@ def run(
         document = {
             "id": record.id,
             "config": dict(record.config),
+            "wall_seconds": record.wall_seconds,
+            "environment": dict(record.environment),
+            "deficient": int(record.arrays["deficient"].sum()),
             "rows": bound_table.values(record),
             "violations": {str(index): names for index, names in broken.items()},
             "saved": [str(path) for path in saved],

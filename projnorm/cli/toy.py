@@ -42,9 +42,11 @@ def run(
 ) -> None:
     """The Gaussian toy experiment: test error, ProjNormLinear and confidence as unseen coordinates gain variance."""
     import json
+    from dataclasses import asdict
 
     from figures import style, toy, toy_table, tracking_table
     from simulations.toy import ToyConfig, run_toy
+    from simulations.tracking import interval_tracking, score_tracking
 
     config = ToyConfig(
         **given(
@@ -65,7 +67,11 @@ def run(
         document = {
             "id": record.id,
             "config": dict(record.config),
+            "wall_seconds": record.wall_seconds,
+            "environment": dict(record.environment),
             "rows": toy_table.values(record),
+            "scores": [asdict(row) for row in score_tracking(record)],
+            "intervals": [asdict(row) for row in interval_tracking(record)],
             "record": str(runs_folder(out) / record.id),
             "figures": [str(path) for path in paths],
         }
