@@ -6,7 +6,6 @@ from simulations.designs import Design, draw_truth, flat_tail_design, haar, spec
 from simulations.spectra_example import SpectraConfig, run_spectra_example
 from simulations.tail_angle import TailAngleConfig, run_tail_angle
 from simulations.toy import ToyConfig, run_toy
-from simulations.tracking import interval_tracking, score_tracking
 
 __all__ = [
     "BoundConfig",
@@ -19,12 +18,10 @@ __all__ = [
     "draw_truth",
     "flat_tail_design",
     "haar",
-    "interval_tracking",
     "run_bound_check",
     "run_counterexample",
     "run_spectra_example",
     "run_tail_angle",
     "run_toy",
-    "score_tracking",
     "spectral_design",
 ]

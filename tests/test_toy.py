@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projnorm_theory import projnorm_linear, toy_asymptotics
-from simulations import ToyConfig, interval_tracking, run_toy, score_tracking
+from simulations import ToyConfig, run_toy
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
 from simulations.toy_designs import DESIGNS
+from simulations.tracking import interval_tracking, score_tracking
 
 SMALL = {"d1": 40, "d2": 20, "n": 20, "m": 20}
 

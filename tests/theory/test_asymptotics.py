@@ -62,7 +62,7 @@ def test_toy_projnorm_is_the_deterministic_one_of_its_covariance(sigma, d1, d2, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(100, 100), (100, 150), (600, 100), (225, 100)])
 def test_toy_closed_forms_agree_with_simulation(n, m):
-    d1, d2, trials = 200, 100, 150
+    d1, d2, trials = 200, 100, 100
     rng = np.random.default_rng(0)
     sigmas = np.array([0.0, 1.0, 3.0])
     toy = toy_asymptotics(sigmas, d1=d1, d2=d2, n=n, m=m)
