@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.runs import Arrays, Record, from_npz, recorded, to_npz, write_atomically
+from projnorm.runs import Arrays, Record, concatenated, from_npz, recorded, to_npz, write_atomically
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -108,7 +108,7 @@ def run_bound_check(config: BoundConfig, *, root: Path, workers: int = 1, fresh:
         root=root,
         items=batches,
         work=partial(check_batch, config),
-        assemble=_assemble,
+        assemble=concatenated,
         meanings=MEANINGS,
         workers=workers,
         fresh=fresh,
@@ -128,11 +128,9 @@ def draw_instance(config: BoundConfig, index: int) -> Instance:
     large = index >= config.instances
     if family == "flat":
         dial = float(rng.uniform(0.05, math.pi / 2 - 0.05))
-        tail, k = int(rng.integers(1, 11)), int(rng.integers(1, 10))
-        if large:
-            tail, k = 150, 50
+        tail, k, dim = (150, 50, 1000) if large else (int(rng.integers(1, 11)), int(rng.integers(1, 11)), None)
         design = flat_tail_design(
-            rng, tail=tail, k=k, phi=math.pi / 2 - dial, root="tan" if rng.random() < 0.5 else "cot"
+            rng, tail=tail, k=k, phi=math.pi / 2 - dial, root="tan" if rng.random() < 0.5 else "cot", dim=dim
         )
         return Instance(design, family, dial)
 
@@ -143,7 +141,7 @@ def draw_instance(config: BoundConfig, index: int) -> Instance:
         rng,
         train_singular_values=_spectrum(rng, sizes["k"], sizes["rank"]),
         ood_singular_values=_spectrum(rng, sizes["k"], sizes["rank_ood"]),
-        dim=sizes["dim"] + (sizes["k"] if family == "tilt" else 0),
+        dim=max(sizes["dim"], sizes["rank"] + sizes["rank_ood"]) if family == "tilt" else sizes["dim"],
         k=sizes["k"],
         n_train=sizes["n"],
         n_ood=sizes["m"],
@@ -262,7 +260,3 @@ def _ends_if_feasible(pair: LinearPair, Y: FloatArray) -> tuple[float, float]:
         return _ends(sharp_interval(pair, Y))
     except ValueError:  # no ground truth has rho = 1 on this design
         return math.nan, math.nan
-
-
-def _assemble(results: Sequence[Arrays]) -> Arrays:
-    return {name: np.concatenate([result[name] for result in results]) for name in MEANINGS}

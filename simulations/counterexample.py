@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, recorded
+from projnorm.runs import Arrays, Record, concatenated, recorded
 from projnorm_theory import (
     LinearPair,
     min_norm_solution,
@@ -88,7 +87,7 @@ def run_counterexample(config: CounterexampleConfig, *, root: Path, workers: int
         root=root,
         items=[phi],
         work=counterexample_sweep,
-        assemble=_only,
+        assemble=concatenated,
         meanings=MEANINGS,
         workers=workers,
         fresh=fresh,
@@ -118,7 +117,3 @@ def _scaled_ratio(design: Design) -> float:
     theta = min_norm_solution(design.X, design.Y).theta
     loss = ood_loss(theta, design.X_ood, design.Y_ood)
     return loss * design.X_ood.shape[0] / projnorm_linear(theta, design.X_ood).value ** 2
-
-
-def _only(results: Sequence[Arrays]) -> Arrays:
-    return results[0]

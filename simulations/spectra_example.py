@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, recorded
+from projnorm.runs import Arrays, Record, concatenated, recorded
 from projnorm_theory import LinearPair, alignment, fit_power_law
 from projnorm_theory.spectra import span_gap
 from simulations.designs import spectral_design
@@ -64,7 +63,7 @@ def run_spectra_example(config: SpectraConfig, *, root: Path, workers: int = 1, 
         root=root,
         items=[config.seed],
         work=partial(spectra_example, config),
-        assemble=_only,
+        assemble=concatenated,
         meanings=MEANINGS,
         workers=workers,
         fresh=fresh,
@@ -101,7 +100,3 @@ def spectra_example(config: SpectraConfig, seed: int) -> Arrays:
         "overlap": aligned.overlap,
         "span_gap": np.array([span_gap(pair, j) for j in range(1, config.top + 1)]),
     }
-
-
-def _only(results: Sequence[Arrays]) -> Arrays:
-    return results[0]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, recorded
+from projnorm.runs import Arrays, Record, recorded, stacked
 from projnorm_theory import (
     LinearPair,
     attaining_truths,
@@ -81,7 +80,7 @@ def run_tail_angle(config: TailAngleConfig, *, root: Path, workers: int = 1, fre
         root=root,
         items=np.linspace(90.0, config.smallest_angle, config.angles).tolist(),
         work=partial(tail_angle_trial, config),
-        assemble=_assemble,
+        assemble=stacked,
         meanings=MEANINGS,
         workers=workers,
         fresh=fresh,
@@ -121,7 +120,3 @@ def tail_angle_trial(config: TailAngleConfig, degrees: float) -> Arrays:
             for name, interval in zip(("paper", "generalised", "sharp"), intervals, strict=True)
         },
     }
-
-
-def _assemble(results: Sequence[Arrays]) -> Arrays:
-    return {name: np.array([result[name] for result in results]) for name in MEANINGS}

@@ -136,6 +136,13 @@ def test_the_name_of_a_record_depends_on_the_question_alone():
     assert record_id("toy", {"a": 1}) != record_id("bound", {"a": 1})
 
 
+def test_another_version_is_another_question(tmp_path, monkeypatch):
+    folder = save(a_record(), tmp_path)
+    monkeypatch.setattr("projnorm.runs.record.__version__", "99.0")
+    assert find(tmp_path, "toy", a_record().config) is None
+    assert load(folder).id == folder.name == next(listing(tmp_path)).id
+
+
 def test_every_array_needs_a_meaning():
     with pytest.raises(ValueError, match="must describe every array; these differ: b"):
         new_record("toy", {}, ARRAYS, {"a": "x"}, 0.0)

@@ -33,7 +33,11 @@ def run(
     as_json: Json = False,
     fresh: Fresh = False,
 ) -> None:
-    """Check the paper's interval and ours on drawn designs; exit code 1 if one fails where it must hold."""
+    """Verify the bounds on the test loss.
+
+    Checks the paper's interval and ours on drawn designs. Exit code 1 if one fails where it must hold; the design is
+    then saved, and --replay looks at it again.
+    """
     import json
 
     if replay is not None:

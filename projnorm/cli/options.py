@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print machine-readable outpu
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
 
 OUT = Path("projnorm-out")
-WORKERS = 2
+WORKERS = os.cpu_count() or 1
 
 
 def runs_folder(out: Path) -> Path:

@@ -16,13 +16,19 @@ Full = Annotated[bool, typer.Option("--full", help="Publication quality: the pap
 
 
 def run_figures(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
-    """Every theory figure as PDF, SVG and PNG, computing the records that are missing."""
+    """Draw every theory figure.
+
+    As PDF, SVG and PNG, from records; those that are missing are computed first.
+    """
     for path in _save_figures(_records(full, seed, workers, out), out):
         typer.echo(path)
 
 
 def run_report(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
-    """All theory figures and tables on one page that opens in a browser: quick, or --full."""
+    """Every theory figure and table on one page: start here.
+
+    Runs what is missing, draws, and writes a page that opens in a browser with no network.
+    """
     from dataclasses import asdict
 
     from figures.theory import theory_page

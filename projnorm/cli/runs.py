@@ -9,12 +9,12 @@ import typer
 
 from projnorm.cli.options import OUT, Json, Out, runs_folder
 
-app = typer.Typer(help="The records of earlier runs: list them, or show one.", rich_markup_mode=None)
+app = typer.Typer(help="List earlier runs, or show one.", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
 def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> None:
-    """List the records; `show ID` shows one."""
+    """List earlier runs, or show one."""
     if context.invoked_subcommand is not None:
         return
     from dataclasses import asdict
@@ -41,7 +41,7 @@ def show(
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
-    """Show the configuration, the environment and the arrays of a record."""
+    """Show one run: configuration, environment, arrays."""
     from projnorm.runs import load
 
     root = runs_folder(out)

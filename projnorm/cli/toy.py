@@ -40,7 +40,11 @@ def run(
     as_json: Json = False,
     fresh: Fresh = False,
 ) -> None:
-    """The Gaussian toy experiment: test error, ProjNormLinear and confidence as unseen coordinates gain variance."""
+    """Run the Gaussian toy experiment of the paper.
+
+    Test error, ProjNormLinear, confidence and loss as coordinates unseen in training gain variance, simulated and in
+    closed form; on the paper's design or on others.
+    """
     import json
     from dataclasses import asdict
 

@@ -4,7 +4,7 @@ from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import Environment, current_environment
 from projnorm.runs.record import DamagedRecord, Listed, Record, find, listing, load, record_id, save
-from projnorm.runs.tasks import recorded, run_tasks
+from projnorm.runs.tasks import concatenated, recorded, run_tasks, stacked
 
 __all__ = [
     "Arrays",
@@ -12,6 +12,7 @@ __all__ = [
     "Environment",
     "Listed",
     "Record",
+    "concatenated",
     "current_environment",
     "find",
     "from_npz",
@@ -21,6 +22,7 @@ __all__ = [
     "recorded",
     "run_tasks",
     "save",
+    "stacked",
     "to_npz",
     "write_atomically",
 ]

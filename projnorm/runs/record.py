@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from projnorm import __version__
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import current_environment
@@ -32,6 +33,7 @@ class Record:
     """One finished run.
 
     Attributes:
+        id: Its name, which is that of its folder.
         kind: What was run: "toy", "bound", ...
         config: The configuration, as plain JSON values.
         arrays: The results by name.
@@ -41,6 +43,7 @@ class Record:
         environment: Machine and versions.
     """
 
+    id: str
     kind: str
     config: Mapping[str, Any]
     arrays: Arrays
@@ -48,11 +51,6 @@ class Record:
     created: str
     wall_seconds: float
     environment: Mapping[str, Any]
-
-    @property
-    def id(self) -> str:
-        """Name of the record's folder."""
-        return record_id(self.kind, self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,17 @@ def new_record(
     if missing := set(arrays) ^ set(meanings):
         raise ValueError(f"`meanings` must describe every array; these differ: {', '.join(sorted(missing))}.")
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Record(kind, config, arrays, meanings, created, wall_seconds, asdict(current_environment()))
+    name, environment = record_id(kind, config), asdict(current_environment())
+    return Record(name, kind, config, arrays, meanings, created, wall_seconds, environment)
 
 
 def record_id(kind: str, config: Mapping[str, Any]) -> str:
-    """The name of a run: its kind and a hash of its configuration, so the same question has the same name."""
-    canonical = json.dumps({"format": FORMAT, "kind": kind, "config": config}, sort_keys=True)
+    """The name of a run: its kind and a hash of what was asked of which version.
+
+    The same question has the same name; another version of the package is another question.
+    """
+    question = {"format": FORMAT, "projnorm": __version__, "kind": kind, "config": config}
+    canonical = json.dumps(question, sort_keys=True)
     return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
 
@@ -130,6 +133,7 @@ def load(folder: Path) -> Record:
     if hashlib.sha256(data).hexdigest() != document["arrays_sha256"]:
         raise DamagedRecord(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
     return Record(
+        document["id"],
         document["kind"],
         document["config"],
         from_npz(data),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
@@ -86,6 +87,16 @@ def run_tasks(
     for path in tracked(running, description=description, total=len(items), done=len(results)):
         results[path] = from_npz(path.read_bytes())
     return [results[path] for path in paths]
+
+
+def stacked(results: Sequence[Arrays]) -> Arrays:
+    """One row per task: arrays of the same name along a new first axis."""
+    return {name: np.stack([result[name] for result in results]) for name in results[0]}
+
+
+def concatenated(results: Sequence[Arrays]) -> Arrays:
+    """Tasks that hold several rows each: arrays of the same name one after the other."""
+    return {name: np.concatenate([result[name] for result in results]) for name in results[0]}
 
 
 def _run_one(work: Callable[[T], Arrays], item: T, path: Path) -> Path:
