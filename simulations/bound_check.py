@@ -1,6 +1,6 @@
 """Verification of the three intervals on many drawn designs: where each must hold it is checked, elsewhere reported.
 
-Every instance depends on the seed and its own index alone, so any of them can be drawn again. All intervals come from
+Every instance depends on the seed, its size class and its number alone, so any of them can be drawn again. All intervals come from
 the public functions of `projnorm_theory`; the loss they are compared with comes from its definition.
 """
 
@@ -65,7 +65,7 @@ class BoundConfig:
     Attributes:
         instances: Designs with up to 20 rows a set and 80 features.
         large: Designs with 200 rows a set and 1000 features.
-        seed: Seed; instance `i` depends on it and on `i` alone.
+        seed: Seed of everything drawn.
     """
 
     instances: int = 100_000
@@ -122,10 +122,11 @@ def check_batch(config: BoundConfig, indices: Sequence[int]) -> Arrays:
 
 
 def draw_instance(config: BoundConfig, index: int) -> Instance:
-    """Instance number `index`."""
-    rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(index,)))
-    family = _CYCLE[index % len(_CYCLE)]
+    """Instance number `index`; the large ones are numbered after the small."""
     large = index >= config.instances
+    number = index - config.instances if large else index
+    rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(int(large), number)))
+    family = _CYCLE[number % len(_CYCLE)]
     if family == "flat":
         dial = float(rng.uniform(0.05, math.pi / 2 - 0.05))
         tail, k, dim = (150, 50, 1000) if large else (int(rng.integers(1, 11)), int(rng.integers(1, 11)), None)

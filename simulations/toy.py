@@ -120,7 +120,13 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
         "theta_norm": np.array(np.linalg.norm(draw.theta)),
     }
     if trial < config.interval_trials:
-        rows = [_intervals(draw, design.k, a[i], b[i], labels[i]) for i in range(sigma.size)]
+        k_train, k_ood_train = draw.X @ draw.X.T, draw.seen @ draw.X.T
+        k_seen, k_hidden = draw.seen @ draw.seen.T, draw.hidden @ draw.hidden.T
+        pairs = (
+            LinearPair.from_gram(k_train, a[i] * k_ood_train, a[i] ** 2 * k_seen + b[i] ** 2 * k_hidden)
+            for i in range(sigma.size)
+        )
+        rows = [_intervals(pair, draw.Y, labels[i], design.k) for i, pair in enumerate(pairs)]
         arrays["rho"] = np.array([row[0] for row in rows])
         for j, name in enumerate(INTERVALS, start=1):
             arrays[name] = np.array([row[j] for row in rows])
@@ -204,17 +210,15 @@ def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: F
     return np.sqrt(np.maximum(theta @ theta - explained.sum(axis=1), 0.0))
 
 
-def _intervals(draw: ToyDraw, k: int, a: float, b: float, labels: FloatArray) -> tuple[Any, ...]:
-    """Measured rho and the ends of the three intervals at one sigma, from the Gram blocks."""
-    k_ood = a**2 * (draw.seen @ draw.seen.T) + b**2 * (draw.hidden @ draw.hidden.T)
-    pair = LinearPair.from_gram(draw.X @ draw.X.T, a * (draw.seen @ draw.X.T), k_ood)
-    fit = pair.fit(draw.Y)
+def _intervals(pair: LinearPair, Y: FloatArray, labels: FloatArray, k: int) -> tuple[Any, ...]:
+    """Measured rho and the ends of the three intervals."""
+    fit = pair.fit(Y)
     rho = float(np.linalg.norm(pair.ood_coordinates(labels))) / fit.norm
     top = min(k, pair.train_rank - 1, pair.ood_rank - 1)
-    paper = proposition_bound(pair, draw.Y, k=top)
-    generalised = generalised_bound(pair, draw.Y, rho=rho)
+    paper = proposition_bound(pair, Y, k=top)
+    generalised = generalised_bound(pair, Y, rho=rho)
     try:
-        sharp: LossInterval | None = sharp_interval(pair, draw.Y, rho=rho)
+        sharp: LossInterval | None = sharp_interval(pair, Y, rho=rho)
     except ValueError:  # no linear ground truth gives both sets of labels, so no rho is feasible
         sharp = None
     ends = tuple((interval.lower, interval.upper) for interval in (paper, generalised))
