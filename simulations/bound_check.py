@@ -1,7 +1,7 @@
 """Verification of the three intervals on many drawn designs: where each must hold it is checked, elsewhere reported.
 
-Every instance depends on the seed, its size class and its number alone, so any of them can be drawn again. All intervals come from
-the public functions of `projnorm_theory`; the loss they are compared with comes from its definition.
+Every instance depends on the seed, its size class and its number alone, so any of them can be drawn again. All
+intervals come from the public functions of `projnorm_theory`; the loss they are compared with from its definition.
 """
 
 from __future__ import annotations
