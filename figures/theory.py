@@ -62,6 +62,11 @@ THEORY_FIGURES = (
 )
 
 
+def _versions(record: Record) -> dict[str, Any]:
+    """The versions behind a record."""
+    return {"projnorm": record.environment["projnorm"], **record.environment["libraries"]}
+
+
 def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool) -> str:
     """The report: every figure with its caption and configuration, and the tables."""
     tables: dict[str, tuple[Table, str]] = {
@@ -80,7 +85,7 @@ def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *
                 figure.draw(record),
                 table,
                 table_caption,
-                {"record": record.id, **record.config},
+                {"record": record.id, **record.config, **_versions(record)},
             )
         )
     siblings = [record for name, record in records.items() if name.startswith("sibling:")]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from figures.table import Table
 from projnorm.runs import Record
-from simulations.tracking import interval_tracking, score_tracking
+from simulations.tracking import IntervalTracking, interval_tracking, score_tracking
 
 CAPTION = (
     "Over all trials and sigmas of each design: squared and rank correlation of ProjNormLinear and of the confidence "
@@ -24,6 +24,13 @@ def build(records: Sequence[Record]) -> Table:
     for record in records:
         scores, intervals = score_tracking(record), interval_tracking(record)
         correlations = [f"{value:.3f}" for score in scores for value in (score.r_squared, score.spearman)]
-        coverage = [f"{interval.coverage:.0%}" for interval in intervals] or ["-"] * 3
+        coverage = [_coverage(interval) for interval in intervals] or ["-"] * 3
         rows.append((str(record.config["design"]), *correlations, *coverage))
     return Table(header, rows)
+
+
+def _coverage(interval: IntervalTracking) -> str:
+    if not interval.infeasible:
+        return f"{interval.coverage:.0%}"
+    covered = "-" if interval.infeasible == 1.0 else f"{interval.coverage:.0%}"
+    return f"{covered} ({interval.infeasible:.0%} infeasible)"

@@ -220,12 +220,16 @@ def load_instance(path: Path) -> Instance:
     """
     try:
         arrays = from_npz(path.read_bytes())
-        X, X_ood, theta_star = (np.asarray(arrays[name], dtype=np.float64) for name in ("X", "X_ood", "theta_star"))
-        k, family, dial = int(arrays["k"]), FAMILIES[int(arrays["family"])], float(arrays["dial"])
+        X, X_ood, theta_star = (
+            arrays[name].astype(np.float64, casting="same_kind") for name in ("X", "X_ood", "theta_star")
+        )
+        k, family, dial = int(arrays["k"]), dict(enumerate(FAMILIES))[int(arrays["family"])], float(arrays["dial"])
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a saved instance: {error}") from error
     if X.ndim != 2 or X_ood.ndim != 2 or theta_star.ndim != 2 or not X.shape[1] == X_ood.shape[1] == len(theta_star):
         raise ValueError(f"{path} is not a saved instance: its arrays do not fit together")
+    if not (X @ theta_star).any():
+        raise ValueError(f"{path} is not a saved instance: its training responses are zero")
     return Instance(Design(X, X_ood, theta_star, k), family, dial)
 
 

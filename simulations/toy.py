@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.special import expit, xlogy
 
@@ -22,12 +21,11 @@ from projnorm_theory import (
     proposition_bound,
     sharp_interval,
 )
+from simulations.designs import FloatArray
 from simulations.toy_designs import DESIGNS, ToyDesign
 
-FloatArray = NDArray[np.float64]
-
 MEANINGS = {
-    "sigma": "the dial: standard deviation of the coordinates hidden in training (for overlap: their share)",
+    "sigma": "the dial: standard deviation of the hidden coordinates; for overlap, its ratio to that of the seen ones",
     "test_error": "share of wrong signs on the shifted set, (trial, sigma)",
     "projnorm_linear": "||theta - P~ theta||, in units of theta, (trial, sigma)",
     "confidence": "mean of sigmoid(2 |output|), the larger softmax probability, (trial, sigma)",
@@ -42,6 +40,7 @@ MEANINGS = {
     "sharp": "ends of the sharp one; nan where no linear ground truth exists, (interval trial, sigma, 2)",
 }
 INTERVALS = ("paper", "generalised", "sharp")
+_LARGEST_SIGMA = 1e6
 OUTPUT_ONLY = ("confidence", "entropy", "mean_margin", "confident_share")
 
 
@@ -80,8 +79,8 @@ class ToyConfig:
                 raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
         if not self.interval_trials >= 0:
             raise ValueError(f"`interval_trials` must be zero or more; got {self.interval_trials}.")
-        if not self.sigmas or not all(np.isfinite(sigma) and sigma >= 0.0 for sigma in self.sigmas):
-            raise ValueError(f"`sigmas` must be finite and zero or more; got {list(self.sigmas)}.")
+        if not self.sigmas or not all(0.0 <= sigma <= _LARGEST_SIGMA for sigma in self.sigmas):
+            raise ValueError(f"`sigmas` must lie between 0 and {_LARGEST_SIGMA:g}; got {list(self.sigmas)}.")
         if self.seed < 0:
             raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
 

@@ -33,13 +33,15 @@ class IntervalTracking:
 
     Attributes:
         interval: Name of the interval.
-        coverage: Share of losses it contains.
+        coverage: Share of losses it contains, where it exists; nan if nowhere.
+        infeasible: Share of points at which no linear ground truth gives both sets of labels, and it does not exist.
         median_width: Median of upper end over lower end; inf where lower ends are zero.
         spearman_upper: Rank correlation of its upper end with the loss.
     """
 
     interval: str
     coverage: float
+    infeasible: float
     median_width: float
     spearman_upper: float
 
@@ -66,10 +68,16 @@ def interval_tracking(record: Record) -> list[IntervalTracking]:
     loss = record.arrays["squared_loss"][:computed]
     rows = []
     for name in INTERVALS:
-        ends = record.arrays[name]
+        exists = ~np.isnan(record.arrays[name][..., 0])
+        ends, covered_loss = record.arrays[name][exists], loss[exists]
+        if not exists.any():
+            rows.append(IntervalTracking(name, float("nan"), 1.0, float("nan"), float("nan")))
+            continue
         with np.errstate(divide="ignore", invalid="ignore"):
             width = float(np.median(ends[..., 1] / ends[..., 0]))
-        upper = ends[..., 1].ravel()
-        spearman = float(stats.spearmanr(upper, loss.ravel()).statistic) if np.ptp(upper) else float("nan")
-        rows.append(IntervalTracking(name, float(np.mean(holds(loss, ends))), width, spearman))
+        upper = ends[..., 1]
+        varies = np.ptp(upper) > 0.0 and np.ptp(covered_loss) > 0.0
+        spearman = float(stats.spearmanr(upper, covered_loss).statistic) if varies else float("nan")
+        coverage = float(np.mean(holds(covered_loss, ends)))
+        rows.append(IntervalTracking(name, coverage, float(np.mean(~exists)), width, spearman))
     return rows

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from projnorm_theory import check_assumptions
+from projnorm_theory import check_assumptions, generalised_bound, sharp_interval
 from simulations import BoundConfig, bound_check, flat_tail_design, run_bound_check
 from simulations.bound_check import (
     FAMILIES,
@@ -73,6 +73,50 @@ def test_flat_tails_break_the_paper_bound_by_the_stated_factor(root, phi):
     assert measured["loss"] / measured["paper"][1] == pytest.approx(factor, rel=1e-8)
 
 
+def test_where_each_interval_must_hold():
+    """Section by section of docs/theory.md; a change here is a change of the theory."""
+    assert bound_check.MUST_HOLD == {
+        "paper": ("exact",),
+        "generalised_k": ("exact", "phi", "rho", "flat"),
+        "generalised_0": ("exact", "phi", "rho", "tilt", "flat"),
+        "sharp": ("exact", "phi", "rho", "tilt", "flat"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("loss", "inside"), [(1.0, True), (2.0, True), (1 - 1e-7, True), (1 - 1e-5, False), (2 + 1e-5, False)]
+)
+def test_only_rounding_is_forgiven(loss, inside):
+    assert bool(holds(loss, np.array([1.0, 2.0]))) is inside
+    assert not holds(loss, np.array([np.nan, np.nan]))
+
+
+def test_sizes_and_spectra_are_as_wide_as_promised():
+    instances = [draw_instance(CONFIG, index).design for index in range(400)]
+    assert max(max(len(d.X), len(d.X_ood)) for d in instances) == 20
+    assert 60 < max(d.X.shape[1] for d in instances) <= 80
+    tails = [np.linalg.svd(d.X, compute_uv=False) for d in instances]
+    conditions = [s[d.k] / s[s > 1e-12 * s[0]][-1] for s, d in zip(tails, instances, strict=True) if s.size > d.k]
+    assert 1e4 < max(conditions) <= 1.01e6
+    assert any(np.linalg.matrix_rank(d.X) < len(d.X) for d in instances)
+    assert any(d.X.shape[1] < len(d.X) + len(d.X_ood) for d in instances)
+    for number in range(8):
+        large = draw_instance(CONFIG, CONFIG.instances + number).design
+        assert large.X.shape == large.X_ood.shape == (200, 1000)
+
+
+def test_the_columns_that_take_rho_as_one_do():
+    instance = draw_instance(CONFIG, 3)
+    assert instance.family == "rho"
+    design, measured = instance.design, measure(instance)
+    wrong = sharp_interval(design.X, design.Y, design.X_ood)
+    assert measured["sharp_rho_1"] == pytest.approx((wrong.lower, wrong.upper), rel=1e-9)
+    assert measured["generalised_0_rho_1"][1] == pytest.approx(
+        generalised_bound(design.X, design.Y, design.X_ood).upper, rel=1e-9
+    )
+    assert measured["sharp"] != pytest.approx(measured["sharp_rho_1"])
+
+
 def test_an_instance_depends_on_its_index_alone():
     ours, theirs = (draw_instance(BoundConfig(instances=n), 13).design for n in (100, 1000))
     assert np.array_equal(ours.X, theirs.X)
@@ -108,11 +152,18 @@ def test_a_broken_interval_is_found_saved_and_replayed(monkeypatch, tmp_path):
     assert not holds(again["loss"], np.array(again["sharp"]))
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", None], ids=["empty", "text", "other arrays"])
+@pytest.mark.parametrize("content", [b"", b"no archive", None, b"zero", b"complex", b"family"])
 def test_a_file_that_is_no_instance_is_refused(tmp_path, content):
     path = tmp_path / "x.npz"
     if content is None:
         np.savez(path, X=np.eye(2))
+    elif content == b"zero":
+        zero = np.zeros((2, 3))
+        np.savez(path, X=zero, X_ood=zero, theta_star=np.ones((3, 1)), k=1, family=0, dial=0.0)
+    elif content == b"complex":
+        np.savez(path, X=1j * np.eye(3), X_ood=np.eye(3), theta_star=np.ones((3, 1)), k=1, family=0, dial=0.0)
+    elif content == b"family":
+        np.savez(path, X=np.eye(3), X_ood=np.eye(3), theta_star=np.ones((3, 1)), k=1, family=-1, dial=0.0)
     else:
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.npz is not a saved instance"):

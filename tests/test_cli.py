@@ -66,18 +66,19 @@ def test_toy_prints_a_table_and_writes_record_and_figure(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert [line.split()[0] for line in result.stdout.splitlines()[4:7]] == ["0", "1", "3"]
-    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
-        f"toy-gaussian.{kind}" for kind in ("pdf", "svg", "png")
-    }
     (record,) = (tmp_path / "out" / "runs").iterdir()
-    assert {path.name.split("-")[0] for path in record.iterdir()} == {"record.json", "arrays"}
+    figures = {f"toy.{kind}" for kind in ("pdf", "svg", "png")}
+    assert {path.name.split("-")[0] for path in record.iterdir()} == {"record.json", "arrays", *figures}
 
 
 @pytest.mark.parametrize("design", ["power-law", "spiked", "overlap", "label-noise"])
 def test_toy_json_is_all_there_is_on_stdout(tmp_path, design):
-    result = projnorm(*SMALL_TOY, "--sigmas", "0.5", "--design", design, "--json", "--out", str(tmp_path))
+    options = ("--sigmas", "0.5", "--design", design, "--seed", "7", "--interval-trials", "2")
+    result = projnorm(*SMALL_TOY, *options, "--json", "--out", str(tmp_path))
     document = json.loads(result.stdout)
     assert document["config"]["design"] == design
+    assert document["config"]["seed"] == 7
+    assert document["config"]["interval_trials"] == 2
     assert document["rows"][0]["sigma"] == 0.5
     assert set(document["rows"][0]["squared_loss"]) == {"mean", "standard_error", "closed_form"}
     assert all(Path(name).is_file() for name in document["figures"])
@@ -91,6 +92,51 @@ def test_bound_exits_0_and_reports_where_intervals_hold(tmp_path):
     document = json.loads(projnorm(*SMALL_BOUND, "--json", "--out", str(tmp_path)).stdout)
     assert document["violations"] == {}
     assert {row["interval"] for row in document["rows"]} >= {"paper", "generalised_0", "sharp"}
+
+
+def test_json_is_strict_even_where_a_number_is_missing(tmp_path):
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    for command in ((*SMALL_TOY[:-4], "--trials", "1", "--sigmas", "0"), ("bound", "--instances", "1", "--large", "0")):
+        result = projnorm(*command, "--json", "--out", str(tmp_path))
+        assert result.returncode == 0, result.stderr
+        assert result.stderr == ""
+        json.loads(result.stdout, parse_constant=refuse)
+
+
+def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
+    """The sharp interval made too narrow on purpose, in the process that runs the command."""
+    code = (
+        "import sys\n"
+        "from dataclasses import replace\n"
+        "from simulations import bound_check\n"
+        "honest = bound_check.sharp_interval\n"
+        "bound_check.sharp_interval = lambda *a, **k: replace(honest(*a, **k), upper=honest(*a, **k).lower)\n"
+        f"sys.argv = ['projnorm', *{[*SMALL_BOUND, '--seed', '3', '--json', '--out', str(tmp_path)]!r}]\n"
+        "from projnorm.cli.app import main\nmain()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1, result.stderr
+    document = json.loads(result.stdout)
+    assert document["config"]["seed"] == 3
+    assert document["violations"]
+    assert len(document["saved"]) == min(10, len(document["violations"]))
+    assert projnorm("bound", "--replay", document["saved"][0]).returncode == 0, "with the honest interval it holds"
+
+
+def test_a_killed_worker_is_one_line(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from concurrent.futures import BrokenExecutor\n"
+        "from simulations import bound_check\n"
+        "def killed(*a, **k): raise BrokenExecutor('gone')\n"
+        "bound_check.recorded = killed\n"
+        f"sys.argv = ['projnorm', *{[*SMALL_BOUND, '--out', str(tmp_path)]!r}]\n"
+        "from projnorm.cli.app import main\nmain()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert_one_line_error(result, "a worker process was killed", "goes on from here")
 
 
 def _write_instance(path: Path, family: int, theta_star: list[list[float]]) -> None:
@@ -132,7 +178,10 @@ def test_runs_lists_shows_and_names_damage(tmp_path):
     arrays.write_bytes(arrays.read_bytes()[:-9])
     assert "is damaged" in projnorm("runs", "--out", str(tmp_path)).stdout
     assert_one_line_error(projnorm("runs", "show", entry["id"], "--out", str(tmp_path)), "is damaged")
-    assert projnorm(*SMALL_TOY, "--out", str(tmp_path)).returncode == 0
+    before = arrays.read_bytes()
+    assert_one_line_error(projnorm(*SMALL_TOY, "--out", str(tmp_path)), "is damaged", "--fresh")
+    assert arrays.read_bytes() == before
+    assert projnorm(*SMALL_TOY, "--fresh", "--out", str(tmp_path)).returncode == 0
     assert "is damaged" not in projnorm("runs", "--out", str(tmp_path)).stdout
 
 
@@ -155,8 +204,9 @@ def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
     [
         (("nonsense",), ("nonsense",)),
         (("toy", "--sigmas", "-1,abc"), ("--sigmas", "-1,abc")),
-        (("toy", "--sigmas", "-1,2"), ("sigmas", "zero or more")),
+        (("toy", "--sigmas", "-1,2"), ("sigmas", "between 0 and")),
         (("toy", "--sigmas", ""), ("--sigmas",)),
+        (("toy", "--sigmas", "1e200"), ("sigmas", "between 0 and 1e+06")),
         (("toy", "--n", "0"), ("`n` must be at least 1; got 0",)),
         (("toy", "--n", "abc"), ("--n",)),
         (("toy", "--design", "cubic"), ("design", "cubic", "power-law")),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from figures import bound_table, report, style, toy, toy_table, tracking_table
+from figures.dials import violated_by_dial
 from figures.table import Table
 from figures.theory import THEORY_FIGURES, theory_page
 from projnorm.runs import current_environment
@@ -124,6 +125,29 @@ def test_the_bound_table_counts_misses(records):
     assert rows["tilt", "sharp"]["missed"] == 0.0
     assert "0.00% *" in bound_table.build(records["bound"]).text()
     assert len(bound_table.by_dial(records["bound"]).rows) == 15
+
+
+def test_tables_of_a_verification_made_by_hand(records):
+    n = 10
+    arrays = {
+        "family": np.full(n, 1),
+        "dial": np.linspace(1.0, 0.1, n),
+        "loss": np.ones(n),
+        "projnorm_linear": np.ones(n),
+        "deficient": np.zeros(n, dtype=int),
+        # The paper's interval misses wherever the dial is above 0.5; half the loss to twice the loss elsewhere.
+        "paper": np.array([(0.5, 0.8) if dial > 0.5 else (0.5, 2.0) for dial in np.linspace(1.0, 0.1, n)]),
+        **{name: np.tile([0.25, 4.0], (n, 1)) for name in bound_table.INTERVALS if name != "paper"},
+    }
+    by_hand = dataclasses.replace(records["bound"], arrays=arrays)
+    rows = {row["interval"]: row for row in bound_table.values(by_hand)}
+    assert rows["paper"]["missed"] == 0.5
+    assert rows["paper"]["worst_slack"] == pytest.approx(-0.2)
+    assert rows["sharp"]["worst_slack"] == pytest.approx(0.75)
+    assert rows["sharp"]["median_width"] == pytest.approx(16.0)
+    dials, missed = violated_by_dial(by_hand, "phi", "paper", bins=2)
+    np.testing.assert_allclose(dials, [0.3, 0.8])
+    np.testing.assert_allclose(missed, [0.0, 1.0])
 
 
 def test_the_tracking_table_has_a_row_a_design(records):

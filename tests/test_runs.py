@@ -175,6 +175,15 @@ DAMAGE = {
     "other format": lambda folder: _edit(
         folder / "record.json", lambda data: data.replace(b'"format": 1', b'"format": 99')
     ),
+    "another configuration": lambda folder: _edit(
+        folder / "record.json", lambda data: data.replace(b'"n": 2', b'"n": 3')
+    ),
+    "a wrong type": lambda folder: _edit(
+        folder / "record.json", lambda data: data.replace(b'"wall_seconds": ', b'"wall_seconds": null, "x": ')
+    ),
+    "arrays not described": lambda folder: _edit(
+        folder / "record.json", lambda data: data.replace(b'"meaning"', b'"meaming"')
+    ),
     "not text": lambda folder: _edit(folder / "record.json", lambda _: b"\xff\xfe\x00"),
 }
 
@@ -184,7 +193,7 @@ def _edit(path: Path, change) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_named_listed_and_recomputed(tmp_path, damage):
+def test_damage_is_named_listed_and_left_alone_until_asked(tmp_path, damage):
     run = partial(
         recorded,
         "toy",
@@ -203,7 +212,9 @@ def test_damage_is_named_listed_and_recomputed(tmp_path, damage):
     assert "\n" not in str(caught.value)
     (entry,) = listing(tmp_path)
     assert entry.problem
-    np.testing.assert_array_equal(run().arrays["value"], [1, 4])
+    with pytest.raises(DamagedRecord, match="Delete this folder, or pass --fresh"):
+        run()
+    np.testing.assert_array_equal(run(fresh=True).arrays["value"], [1, 4])
     assert not next(listing(tmp_path)).problem
 
 
@@ -226,6 +237,47 @@ def test_a_finished_record_is_read_not_computed(tmp_path):
     run(fresh=True)
     assert counter.read_text() == "1\n2\n" * 2
     assert not (tmp_path / first.id / "tasks").exists()
+
+
+def test_a_record_under_another_name_is_refused(tmp_path):
+    folder = save(a_record(), tmp_path)
+    other = tmp_path / record_id("toy", {"n": 99})
+    folder.rename(other)
+    with pytest.raises(DamagedRecord, match="does not belong to this folder"):
+        find(tmp_path, "toy", {"n": 99})
+
+
+def test_arrays_are_in_place_before_the_record_names_them(tmp_path, monkeypatch):
+    save(a_record(), tmp_path)
+    written: list[str] = []
+
+    def only_once(path: Path, data: bytes) -> None:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(path.name)
+        write_atomically(path, data)
+
+    monkeypatch.setattr("projnorm.runs.record.write_atomically", only_once)
+    with pytest.raises(OSError, match="No space left"):
+        save(new_record("toy", a_record().config, {"a": np.zeros(9)}, {"a": "new"}, 2.0), tmp_path)
+    np.testing.assert_array_equal(load(tmp_path / a_record().id).arrays["a"], ARRAYS["a"])
+
+
+def test_fresh_does_not_trust_the_tasks_of_an_interrupted_run(tmp_path):
+    tasks = tmp_path / record_id("toy", {"n": 1}) / "tasks"
+    write_atomically(tasks / "000000.npz", to_npz({"value": np.array(-1)}))
+    run = partial(
+        recorded,
+        "toy",
+        {"n": 1},
+        root=tmp_path,
+        items=[3],
+        work=square,
+        assemble=values,
+        meanings={"value": "squares"},
+        workers=1,
+    )
+    assert run(fresh=True).arrays["value"] == [9]
 
 
 def test_tasks_resume_and_a_damaged_one_is_done_again(tmp_path):

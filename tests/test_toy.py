@@ -50,6 +50,10 @@ def test_a_trial_agrees_with_its_definition(design):
         assert arrays["test_error"][i] == pytest.approx(np.mean(np.sign(outputs) != labels))
         assert arrays["squared_loss"][i] == pytest.approx(np.mean((outputs - labels) ** 2))
         assert arrays["confidence"][i] == pytest.approx(np.mean(1 / (1 + np.exp(-2 * np.abs(outputs)))))
+        p = 1 / (1 + np.exp(-2 * np.abs(outputs)))
+        assert arrays["entropy"][i] == pytest.approx(np.mean(-p * np.log(p) - (1 - p) * np.log(1 - p)))
+        assert arrays["mean_margin"][i] == pytest.approx(np.mean(np.abs(outputs)))
+        assert arrays["confident_share"][i] == pytest.approx(np.mean(p > 0.9))
         assert arrays["projnorm_linear"][i] == pytest.approx(projnorm_linear(theta, X_ood).value, rel=1e-8)
 
 
@@ -123,14 +127,42 @@ def test_tracking_of_a_record_without_intervals_or_without_variation(tmp_path):
     assert all(np.isnan(row.r_squared) for row in score_tracking(record))
 
 
+def test_points_without_a_ground_truth_are_told_from_misses(tmp_path):
+    """More rows than features: the labels of both sets fit no linear ground truth at sigma = 0."""
+    record = run_toy(ToyConfig(d1=20, d2=20, n=15, m=15, sigmas=(0.0, 2.0), trials=2), root=tmp_path)
+    sharp = interval_tracking(record)[2]
+    assert sharp.infeasible == pytest.approx(np.isnan(record.arrays["sharp"][..., 0]).mean())
+    assert sharp.infeasible > 0
+    independent = record.arrays["sharp"][:, 1]
+    loss = record.arrays["squared_loss"][:, 1]
+    assert np.all((independent[:, 0] <= loss) & (loss <= independent[:, 1])), "with hidden variance the rows are free"
+
+
+def test_tracking_of_a_record_made_by_hand(tmp_path):
+    from dataclasses import replace
+
+    record = run_toy(ToyConfig(**SMALL, sigmas=(0.0, 1.0), trials=2, interval_trials=2), root=tmp_path)
+    loss = np.array([[1.0, 2.0], [3.0, 4.0]])
+    ends = np.stack([loss / 2, loss * np.array([[3.0, 0.5], [3.0, 3.0]])], axis=-1)
+    arrays = {**record.arrays, "squared_loss": loss, "projnorm_linear": loss**3, "confidence": -loss, "paper": ends}
+    by_hand = replace(record, arrays=arrays)
+    projnorm, confidence = score_tracking(by_hand)
+    assert (projnorm.spearman, confidence.spearman) == (1.0, -1.0)
+    assert confidence.r_squared == pytest.approx(1.0)
+    assert projnorm.r_squared == pytest.approx(np.corrcoef(loss.ravel() ** 3, loss.ravel())[0, 1] ** 2)
+    paper = interval_tracking(by_hand)[0]
+    assert (paper.coverage, paper.infeasible, paper.median_width) == (0.75, 0.0, 6.0)
+    assert paper.spearman_upper == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"design": "cubic"}, "`design` must be one of gaussian, power-law"),
         ({"n": 0}, "`n` must be at least 1; got 0"),
-        ({"sigmas": (-1.0, 2.0)}, "`sigmas` must be finite and zero or more"),
-        ({"sigmas": ()}, "`sigmas` must be finite"),
-        ({"sigmas": (float("nan"),)}, "`sigmas` must be finite"),
+        ({"sigmas": (-1.0, 2.0)}, "`sigmas` must lie between 0 and"),
+        ({"sigmas": ()}, "`sigmas` must lie between"),
+        ({"sigmas": (float("nan"),)}, "`sigmas` must lie between"),
         ({"interval_trials": -1}, "`interval_trials` must be zero or more"),
         ({"seed": -1}, "`seed` must be zero or more"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import BrokenExecutor
 from typing import Annotated
 
 import typer
@@ -52,6 +53,10 @@ def main() -> None:
         _fail(error.format_message())
     except ValueError as error:
         _fail(str(error))
+    except MemoryError:
+        _fail("not enough memory for these sizes")
+    except BrokenExecutor:
+        _fail("a worker process was killed, perhaps for want of memory; the same command goes on from here")
     except OSError as error:
         _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     else:

@@ -15,9 +15,9 @@ from projnorm.cli.options import (
     Out,
     Seed,
     Workers,
-    figures_folder,
     given,
     runs_folder,
+    to_json,
 )
 
 _SAVED_AT_MOST = 10
@@ -38,8 +38,6 @@ def run(
     Checks the paper's interval and ours on drawn designs. Exit code 1 if one fails where it must hold; the design is
     then saved, and --replay looks at it again.
     """
-    import json
-
     if replay is not None:
         _replay(replay, as_json)
         return
@@ -53,7 +51,7 @@ def run(
     figures = [
         path
         for name, module in (("bound", bound), ("dials", dials), ("tightness", tightness))
-        for path in style.save(module.draw(record), figures_folder(out), name)
+        for path in style.save(module.draw(record), folder, name)
     ]
     broken = violations(record)
     saved = []
@@ -73,12 +71,12 @@ def run(
             "record": str(folder),
             "figures": [str(path) for path in figures],
         }
-        typer.echo(json.dumps(document))
+        typer.echo(to_json(document))
     else:
         typer.echo(bound_table.build(record).text())
         typer.echo(f"\n{bound_table.CAPTION}\n")
         typer.echo(bound_table.by_dial(record).text())
-        typer.echo(f"\nRecord {folder}\nFigures in {figures_folder(out)}")
+        typer.echo(f"\nRecord and figures in {folder}")
         deficient = int(record.arrays["deficient"].sum())
         total = len(record.arrays["loss"])
         typer.echo(f"{total:,} designs, {deficient:,} of them with d < n + m or rank deficient.")
@@ -92,8 +90,6 @@ def run(
 
 
 def _replay(path: Path, as_json: bool) -> None:
-    import json
-
     import numpy as np
 
     from figures.table import Table
@@ -113,7 +109,7 @@ def _replay(path: Path, as_json: bool) -> None:
         for name in INTERVALS
     ]
     if as_json:
-        typer.echo(json.dumps({"family": instance.family, "dial": instance.dial, "rows": rows}))
+        typer.echo(to_json({"family": instance.family, "dial": instance.dial, "rows": rows}))
     else:
         typer.echo(f"Instance of the family {instance.family}, dial {instance.dial:.6g}\n")
         cells = [[f"{row[key]:.9g}" if isinstance(row[key], float) else str(row[key]) for key in row] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +33,19 @@ def figures_folder(out: Path) -> Path:
 def given(**options: Any) -> dict[str, Any]:
     """The options that were given; the others keep the defaults of the configuration."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def to_json(document: Any) -> str:
+    """Strict JSON: what is not finite becomes null."""
+    return json.dumps(_finite(document), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def numbers(text: str | None, option: str) -> tuple[float, ...] | None:

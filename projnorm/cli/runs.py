@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from projnorm.cli.options import OUT, Json, Out, runs_folder
+from projnorm.cli.options import OUT, Json, Out, runs_folder, to_json
 
 app = typer.Typer(help="List earlier runs, or show one.", rich_markup_mode=None)
 
@@ -24,7 +23,7 @@ def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> 
 
     found = list(listing(runs_folder(out)))
     if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in found]))
+        typer.echo(to_json([asdict(entry) for entry in found]))
     elif not found:
         typer.echo(f"No records in {runs_folder(out)}.")
     else:
@@ -63,7 +62,7 @@ def show(
             "environment": dict(record.environment),
             "arrays": arrays,
         }
-        typer.echo(json.dumps(document))
+        typer.echo(to_json(document))
         return
     typer.echo(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s\n\nConfiguration")
     for key, value in record.config.items():

@@ -14,10 +14,10 @@ from projnorm.cli.options import (
     Out,
     Seed,
     Workers,
-    figures_folder,
     given,
     numbers,
     runs_folder,
+    to_json,
 )
 
 
@@ -45,7 +45,6 @@ def run(
     Test error, ProjNormLinear, confidence and loss as coordinates unseen in training gain variance, simulated and in
     closed form; on the paper's design or on others.
     """
-    import json
     from dataclasses import asdict
 
     from figures import style, toy, toy_table, tracking_table
@@ -66,7 +65,8 @@ def run(
         )
     )
     record = run_toy(config, root=runs_folder(out), workers=workers, fresh=fresh)
-    paths = style.save(toy.draw(record), figures_folder(out), f"toy-{config.design}")
+    folder = runs_folder(out) / record.id
+    paths = style.save(toy.draw(record), folder, "toy")
     if as_json:
         document = {
             "id": record.id,
@@ -76,10 +76,10 @@ def run(
             "rows": toy_table.values(record),
             "scores": [asdict(row) for row in score_tracking(record)],
             "intervals": [asdict(row) for row in interval_tracking(record)],
-            "record": str(runs_folder(out) / record.id),
+            "record": str(folder),
             "figures": [str(path) for path in paths],
         }
-        typer.echo(json.dumps(document))
+        typer.echo(to_json(document))
         return
     typer.echo(
         f"Toy experiment, design {config.design}: mean ± standard error of {config.trials} trials [closed form]\n"
@@ -87,4 +87,4 @@ def run(
     typer.echo(toy_table.build(record).text())
     typer.echo("\nHow they follow the loss, over all trials and sigmas; share of losses in each interval:\n")
     typer.echo(tracking_table.build([record]).text())
-    typer.echo(f"\nRecord {runs_folder(out) / record.id}\nFigure {paths[-1]}")
+    typer.echo(f"\nRecord {folder}\nFigure {paths[-1]}")

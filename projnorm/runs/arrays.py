@@ -35,5 +35,5 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, AttributeError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"not a whole NPZ file of plain arrays ({error})") from error

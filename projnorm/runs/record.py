@@ -21,7 +21,17 @@ from projnorm.runs.environment import current_environment
 
 FORMAT = 1
 _FILE = "record.json"
-_FIELDS = {"format", "kind", "id", "config", "created", "wall_seconds", "environment", "arrays", "arrays_sha256"}
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "format": int,
+    "kind": str,
+    "id": str,
+    "config": dict,
+    "created": str,
+    "wall_seconds": (int, float),
+    "environment": dict,
+    "arrays": dict,
+    "arrays_sha256": str,
+}
 
 
 class DamagedRecord(ValueError):  # noqa: N818 - it is a state of a file, told to a person
@@ -39,7 +49,7 @@ class Record:
         arrays: The results by name.
         meanings: What each array is and in which unit.
         created: When it finished, UTC.
-        wall_seconds: How long it took.
+        wall_seconds: How long it took; of a run that was resumed, the last part.
         environment: Machine and versions.
     """
 
@@ -80,9 +90,7 @@ def record_id(kind: str, config: Mapping[str, Any]) -> str:
 
     The same question has the same name; another version of the package is another question.
     """
-    question = {"format": FORMAT, "projnorm": __version__, "kind": kind, "config": config}
-    canonical = json.dumps(question, sort_keys=True)
-    return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+    return _name(kind, config, __version__)
 
 
 def save(record: Record, root: Path) -> Path:
@@ -158,7 +166,7 @@ def listing(root: Path) -> Iterator[Listed]:
         try:
             record = load(path.parent)
             yield Listed(record.id, record.kind, record.created, record.wall_seconds, "")
-        except DamagedRecord as problem:
+        except (DamagedRecord, OSError) as problem:
             yield Listed(path.parent.name, "", "", 0.0, str(problem))
 
 
@@ -172,8 +180,18 @@ def _document(folder: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise DamagedRecord(f"{path}: not a whole JSON document") from None
-    if not isinstance(document, dict) or not document.keys() >= _FIELDS:
+    if not isinstance(document, dict) or not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
         raise DamagedRecord(f"{path}: not a record")
     if document["format"] != FORMAT:
         raise DamagedRecord(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
+    asked = _name(document["kind"], document["config"], document["environment"].get("projnorm"))
+    if not document["id"] == folder.name == asked:
+        raise DamagedRecord(f"{path}: does not belong to this folder, or its configuration was changed")
+    if not all(isinstance(entry, dict) and "meaning" in entry for entry in document["arrays"].values()):
+        raise DamagedRecord(f"{path}: does not describe its arrays")
     return document
+
+
+def _name(kind: str, config: Mapping[str, Any], version: str | None) -> str:
+    canonical = json.dumps({"format": FORMAT, "projnorm": version, "kind": kind, "config": config}, sort_keys=True)
+    return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"

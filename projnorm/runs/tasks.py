@@ -47,14 +47,15 @@ def recorded(
 
     Raises:
         ValueError: If `workers` is below 1.
+        DamagedRecord: If there is a record and it is not whole; it is left as it is.
         OSError: If a result cannot be written. What was finished before stays, and the next run goes on from there.
     """
     folder = root / record_id(kind, config)
     if not fresh:
         try:
             found = find(root, kind, config)
-        except DamagedRecord:
-            found = None
+        except DamagedRecord as damage:
+            raise DamagedRecord(f"{damage}. Delete this folder, or pass --fresh, to compute it again.") from None
         if found is not None:
             return found
     tasks = folder / "tasks"
