@@ -32,7 +32,7 @@ def draw(record: Record) -> Figure:
             )
         decay.set_xlabel("index")
         decay.set_ylabel("eigenvalue of the covariance")
-        decay.legend(fontsize=7)
+        decay.legend(fontsize=7, loc="lower left")
         top = len(arrays["alignment"])
         image = heat.imshow(
             arrays["alignment"], origin="lower", cmap="magma_r", vmin=0, vmax=1, extent=(0.5, top + 0.5, 0.5, top + 0.5)

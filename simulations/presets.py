@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from projnorm.runs import Record
@@ -44,22 +45,20 @@ def theory_runs(*, full: bool, seed: int = 0) -> TheoryRuns:
     )
 
 
-def theory_records(runs: TheoryRuns, *, root: Path, workers: int, announce: Callable[[str], None]) -> dict[str, Record]:
-    """Every record of the theory, by name; `announce` is told what comes next."""
-    records = {}
-    jobs: dict[str, tuple[str, Callable[[], Record]]] = {
-        "toy": ("toy experiment", lambda: run_toy(runs.toy, root=root, workers=workers)),
-        "bound": ("bound check", lambda: run_bound_check(runs.bound, root=root, workers=workers)),
-        "counterexample": ("counterexample", lambda: run_counterexample(runs.counterexample, root=root)),
-        "tail_angle": ("tail angles", lambda: run_tail_angle(runs.tail_angle, root=root, workers=workers)),
-        "spectra": ("spectra", lambda: run_spectra_example(runs.spectra, root=root)),
+def theory_records(
+    runs: TheoryRuns, *, root: Path, workers: int, announce: Callable[[str], None], fresh: bool = False
+) -> dict[str, Record]:
+    """Every record of the theory, by name; `announce` is told the name of what comes next."""
+    jobs: dict[str, Callable[..., Record]] = {
+        "toy": partial(run_toy, runs.toy),
+        "bound": partial(run_bound_check, runs.bound),
+        "counterexample": partial(run_counterexample, runs.counterexample),
+        "tail_angle": partial(run_tail_angle, runs.tail_angle),
+        "spectra": partial(run_spectra_example, runs.spectra),
+        **{f"sibling:{config.design}": partial(run_toy, config) for config in runs.siblings},
     }
-    for config in runs.siblings:
-        jobs[f"sibling:{config.design}"] = (
-            f"design {config.design}",
-            lambda config=config: run_toy(config, root=root, workers=workers),  # type: ignore[misc]
-        )
-    for name, (description, job) in jobs.items():
-        announce(description)
-        records[name] = job()
+    records = {}
+    for name, job in jobs.items():
+        announce(name)
+        records[name] = job(root=root, workers=workers, fresh=fresh)
     return records

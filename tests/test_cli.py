@@ -256,6 +256,16 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_a_closed_pipe_is_not_a_broken_bound(tmp_path):
+    command = [sys.executable, "-m", "projnorm", *SMALL_BOUND, "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait() == 141
+
+
 def test_no_command_prints_the_help():
     result = projnorm()
     assert "toy" in result.stdout + result.stderr

@@ -17,7 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from projnorm.runs import (
-    DamagedRecord,
+    DamagedRecordError,
     current_environment,
     find,
     from_npz,
@@ -207,12 +207,12 @@ def test_damage_is_named_listed_and_left_alone_until_asked(tmp_path, damage):
     )
     folder = tmp_path / run().id
     DAMAGE[damage](folder)
-    with pytest.raises(DamagedRecord, match=folder.name) as caught:
+    with pytest.raises(DamagedRecordError, match=folder.name) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
     (entry,) = listing(tmp_path)
     assert entry.problem
-    with pytest.raises(DamagedRecord, match="Delete this folder, or pass --fresh"):
+    with pytest.raises(DamagedRecordError, match="Delete this folder, or pass --fresh"):
         run()
     np.testing.assert_array_equal(run(fresh=True).arrays["value"], [1, 4])
     assert not next(listing(tmp_path)).problem
@@ -243,7 +243,7 @@ def test_a_record_under_another_name_is_refused(tmp_path):
     folder = save(a_record(), tmp_path)
     other = tmp_path / record_id("toy", {"n": 99})
     folder.rename(other)
-    with pytest.raises(DamagedRecord, match="does not belong to this folder"):
+    with pytest.raises(DamagedRecordError, match="does not belong to this folder"):
         find(tmp_path, "toy", {"n": 99})
 
 

@@ -12,6 +12,7 @@ from projnorm import __version__
 from projnorm.cli import bound, report, runs, toy
 
 _INTERRUPTED = 130
+_PIPE_CLOSED = 141
 
 app = typer.Typer(
     name="projnorm",
@@ -53,6 +54,8 @@ def main() -> None:
         _fail(error.format_message())
     except ValueError as error:
         _fail(str(error))
+    except SystemExit:  # in this mode only a closed pipe ends here; 1 would read as a broken bound
+        sys.exit(_PIPE_CLOSED)
     except MemoryError:
         _fail("not enough memory for these sizes")
     except BrokenExecutor:

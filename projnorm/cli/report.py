@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from projnorm.cli.options import OUT, WORKERS, Out, Seed, Workers, figures_folder, runs_folder
+from projnorm.cli.options import OUT, WORKERS, Fresh, Out, Seed, Workers, figures_folder, runs_folder
 
 if TYPE_CHECKING:
     from projnorm.runs import Record
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 Full = Annotated[bool, typer.Option("--full", help="Publication quality: the paper's sizes, 100,000 designs.")]
 
 
-def run_figures(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
+def run_figures(
+    full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT, fresh: Fresh = False
+) -> None:
     """Draw every theory figure.
 
     As PDF, SVG and PNG, from records; those that are missing are computed first.
     """
-    for path in _save_figures(_records(full, seed, workers, out), out):
+    for path in _save_figures(_records(full, seed, workers, out, fresh), out):
         typer.echo(path)
 
 
-def run_report(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT) -> None:
+def run_report(
+    full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT, fresh: Fresh = False
+) -> None:
     """Every theory figure and table on one page: start here.
 
     Runs what is missing, draws, and writes a page that opens in a browser with no network.
@@ -34,20 +38,22 @@ def run_report(full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, o
     from figures.theory import theory_page
     from projnorm.runs import current_environment, write_atomically
 
-    records = _records(full, seed, workers, out)
+    records = _records(full, seed, workers, out, fresh)
     _save_figures(records, out)
     page = out / "report.html"
     write_atomically(page, theory_page(records, asdict(current_environment()), full=full).encode("utf-8"))
     typer.echo(f"Records in {runs_folder(out)}, figures in {figures_folder(out)}.\nOpen {page} in a browser.")
 
 
-def _records(full: bool, seed: int, workers: int, out: Path) -> dict[str, Record]:
+def _records(full: bool, seed: int, workers: int, out: Path, fresh: bool) -> dict[str, Record]:
     from simulations.presets import theory_records, theory_runs
 
     def announce(what: str) -> None:
         typer.echo(f"{what} ...", err=True)
 
-    return theory_records(theory_runs(full=full, seed=seed), root=runs_folder(out), workers=workers, announce=announce)
+    return theory_records(
+        theory_runs(full=full, seed=seed), root=runs_folder(out), workers=workers, announce=announce, fresh=fresh
+    )
 
 
 def _save_figures(records: dict[str, Record], out: Path) -> list[Path]:

@@ -34,7 +34,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-class DamagedRecord(ValueError):  # noqa: N818 - it is a state of a file, told to a person
+class DamagedRecordError(ValueError):
     """A record whose files are missing, truncated or changed."""
 
 
@@ -130,16 +130,16 @@ def load(folder: Path) -> Record:
 
     Raises:
         FileNotFoundError: If there is no record.
-        DamagedRecord: If it is not whole.
+        DamagedRecordError: If it is not whole.
     """
     document = _document(folder)
     arrays_file = folder / _arrays_name(document["arrays_sha256"])
     try:
         data = arrays_file.read_bytes()
     except FileNotFoundError:
-        raise DamagedRecord(f"{folder}: {arrays_file.name} is missing") from None
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} is missing") from None
     if hashlib.sha256(data).hexdigest() != document["arrays_sha256"]:
-        raise DamagedRecord(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
     return Record(
         document["id"],
         document["kind"],
@@ -166,7 +166,7 @@ def listing(root: Path) -> Iterator[Listed]:
         try:
             record = load(path.parent)
             yield Listed(record.id, record.kind, record.created, record.wall_seconds, "")
-        except (DamagedRecord, OSError) as problem:
+        except (DamagedRecordError, OSError) as problem:
             yield Listed(path.parent.name, "", "", 0.0, str(problem))
 
 
@@ -179,16 +179,16 @@ def _document(folder: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes())
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DamagedRecord(f"{path}: not a whole JSON document") from None
+        raise DamagedRecordError(f"{path}: not a whole JSON document") from None
     if not isinstance(document, dict) or not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
-        raise DamagedRecord(f"{path}: not a record")
+        raise DamagedRecordError(f"{path}: not a record")
     if document["format"] != FORMAT:
-        raise DamagedRecord(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
+        raise DamagedRecordError(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
     asked = _name(document["kind"], document["config"], document["environment"].get("projnorm"))
     if not document["id"] == folder.name == asked:
-        raise DamagedRecord(f"{path}: does not belong to this folder, or its configuration was changed")
+        raise DamagedRecordError(f"{path}: does not belong to this folder, or its configuration was changed")
     if not all(isinstance(entry, dict) and "meaning" in entry for entry in document["arrays"].values()):
-        raise DamagedRecord(f"{path}: does not describe its arrays")
+        raise DamagedRecordError(f"{path}: does not describe its arrays")
     return document
 
 

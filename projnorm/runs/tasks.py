@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.progress import tracked
-from projnorm.runs.record import DamagedRecord, Record, find, new_record, record_id, save
+from projnorm.runs.record import DamagedRecordError, Record, find, new_record, record_id, save
 
 T = TypeVar("T")
 
@@ -47,15 +47,15 @@ def recorded(
 
     Raises:
         ValueError: If `workers` is below 1.
-        DamagedRecord: If there is a record and it is not whole; it is left as it is.
+        DamagedRecordError: If there is a record and it is not whole; it is left as it is.
         OSError: If a result cannot be written. What was finished before stays, and the next run goes on from there.
     """
     folder = root / record_id(kind, config)
     if not fresh:
         try:
             found = find(root, kind, config)
-        except DamagedRecord as damage:
-            raise DamagedRecord(f"{damage}. Delete this folder, or pass --fresh, to compute it again.") from None
+        except DamagedRecordError as damage:
+            raise DamagedRecordError(f"{damage}. Delete this folder, or pass --fresh, to compute it again.") from None
         if found is not None:
             return found
     tasks = folder / "tasks"
