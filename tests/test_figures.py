@@ -161,3 +161,15 @@ def test_presets_are_the_papers_sizes_when_full():
     assert (full.toy.d1, full.toy.d2, full.toy.n, full.toy.m, full.toy.trials) == (1000, 500, 500, 500, 20)
     assert full.bound.instances == 100_000
     assert quick.bound.instances < full.bound.instances
+
+
+def test_every_run_is_told_where_with_how_many_workers_and_whether_afresh(monkeypatch, tmp_path):
+    told = []
+
+    def run(_config, **how):
+        told.append(how)
+
+    for name in ("run_toy", "run_bound_check", "run_counterexample", "run_tail_angle", "run_spectra_example"):
+        monkeypatch.setattr(f"simulations.presets.{name}", run)
+    theory_records(theory_runs(full=False), root=tmp_path, workers=3, announce=lambda _: None, fresh=True)
+    assert told == [{"root": tmp_path, "workers": 3, "fresh": True}] * 10

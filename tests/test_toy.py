@@ -170,3 +170,16 @@ def test_tracking_of_a_record_made_by_hand(tmp_path):
 def test_wrong_settings_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         ToyConfig(**change)
+
+
+def test_the_designs_have_the_variances_their_names_promise():
+    power_law, spiked = (DESIGNS[name].scale(200) ** 2 for name in ("power-law", "spiked"))
+    np.testing.assert_allclose(power_law[0] / power_law, np.arange(1, 201))
+    assert power_law.mean() == pytest.approx(1.0)
+    np.testing.assert_allclose(spiked, np.r_[np.full(10, 25.0), np.ones(190)])
+    for design in DESIGNS.values():
+        scale = design.scale(200)
+        assert np.sum((scale * design.truth(scale)) ** 2) == pytest.approx(1.0), "the label's seen part has variance 1"
+    a, b = DESIGNS["overlap"].weights(np.array([0.0, 1.0, 5.0]))
+    np.testing.assert_allclose(a**2 + b**2, 1.0)
+    assert DESIGNS["label-noise"].flipped == 0.1

@@ -142,3 +142,14 @@ def test_kappa_is_accurate_at_its_turning_point():
     assert 1000 / (1 + kappa) + 500 * 1e-16 / (1e-16 + kappa) == pytest.approx(1000, rel=1e-12)
     assert kappa == pytest.approx(1e-8 * math.sqrt(0.5), rel=1e-7)
     assert np.all(np.isfinite(toy_asymptotics(1e76, d1=1000, d2=500, n=500, m=300).projnorm_linear))
+
+
+def test_the_norm_just_above_the_dimension_agrees_with_simulation():
+    """Where n - d1 is small its exact offset matters."""
+    rng = np.random.default_rng(0)
+    squares = []
+    for _ in range(2000):
+        X = rng.standard_normal((52, 40))
+        theta = np.linalg.solve(X.T @ X, X.T @ np.sign(X[:, 0]))
+        squares.append(theta @ theta)
+    assert _within(squares, float(toy_asymptotics(0.0, d1=40, d2=1, n=52, m=5).theta_norm) ** 2, bias=0.02)
