@@ -1,0 +1,1 @@
+"""Gradient features and exact tangent kernels of networks, and the linear theory on them."""

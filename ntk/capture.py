@@ -1,0 +1,189 @@
+"""One batched forward and backward pass that keeps, at every layer with parameters, what a gradient is made of.
+
+With batch norm in eval mode the samples of a batch do not see each other, so the backward pass of ``f(x).sum()`` holds
+the output gradient of every sample at every layer. The parameters are frozen meanwhile: no weight gradient is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+SUPPORTED: tuple[type[nn.Module], ...] = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captured:
+    """What one layer saw of a batch.
+
+    Attributes:
+        name: The layer, as the network names it.
+        module: The layer itself.
+        inputs: What went in, one sample per row.
+        grads: Gradient of each sample's output with respect to what came out.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: Tensor
+    grads: Tensor
+
+
+class UnsupportedNetworkError(ValueError):
+    """A network that the engine has no exact rule for; the message names the layer."""
+
+
+def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> dict[str, nn.Module]:
+    """The layers whose parameters are the coordinates of the features, by name, in the order of the network.
+
+    Args:
+        model: The network, in eval mode.
+        layers: Keep the layers with these names, or inside the modules with these names; all by default.
+
+    Raises:
+        UnsupportedNetworkError: If a parameter would not be covered by an exact rule.
+        ValueError: If a name in `layers` is not in the network.
+    """
+    owners: dict[nn.Parameter, str] = {}
+    found: dict[str, nn.Module] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if module.training and isinstance(module, _BatchNorm | _DropoutNd):
+            raise UnsupportedNetworkError(
+                f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent or "
+                "outputs not repeatable; call model.eval() first."
+            )
+        parameters = [p for p in module._parameters.values() if p is not None]  # noqa: SLF001
+        if not parameters:
+            continue
+        for parameter in parameters:
+            if parameter in owners:
+                raise UnsupportedNetworkError(
+                    f"layers {owners[parameter]!r} and {name!r} share a parameter; tied weights have no exact rule here."
+                )
+            owners[parameter] = name
+        found[name] = module
+    chosen = {name: module for name, module in found.items() if layers is None or _is_in(name, layers)}
+    for wanted in layers or ():
+        if not any(_is_in(name, [wanted]) for name in found):
+            raise ValueError(f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(found)}.")
+    for name, module in chosen.items():
+        _require_rule(name, module)
+    covered = sum(p.numel() for module in chosen.values() for p in module.parameters(recurse=False))
+    expected = sum(p.numel() for key, p in model.named_parameters() if layers is None or _is_in(key, layers))
+    if covered != expected:
+        raise UnsupportedNetworkError(f"the rules cover {covered:,} of {expected:,} parameters.")
+    if not chosen:
+        raise UnsupportedNetworkError("the network has no parameters.")
+    return chosen
+
+
+def count_parameters(layers: Mapping[str, nn.Module]) -> int:
+    """How many coordinates the features of these layers have."""
+    return sum(p.numel() for module in layers.values() for p in module.parameters(recurse=False))
+
+
+def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> list[Captured]:
+    """Inputs and output gradients of `layers` for the batch `x`.
+
+    Args:
+        model: A network with one output per sample, in eval mode.
+        layers: From `parameter_layers`.
+        x: A batch, one sample per row.
+
+    Raises:
+        UnsupportedNetworkError: If a layer runs twice or not at all, or the network does not give one number a sample.
+    """
+    inputs: dict[str, Tensor] = {}
+    versions: dict[str, int] = {}
+    grads: dict[str, Tensor] = {}
+    leaves: list[Tensor] = []
+
+    def keep(name: str, given: Tensor, out: Tensor) -> Tensor:
+        if name in inputs:
+            raise UnsupportedNetworkError(f"layer {name!r} is called more than once in a forward pass.")
+        inputs[name], versions[name] = given.detach(), given._version  # noqa: SLF001
+        if not out.requires_grad:
+            # Nothing before this layer has a gradient: the backward pass may end here. The copy can be changed in
+            # place by a ReLU, which a leaf cannot.
+            leaves.append(out.requires_grad_())
+            out = out.clone()
+        out.register_hook(lambda grad: grads.__setitem__(name, grad))
+        return out
+
+    with _frozen(model), _hooked(layers, keep), torch.enable_grad():
+        outputs = model(x)
+        if not isinstance(outputs, Tensor) or outputs.numel() != x.shape[0] or outputs.shape[0] != x.shape[0]:
+            shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+            raise UnsupportedNetworkError(
+                f"the network must give one number per sample; got {shape} for a batch of {x.shape[0]}. Replace its "
+                "last layer by one with a single output."
+            )
+        for name in layers:
+            if name not in inputs:
+                raise UnsupportedNetworkError(f"layer {name!r} is not called in the forward pass.")
+        torch.autograd.grad(outputs.sum(), leaves, allow_unused=True)
+    for name, module in layers.items():
+        if inputs[name]._version != versions[name]:  # noqa: SLF001
+            raise UnsupportedNetworkError(
+                f"the input of layer {name!r} ({type(module).__name__}) is changed in place after the layer has used "
+                "it; use the out-of-place operation."
+            )
+        if name not in grads:
+            raise UnsupportedNetworkError(f"the output does not depend on layer {name!r}.")
+    return [Captured(name, module, inputs[name], grads[name].detach()) for name, module in layers.items()]
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    for parameter, _ in flags:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+@contextmanager
+def _hooked(layers: Mapping[str, nn.Module], keep: object) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, module in layers.items():
+            handle = module.register_forward_hook(
+                lambda _module, args, out, name=name: keep(name, args[0], out)  # type: ignore[operator]
+            )
+            stack.callback(handle.remove)
+        yield
+
+
+def _require_rule(name: str, module: nn.Module) -> None:
+    described = f"layer {name!r} ({type(module).__name__})"
+    if type(module) not in SUPPORTED:
+        raise UnsupportedNetworkError(
+            f"{described} has parameters and no exact rule; supported are {', '.join(t.__name__ for t in SUPPORTED)}."
+        )
+    known = {"weight", "bias"}
+    if extra := {key for key, p in module._parameters.items() if p is not None} - known:  # noqa: SLF001
+        raise UnsupportedNetworkError(f"{described} has parameters without a rule: {', '.join(sorted(extra))}.")
+    if isinstance(module, nn.Conv2d):
+        if module.groups != 1:
+            raise UnsupportedNetworkError(f"{described} has groups={module.groups}; only groups=1 has a rule.")
+        if module.padding_mode != "zeros":
+            raise UnsupportedNetworkError(f"{described} pads with {module.padding_mode!r}; only zeros have a rule.")
+    if isinstance(module, _BatchNorm) and not module.track_running_stats:
+        raise UnsupportedNetworkError(f"{described} keeps no running statistics, so samples are not independent.")
+
+
+def _is_in(name: str, layers: Sequence[str]) -> bool:
+    return any(name == layer or name.startswith(f"{layer}.") for layer in layers)
+
+
+def _some(found: Mapping[str, nn.Module], count: int = 5) -> str:
+    names = list(found)
+    return ", ".join(names[:count]) + (", ..." if len(names) > count else "")

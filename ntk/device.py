@@ -1,0 +1,46 @@
+"""Where and how precisely the engine computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def choose_device(device: str | torch.device = "auto") -> torch.device:
+    """The device asked for; "auto" is CUDA, then MPS, then the CPU.
+
+    Raises:
+        ValueError: If there is no such device here.
+    """
+    if str(device) != "auto":
+        try:
+            chosen = torch.device(device)
+            torch.empty(0, device=chosen)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise ValueError(f"`device` {str(device)!r} is not available here: {_first_line(error)}.") from None
+        return chosen
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """TF32 and reduced-precision products are off inside, and as they were afterwards."""
+    matmul, convolution = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cuda.matmul.allow_tf32 = matmul
+        torch.backends.cudnn.allow_tf32 = convolution
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,202 @@
+"""A network and a kind of features, ready to give panels of factors and blocks of the kernel."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from ntk.capture import Captured, capture, count_parameters, parameter_layers
+from ntk.config import KernelConfig
+from ntk.contraction import Factors, Workspace
+from ntk.device import choose_device
+from ntk.kinds import FeatureMap, LayerCost, feature_map
+
+Inputs = Tensor | ArrayLike
+Prepare = Callable[[Tensor], Tensor]
+
+
+class Engine:
+    """Everything that a block of the kernel depends on, except the samples.
+
+    Attributes:
+        config: What was asked.
+        device: Where forward and backward passes run.
+        parameters: Coordinates of the full gradient.
+        maps: One feature map per network; the kernel is the mean over the networks.
+        sample_bytes: What is kept per sample, in bytes.
+        input_dtype: Type of the forward pass.
+        dtype: Type of the products.
+        capture_bytes: What a forward and backward pass needs per sample, an estimate in bytes.
+    """
+
+    def __init__(
+        self,
+        models: nn.Module | Sequence[nn.Module],
+        example: Tensor,
+        config: KernelConfig | None = None,
+        *,
+        prepare: Prepare | None = None,
+    ) -> None:
+        """Look at the networks with one sample.
+
+        Args:
+            models: A network with one output per sample, in eval mode, or several whose kernels are averaged.
+            example: A batch of at least one sample, of the size that will be used.
+            config: What to compute.
+            prepare: Applied to every batch before the network.
+
+        Raises:
+            UnsupportedNetworkError: If a network has no exact rule somewhere.
+            ValueError: If the configuration does not fit the network.
+        """
+        self.config = config or KernelConfig()
+        self.device = choose_device(self.config.device)
+        given = [models] if isinstance(models, nn.Module) else list(models)
+        if not given:
+            raise ValueError("`models` must hold at least one network.")
+        self._models = [_on(self.device, model) for model in given]
+        self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
+        self._prepare = prepare
+        # MPS has no double precision, so there those products run on the CPU.
+        self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
+        self._home = torch.device("cpu") if self._double_on_cpu else self.device
+        captured = [self._capture(i, example[:1]) for i in range(len(self._models))]
+        self.maps: list[FeatureMap] = [
+            feature_map(
+                self.config.kind, sample, count=self.config.count, seed=self.config.seed, route=self.config.route
+            )
+            for sample in captured
+        ]
+        self.parameters = count_parameters(self._layers[0])
+        self.input_dtype = captured[0][0].inputs.dtype
+        self.dtype = torch.promote_types(self.input_dtype, getattr(torch, self.config.accumulate))
+        numbers = sum(math.prod(shape) for m in self.maps for shape in m.shapes)
+        self.sample_bytes = numbers * self.dtype.itemsize
+        self.capture_bytes = _capture_bytes(captured[0])
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes of the networks and of what was drawn."""
+        digest = hashlib.sha256()
+        for model in self._models:
+            digest.update(repr(model).encode())
+            for name, value in model.state_dict().items():
+                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+                digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        drawn = hashlib.sha256("".join(m.fingerprint for m in self.maps).encode()).hexdigest()
+        return {"network": digest.hexdigest(), "drawn": drawn}
+
+    @property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """Route and cost of each layer; the same for every network."""
+        return self.maps[0].costs
+
+    @property
+    def formed_bytes(self) -> int:
+        """What the widest layer whose gradients are not kept forms per sample."""
+        return max(layer.formed for layer in self.costs) * self.dtype.itemsize
+
+    @property
+    def fixed_bytes(self) -> int:
+        """The networks, and what was drawn."""
+        networks = sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
+        return networks + sum(m.fixed_bytes for m in self.maps)
+
+    def empty_panel(self, samples: int) -> list[Factors]:
+        """Room for the factors of so many samples, one tuple per network."""
+        return [tuple(_empty((samples, *shape), self.dtype, self._home) for shape in m.shapes) for m in self.maps]
+
+    def fill(self, panel: list[Factors], x: Tensor, *, batch: int) -> list[Factors]:
+        """The factors of the samples `x`, `batch` at a time, in the room of `panel`; returns views of it."""
+        filled = [tuple(t[: len(x)] for t in factors) for factors in panel]
+        for start in range(0, len(x), batch):
+            part = slice(start, start + batch)
+            for i, (feature, factors) in enumerate(zip(self.maps, filled, strict=True)):
+                feature.write(self._capture(i, x[part]), tuple(t[part] for t in factors))
+        return filled
+
+    def block(self, a: list[Factors], b: list[Factors], workspace: Workspace) -> np.ndarray:
+        """The kernel between two filled panels, in double precision.
+
+        Where both are the same panel only the upper triangle is computed, and mirrored.
+        """
+        symmetric = a is b
+        sums = torch.device("cpu") if self._home.type == "mps" else self._home
+        total = torch.zeros(len(a[0][0]), len(b[0][0]), dtype=torch.float64, device=sums)
+        for feature, factors_a, factors_b in zip(self.maps, a, b, strict=True):
+            for gram in feature.grams(factors_a, None if symmetric else factors_b, workspace):
+                total += gram.to(sums)
+        kernel = (total / len(self.maps)).cpu().numpy()
+        return np.triu(kernel) + np.triu(kernel, 1).T if symmetric else kernel
+
+    def exact_entry(self, x: Tensor, y: Tensor) -> float:
+        """One entry of the kernel by plain autograd, a sample at a time."""
+        total = 0.0
+        for model, feature in zip(self._models, self.maps, strict=True):
+            pair = [feature.of_gradient(self._plain_gradient(model, sample)).double().cpu() for sample in (x, y)]
+            total += float(pair[0] @ pair[1])
+        return total / len(self._models)
+
+    def _capture(self, index: int, x: Tensor) -> list[Captured]:
+        captured = capture(self._models[index], self._layers[index], self._prepared(x))
+        if not self._double_on_cpu:
+            return captured
+        return [replace(layer, inputs=layer.inputs.cpu(), grads=layer.grads.cpu()) for layer in captured]
+
+    def _prepared(self, x: Tensor) -> Tensor:
+        x = x.to(self.device)
+        return x if self._prepare is None else self._prepare(x)
+
+    def _plain_gradient(self, model: nn.Module, sample: Tensor) -> Tensor:
+        layers = parameter_layers(model, self.config.layers)
+        parameters = [p for module in layers.values() for p in module.parameters(recurse=False)]
+        flags = [p.requires_grad for p in parameters]
+        for p in parameters:
+            p.requires_grad_(True)
+        try:
+            output = model(self._prepared(sample[None])).sum()
+            gradients = torch.autograd.grad(output, parameters)
+        finally:
+            for p, flag in zip(parameters, flags, strict=True):
+                p.requires_grad_(flag)
+        return torch.cat([g.detach().flatten() for g in gradients])
+
+
+def as_inputs(x: Inputs, name: str) -> Tensor:
+    """The inputs as a tensor, one sample per row.
+
+    Raises:
+        ValueError: If there is no sample or an entry is not finite.
+    """
+    x = torch.as_tensor(x)
+    if x.ndim < 2 or len(x) == 0:
+        raise ValueError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        raise ValueError(f"{name} must be finite.")
+    return x
+
+
+def _on(device: torch.device, model: nn.Module) -> nn.Module:
+    """The network itself where it is on the device, else a copy there: the caller's stays where it was."""
+    here = all(t.device.type == device.type for t in (*model.parameters(), *model.buffers()))
+    return model if here else copy.deepcopy(model).to(device)
+
+
+def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Room for factors. On the CPU numpy allocates it: it asks for large pages, which torch does not by default."""
+    if device.type != "cpu":
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.empty(shape, dtype=str(dtype).removeprefix("torch.")))
+
+
+def _capture_bytes(sample: Sequence[Captured]) -> int:
+    """A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each."""
+    return 3 * sum(layer.inputs.nbytes + layer.grads.nbytes for layer in sample)

@@ -1,0 +1,96 @@
+"""Gradient features themselves: the paper's random coordinates, a random projection, or whole layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from ntk.config import KernelConfig
+from ntk.device import full_precision
+from ntk.engine import Engine, Inputs, Prepare, as_inputs
+from projnorm.runs.progress import tracked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Gradient features and how they were made.
+
+    Attributes:
+        values: One row per sample; a memory map where they were streamed to a file.
+        parameters: Coordinates of the full gradient.
+        fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
+        config: What was asked.
+    """
+
+    values: np.ndarray
+    parameters: int
+    fingerprint: str
+    config: KernelConfig
+
+
+def features(
+    model: nn.Module,
+    x: Inputs,
+    *,
+    config: KernelConfig | None = None,
+    prepare: Prepare | None = None,
+    out: Path | None = None,
+) -> Features:
+    r"""Gradient features :math:`\nabla_\theta f(x)`, sampled or projected.
+
+    Args:
+        model: A network with one output per sample, in eval mode.
+        x: Inputs, one sample per row.
+        config: `kind` "coordinates" (the default here, 500,000 of them), "projection", or "exact" for every parameter
+            of `layers`.
+        prepare: Applied to every batch before the network.
+        out: Stream to this ``.npy`` file instead of memory; it appears when it is whole.
+
+    Raises:
+        UnsupportedNetworkError: If a layer has no exact rule.
+        ValueError: If the inputs or the configuration are no good.
+        OSError: If the file cannot be written.
+    """
+    config = config or KernelConfig(kind="coordinates")
+    x = as_inputs(x, "x")
+    with full_precision():
+        engine = Engine(model, x, config, prepare=prepare)
+        if config.kind == "exact":
+            every = replace(config, kind="coordinates", count=engine.parameters)
+            engine = Engine(model, x, every, prepare=prepare)
+        widths = [shape[0] for shape in engine.maps[0].shapes]
+        shape = (len(x), sum(widths))
+        with _destination(out, shape, str(engine.dtype).removeprefix("torch.")) as values:
+            panel = engine.empty_panel(min(config.batch, len(x)))
+            batches = range(0, len(x), config.batch)
+            for start in tracked(batches, description="features", total=len(batches)):
+                filled = engine.fill(panel, x[start : start + config.batch], batch=config.batch)[0]
+                column = 0
+                for part, width in zip(filled, widths, strict=True):
+                    values[start : start + len(part), column : column + width] = part.cpu().numpy()
+                    column += width
+    kept = values if out is None else np.load(out, mmap_mode="r")
+    fingerprint = "" if config.kind == "exact" else engine.maps[0].fingerprint
+    return Features(kept, engine.parameters, fingerprint, config)
+
+
+@contextmanager
+def _destination(out: Path | None, shape: tuple[int, int], dtype: str) -> Iterator[np.ndarray]:
+    if out is None:
+        yield np.empty(shape, dtype)
+        return
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        values = np.lib.format.open_memmap(part, mode="w+", dtype=np.dtype(dtype), shape=shape)
+        yield values
+        values.flush()
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+

@@ -1,0 +1,303 @@
+"""Three kinds of features behind one interface: all parameters, some coordinates, a random projection.
+
+A `FeatureMap` says what is kept of a batch and how two batches give a block of the kernel. The kernel over all
+parameters never forms the features of the layers where that is dearer; the other two kinds are rows of numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ntk.capture import Captured
+from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product, write_gradient_rows
+from ntk.geometry import patches
+
+KINDS = ("exact", "coordinates", "projection")
+
+# Entries of a gradient formed only to be picked from or projected, at once.
+_FORMED_AT_ONCE = 1 << 24
+# Coordinates picked at once, so that what is gathered stays in the cache.
+_PICKED_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """One line of a plan.
+
+    Attributes:
+        name: The layer.
+        parameters: Its parameters.
+        route: How its share of the kernel is computed.
+        multiply_adds: Per pair of samples.
+        kept: Numbers kept per sample.
+        formed: Numbers per sample that a product needs besides.
+    """
+
+    name: str
+    parameters: int
+    route: str
+    multiply_adds: int
+    kept: int
+    formed: int = 0
+
+
+class FeatureMap(Protocol):
+    """What is kept of a batch, and how two batches give a block of the kernel."""
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape per sample of each tensor that is kept."""
+        ...
+
+    @property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """What each layer costs."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything drawn at random."""
+        ...
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What was drawn, in bytes."""
+        ...
+
+    def write(self, captured: Sequence[Captured], out: Factors) -> None:
+        """Put what is kept of a batch into `out`, one sample per row."""
+        ...
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:
+        """Blocks whose sum is the kernel, for the caller to add in double precision; without `b`, upper triangles."""
+        ...
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """The features that a full gradient, shape ``(parameters,)``, stands for."""
+        ...
+
+
+class ExactMap:
+    """All parameters, each layer by its cheaper rule."""
+
+    def __init__(self, sample: Sequence[Captured], *, route: str = "best") -> None:
+        """From one captured sample, which shows the sizes."""
+        self._names = [captured.name for captured in sample]
+        self._parameters = [_parameters(captured) for captured in sample]
+        self._rules: list[Rule] = [rule_for(captured, route=route) for captured in sample]
+        self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
+        self.fingerprint = ""
+        self.fixed_bytes = 0
+
+    @property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """By layer."""
+        return tuple(
+            LayerCost(
+                name, parameters, rule.route, rule.multiply_adds, sum(map(math.prod, rule.shapes)), rule.formed
+            )
+            for name, parameters, rule in zip(self._names, self._parameters, self._rules, strict=True)
+        )
+
+    def write(self, captured: Sequence[Captured], out: Factors) -> None:
+        """Layer by layer."""
+        for layer, rule, part in zip(captured, self._rules, self._by_rule(out), strict=True):
+            rule.write(layer, part)
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:
+        """Layer by layer."""
+        of_b = [None] * len(self._rules) if b is None else self._by_rule(b)
+        for rule, part_a, part_b in zip(self._rules, self._by_rule(a), of_b, strict=True):
+            yield rule.gram(part_a, part_b, workspace)
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """The gradient itself."""
+        return gradient
+
+    def _by_rule(self, factors: Factors) -> list[Factors]:
+        parts, start = [], 0
+        for rule in self._rules:
+            stop = start + len(rule.shapes)
+            parts.append(factors[start:stop])
+            start = stop
+        return parts
+
+
+class CoordinateMap:
+    """A random subset of the coordinates, without replacement: the paper's features."""
+
+    def __init__(self, sample: Sequence[Captured], count: int, rng: np.random.Generator) -> None:
+        """Draw `count` of the coordinates.
+
+        Raises:
+            ValueError: If there are fewer parameters than `count`.
+        """
+        sizes = [_parameters(captured) for captured in sample]
+        total = sum(sizes)
+        if not 1 <= count <= total:
+            raise ValueError(f"`count` must be between 1 and the {total:,} parameters; got {count:,}.")
+        self.indices = np.sort(rng.choice(total, size=count, replace=False, shuffle=False))
+        self.fingerprint = hashlib.sha256(self.indices.astype("<i8").tobytes()).hexdigest()
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        cuts = np.searchsorted(self.indices, starts)
+        self._names = [captured.name for captured in sample]
+        self._picks = [
+            torch.from_numpy(self.indices[low:high] - start).to(captured.inputs.device)
+            for captured, low, high, start in zip(sample, cuts[:-1], cuts[1:], starts[:-1], strict=True)
+        ]
+        self._sizes = sizes
+        self.shapes = tuple((len(pick),) for pick in self._picks)
+        self.fixed_bytes = 2 * self.indices.nbytes
+
+    @property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """By layer."""
+        return tuple(
+            LayerCost(name, size, "coordinates", len(pick), len(pick))
+            for name, size, pick in zip(self._names, self._sizes, self._picks, strict=True)
+        )
+
+    def write(self, captured: Sequence[Captured], out: Factors) -> None:
+        """Form only the coordinates picked where that is cheaper."""
+        for layer, pick, rows in zip(captured, self._picks, out, strict=True):
+            if len(pick) == 0:
+                continue
+            if isinstance(layer.module, nn.Conv2d | nn.Linear) and _picking_is_cheaper(layer, len(pick)):
+                _write_picked(layer, pick, rows)
+            else:
+                for part, formed in _formed(layer, rows):
+                    torch.index_select(formed, 1, pick, out=part)
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
+        """Layer by layer."""
+        return _products(a, b)
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """The coordinates picked."""
+        return gradient[torch.from_numpy(self.indices).to(gradient.device)]
+
+
+class ProjectionMap:
+    r"""A sparse random projection: every coordinate goes, with a random sign, into one of `width` sums.
+
+    Charikar, Chen and Farach-Colton, "Finding frequent items in data streams" (2002). The inner product of two
+    projected gradients is unbiased, with variance at most :math:`2\|g\|^2\|g'\|^2 / \mathrm{width}`, as for a dense
+    Johnson-Lindenstrauss matrix of random signs, at the cost of one addition per parameter.
+    """
+
+    def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
+        """Draw a projection onto `width` numbers.
+
+        Raises:
+            ValueError: If `width` is below 1.
+        """
+        if width < 1:
+            raise ValueError(f"`count` must be at least 1; got {width}.")
+        self._width = width
+        self._names = [captured.name for captured in sample]
+        self._sizes = [_parameters(captured) for captured in sample]
+        self._buckets = torch.from_numpy(rng.integers(width, size=sum(self._sizes)))
+        self._signs = torch.from_numpy(rng.integers(2, size=sum(self._sizes), dtype=np.int8) * 2 - 1)
+        digest = hashlib.sha256(self._buckets.numpy().astype("<i8").tobytes() + self._signs.numpy().tobytes())
+        self._buckets, self._signs = (t.to(sample[0].inputs.device) for t in (self._buckets, self._signs))
+        self.fingerprint = digest.hexdigest()
+        self.shapes = ((width,),)
+        self.fixed_bytes = self._buckets.nbytes + self._signs.nbytes
+
+    @property
+    def costs(self) -> tuple[LayerCost, ...]:
+        """One product for all layers together."""
+        return (LayerCost("all layers", sum(self._sizes), "projection", self._width, self._width),)
+
+    def write(self, captured: Sequence[Captured], out: Factors) -> None:
+        """The sum of what the layers project to."""
+        out[0].zero_()
+        parts = zip(captured, self._buckets.split(self._sizes), self._signs.split(self._sizes), strict=True)
+        for layer, buckets, signs in parts:
+            for rows, formed in _formed(layer, out[0]):
+                rows.index_add_(1, buckets, formed.mul_(signs))
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
+        """One product."""
+        return _products(a, b)
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """The projection of it."""
+        return gradient.new_zeros(self._width).index_add_(0, self._buckets, gradient * self._signs)
+
+
+def feature_map(kind: str, sample: Sequence[Captured], *, count: int, seed: int, route: str = "best") -> FeatureMap:
+    """The map of the given kind.
+
+    Args:
+        kind: One of `KINDS`.
+        sample: One captured sample, which shows the sizes.
+        count: Coordinates, or the width of the projection; not used by "exact".
+        seed: Of what is drawn.
+        route: Of "exact": see `ntk.contraction.rule_for`.
+
+    Raises:
+        ValueError: If `kind` or `count` is not one.
+    """
+    if kind == "exact":
+        return ExactMap(sample, route=route)
+    rng = np.random.default_rng(seed)
+    if kind == "coordinates":
+        return CoordinateMap(sample, count, rng)
+    if kind == "projection":
+        return ProjectionMap(sample, count, rng)
+    raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind!r}.")
+
+
+def _products(a: Factors, b: Factors | None) -> Iterator[Tensor]:
+    for i, rows in enumerate(a):
+        yield upper_product(rows) if b is None else rows @ b[i].T
+
+
+def _parameters(captured: Captured) -> int:
+    return sum(p.numel() for p in captured.module.parameters(recurse=False))
+
+
+def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """A few samples at a time: the rows they will fill, and their whole gradients in a buffer used again and again."""
+    size = _parameters(layer)
+    at_once = min(max(1, _FORMED_AT_ONCE // size), len(rows))
+    buffer = rows.new_empty(at_once, size)
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        formed = buffer[: len(rows[part])]
+        write_gradient_rows(replace(layer, inputs=layer.inputs[part], grads=layer.grads[part]), formed)
+        yield rows[part], formed
+
+
+def _picking_is_cheaper(layer: Captured, count: int) -> bool:
+    positions = math.prod(layer.grads.shape[2:])
+    return 2 * count * positions < _parameters(layer)
+
+
+def _write_picked(layer: Captured, pick: Tensor, rows: Tensor) -> None:
+    """Coordinate (output c, patch entry d) is the sum over positions of output gradient c times patch entry d."""
+    x, grads = layer.inputs.to(rows.dtype), layer.grads.to(rows.dtype)
+    if isinstance(layer.module, nn.Conv2d):
+        x = patches(layer.module, x)
+    samples, outputs = grads.shape[:2]
+    entries = x.shape[1]
+    # Samples innermost: what a coordinate picks is then one contiguous run.
+    g = grads.reshape(samples, outputs, -1).permute(1, 2, 0).contiguous()
+    a = x.reshape(samples, entries, -1).permute(1, 2, 0).contiguous()
+    weights = int(torch.searchsorted(pick, outputs * entries))
+    for start in range(0, weights, _PICKED_AT_ONCE):
+        chunk = pick[start : min(start + _PICKED_AT_ONCE, weights)]
+        products = g.index_select(0, chunk // entries).mul_(a.index_select(0, chunk % entries))
+        rows[:, start : start + len(chunk)] = (products.sum(1) if products.shape[1] > 1 else products[:, 0]).T
+    if weights < len(pick):
+        rows[:, weights:] = g.index_select(0, pick[weights:] - outputs * entries).sum(1).T
+

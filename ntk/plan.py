@@ -1,0 +1,237 @@
+"""What a kernel will cost before it is computed: panels, tiles, multiply-adds and bytes, fitted to a memory ceiling.
+
+A panel is the factors of some samples of one set; a tile is the kernel between two panels. Panels are kept while the
+ceiling allows, so that with enough memory every sample passes the network once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ntk.kinds import LayerCost
+
+TRAIN = "train"
+# What an interpreter with torch in it holds before anything is computed, in bytes.
+_INTERPRETER = 0.7e9
+# Samples whose gradients are formed at once before more panels are kept.
+_LEAST_FORMED = 128
+# Bytes per pair of samples of a tile: its sum, and the share of a layer twice.
+_TILES = 24.0
+# Blocks of position pairs of a structured convolution, and gradients formed only to be picked from, in bytes.
+_SCRATCH = 0.25e9
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Samples `start` to `stop` of one set."""
+
+    set: str
+    start: int
+    stop: int
+
+    @property
+    def samples(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How samples are grouped; another grouping may change the last bit of a sum.
+
+    Attributes:
+        panel: Samples per panel.
+        batch: Samples per forward and backward pass.
+        formed: Samples whose gradients are formed at once, in layers where they are not kept.
+    """
+
+    panel: int
+    batch: int
+    formed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the blocks are cut and what they cost.
+
+    Attributes:
+        sets: Samples of each set by name; "train" first.
+        panels: All panels.
+        tiles: Pairs of indices into `panels`, in the order they are computed; of a symmetric block the upper half.
+        room: Panels kept at once.
+        cut: How samples are grouped.
+        layers: Route and cost of each layer.
+        networks: Networks whose kernels are averaged.
+        sample_bytes: Kept per sample.
+        peak_bytes: Estimate of the most memory held at once.
+        memory: The ceiling.
+    """
+
+    sets: Mapping[str, int]
+    panels: tuple[Panel, ...]
+    tiles: tuple[tuple[int, int], ...]
+    room: int
+    cut: Cut
+    layers: tuple[LayerCost, ...]
+    networks: int
+    sample_bytes: int
+    peak_bytes: float
+    memory: float
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of samples computed; a diagonal tile counts half."""
+        return sum(
+            self.panels[i].samples * (self.panels[j].samples if i != j else (self.panels[i].samples + 1) // 2)
+            for i, j in self.tiles
+        )
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of the contraction."""
+        return self.pairs * self.networks * sum(layer.multiply_adds for layer in self.layers)
+
+    @property
+    def passes(self) -> int:
+        """Samples sent through each network, counting those that are sent again because their panel was dropped."""
+        return sum(self.panels[load].samples for load in loads(self.tiles, self.room))
+
+    @property
+    def samples(self) -> int:
+        """Samples in all sets."""
+        return sum(self.sets.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a plan is made from, in bytes.
+
+    Attributes:
+        sample: Kept per sample.
+        formed: Formed per sample in the widest layer whose gradients are not kept.
+        capture: Needed per sample of a forward and backward pass.
+        fixed: The networks, the inputs and what was drawn.
+    """
+
+    sample: int
+    formed: int
+    capture: int
+    fixed: int
+
+    def standing(self, cut: Cut) -> float:
+        """What is held besides the panels."""
+        formed = 2 * cut.formed * self.formed
+        return _INTERPRETER + _SCRATCH + self.fixed + cut.batch * self.capture + _TILES * cut.panel**2 + formed
+
+
+def make_plan(
+    sets: Mapping[str, int],
+    layers: Sequence[LayerCost],
+    sizes: Sizes,
+    *,
+    panel: int,
+    batch: int,
+    memory: float,
+    networks: int = 1,
+    cut: Cut | None = None,
+) -> Plan:
+    """Fit the panels to the ceiling.
+
+    Args:
+        sets: Samples of each set by name, the training set under "train".
+        layers: From a feature map.
+        sizes: What a sample takes.
+        panel: Samples per panel wanted.
+        batch: Samples per pass wanted.
+        memory: Ceiling in bytes.
+        networks: Networks whose kernels are averaged.
+        cut: Group the samples like this, because tiles cut like this are there already.
+
+    Raises:
+        ValueError: If the ceiling is too low for two panels.
+    """
+    if cut is None:
+        cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
+    panels = _panels(sets, cut.panel)
+    standing, panel_bytes = sizes.standing(cut), cut.panel * sizes.sample
+    room = min(int((memory - standing) // panel_bytes), len(panels))
+    if room < min(2, len(panels)):
+        least = standing + 2 * panel_bytes
+        raise ValueError(f"`memory` of {memory / 1e9:.3g} GB is too small; {least / 1e9:.2g} GB is needed.")
+    return Plan(
+        dict(sets),
+        panels,
+        tuple(_tiles(panels, room)),
+        room,
+        cut,
+        tuple(layers),
+        networks,
+        sizes.sample,
+        standing + room * panel_bytes,
+        memory,
+    )
+
+
+def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, batch: int) -> Cut:
+    """The largest panels up to `panel` of which two fit, then as many gradients formed at once as there is room for."""
+    panel = min(panel, max(sets.values()))
+    while True:
+        batch = min(batch, panel)
+        while batch > 1 and batch * sizes.capture > memory / 4:
+            batch //= 2
+        formed = min(panel, _LEAST_FORMED) if sizes.formed else 0
+        needed = min(2, len(_panels(sets, panel))) * panel * sizes.sample
+        if panel == 1 or sizes.standing(Cut(panel, batch, formed)) + needed <= memory:
+            break
+        panel //= 2
+    while 0 < formed < panel:
+        more = Cut(panel, batch, min(2 * formed, panel))
+        if sizes.standing(more) + needed > memory:
+            break
+        formed = more.formed
+    return Cut(panel, batch, formed)
+
+
+def loads(tiles: Sequence[tuple[int, int]], room: int) -> Iterator[int]:
+    """Which panel is filled when, for tiles computed in this order with `room` panels kept."""
+    kept: set[int] = set()
+    for position, tile in enumerate(tiles):
+        for panel in dict.fromkeys(tile):
+            if panel not in kept:
+                if len(kept) == room:
+                    kept.remove(to_drop(kept, tiles[position:]))
+                kept.add(panel)
+                yield panel
+
+
+def to_drop(kept: set[int], coming: Sequence[tuple[int, int]]) -> int:
+    """The panel that is needed again last, or never."""
+    waiting = set(kept)
+    for tile in coming:
+        if len(waiting) == 1:
+            break
+        waiting -= set(tile) if len(waiting - set(tile)) else set()
+    return min(waiting)
+
+
+def _panels(sets: Mapping[str, int], size: int) -> tuple[Panel, ...]:
+    return tuple(
+        Panel(name, start, min(start + size, count)) for name, count in sets.items() for start in range(0, count, size)
+    )
+
+
+def _tiles(panels: Sequence[Panel], room: int) -> Iterator[tuple[int, int]]:
+    """Set by set: with itself, and with the training set; rows in strips that fit, columns to and fro."""
+    by_set: dict[str, list[int]] = {}
+    for index, panel in enumerate(panels):
+        by_set.setdefault(panel.set, []).append(index)
+    strip = max(1, room - 1)
+    for name, rows in by_set.items():
+        columns = rows if name == TRAIN else [*by_set[TRAIN], *rows]
+        for turn, start in enumerate(range(0, len(rows), strip)):
+            wanted = rows[start : start + strip]
+            for column in columns[:: -1 if turn % 2 else 1]:
+                for row in wanted:
+                    if panels[column].set != name or column >= row:
+                        yield row, column

@@ -1,0 +1,1 @@
+"""Networks, weights, images and their corruptions."""
