@@ -1,1 +1,27 @@
 """Gradient features and exact tangent kernels of networks, and the linear theory on them."""
+
+from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
+from ntk.capture import UnsupportedNetworkError
+from ntk.config import KernelConfig
+from ntk.features import Features, features
+from ntk.gram import Kernels, SelfCheckError, gram
+from ntk.reference import reference_gradients, reference_gram
+from ntk.store import ChangedInputError
+
+__all__ = [
+    "ChangedInputError",
+    "Features",
+    "KernelConfig",
+    "Kernels",
+    "Responses",
+    "SelfCheckError",
+    "TargetAnalysis",
+    "TrainAnalysis",
+    "UnsupportedNetworkError",
+    "analyse_target",
+    "analyse_train",
+    "features",
+    "gram",
+    "reference_gradients",
+    "reference_gram",
+]

@@ -177,7 +177,7 @@ def check_assumptions(
     return AssumptionReport(
         k=k,
         covariate_shift=covariate_shift(pair, Y, Y_ood),
-        norms=NormAssumption(fit.norm, frobenius(pair.ood_coordinates(Y_ood))),
+        norms=norm_assumption(pair, Y, Y_ood),
         span_gap=span_gap(pair, k),
         leak=tail_leak(pair, k),
         overlap=tail_overlap(pair, fit, k),
@@ -190,6 +190,20 @@ def check_assumptions(
         training_residual=fit.residual,
         interpolates=fit.interpolates,
     )
+
+
+def norm_assumption(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> NormAssumption:
+    """The two projected norms of the ground truth, from the responses of both sets.
+
+    Args:
+        pair: The two row spaces.
+        Y: Training responses.
+        Y_ood: Shifted responses, with as many outputs.
+
+    Raises:
+        ValueError: If a shape is wrong or an entry is not finite.
+    """
+    return NormAssumption(pair.fit(Y).norm, frobenius(pair.ood_coordinates(Y_ood)))
 
 
 def covariate_shift(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> CovariateShift:

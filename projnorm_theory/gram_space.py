@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.validation import FloatArray, as_gram, as_rcond, precision_of
+from projnorm_theory.validation import FloatArray, as_gram, as_non_negative, as_rcond, precision_of
 
 # A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
 # accumulated in half precision.
@@ -37,7 +37,7 @@ class GramSpace:
     noise: float
 
     @classmethod
-    def of(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None) -> GramSpace:
+    def of(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None, noise: float = 0.0) -> GramSpace:
         """Factor the Gram matrix `K`.
 
         Args:
@@ -46,11 +46,13 @@ class GramSpace:
             rcond: Singular values of `X` up to ``rcond * s_max`` count as zero, so eigenvalues of `K` up to
                 ``rcond**2`` times the largest. Default ``sqrt(n * eps)``, or what the negative eigenvalues betray of
                 a coarser rounding.
+            noise: What is known of the error of `K` against its largest eigenvalue, where its type does not tell: for
+                a matrix of float64 made from float32 products, say.
 
         Raises:
             ValueError: If `K` is not a finite, symmetric, positive semi-definite matrix.
         """
-        precision = precision_of(K)
+        precision, noise = precision_of(K), as_non_negative(noise, "noise")
         K = as_gram(K, name)
         n = K.shape[0]
         eigenvalues, left = np.linalg.eigh(K)
@@ -60,8 +62,8 @@ class GramSpace:
                 f"`{name}` must be positive semi-definite; its eigenvalues run from {smallest:.3g} to {largest:.3g}."
             )
         coarseness = _NOISE_OVER_NEGATIVE * -smallest / largest if smallest < 0.0 else 0.0
-        cut = as_rcond(rcond, math.sqrt(max(n * precision, coarseness)))
-        noise = max(n * precision, _LEAST_ROUNDINGS * precision, coarseness)
+        cut = as_rcond(rcond, math.sqrt(max(n * precision, coarseness, noise)))
+        noise = max(n * precision, _LEAST_ROUNDINGS * precision, coarseness, noise)
         rank = int(np.count_nonzero(eigenvalues > cut**2 * largest))
         kept = eigenvalues[::-1][:rank]
         return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise)

@@ -102,7 +102,13 @@ class LinearPair:
 
     @classmethod
     def from_gram(
-        cls, k_train: ArrayLike, k_ood_train: ArrayLike, k_ood: ArrayLike, *, rcond: float | None = None
+        cls,
+        k_train: ArrayLike,
+        k_ood_train: ArrayLike,
+        k_ood: ArrayLike,
+        *,
+        rcond: float | None = None,
+        noise: float = 0.0,
     ) -> LinearPair:
         r"""From the three Gram blocks :math:`XX^\top`, :math:`\tilde X X^\top`, :math:`\tilde X\tilde X^\top`.
 
@@ -111,12 +117,19 @@ class LinearPair:
             k_ood_train: Shape ``(m, n)``, one row per shifted example.
             k_ood: Shape ``(m, m)``.
             rcond: On singular values of the features; squared on the Gram matrices. Default ``sqrt(rows * eps)``.
+            noise: What is known of the error of the blocks against the largest eigenvalue, where it is more than
+                their type says.
 
         Raises:
             ValueError: If a block is not what its name says, or the three cannot come from the same features.
         """
-        train = GramSpace.of(k_train, name="k_train", rcond=rcond)
-        ood = GramSpace.of(k_ood, name="k_ood", rcond=rcond)
+        train = GramSpace.of(k_train, name="k_train", rcond=rcond, noise=noise)
+        ood = GramSpace.of(k_ood, name="k_ood", rcond=rcond, noise=noise)
+        return cls.of_gram_spaces(train, ood, k_ood_train)
+
+    @classmethod
+    def of_gram_spaces(cls, train: GramSpace, ood: GramSpace, k_ood_train: ArrayLike) -> LinearPair:
+        """From two Gram matrices already factored and the block between them, shape ``(m, n)``."""
         n, m = train.left.shape[0], ood.left.shape[0]
         cross_precision = precision_of(k_ood_train)
         k_ood_train = as_matrix(k_ood_train, "k_ood_train")
@@ -201,8 +214,16 @@ class LinearPair:
     def test_loss(self, fit: TrainingFit, Y_ood: ArrayLike) -> float:
         r"""TestLoss from the pair alone: the predictions are :math:`B\,\mathrm{diag}(t)\,V^\top\hat\theta`."""
         Y_ood = self.as_ood_responses(Y_ood, outputs=fit.coordinates.shape[1])
-        predicted = self.ood_left @ (self.ood_singular_values[:, None] * (self.cosines @ fit.coordinates))
-        return as_finite_result(sum_of_squares(predicted - Y_ood) / self.n_ood, "the test loss")
+        return as_finite_result(sum_of_squares(self.ood_predictions(fit.coordinates) - Y_ood) / self.n_ood, "the test loss")
+
+    def ood_predictions(self, coordinates: FloatArray) -> FloatArray:
+        r"""What weights in the training row space predict: :math:`\tilde X U a`, shape ``(m, c)``."""
+        return self.ood_left @ (self.ood_singular_values[:, None] * (self.cosines @ coordinates))
+
+    def ridge_coordinates(self, fit: TrainingFit, ridge: float) -> FloatArray:
+        r"""The fit with a ridge on the Gram matrix: :math:`U^\top X^\top (K + aI)^{-1} Y`."""
+        mu = self.train_eigenvalues[:, None]
+        return fit.coordinates * (mu / (mu + ridge))
 
     def as_responses(self, Y: ArrayLike) -> FloatArray:
         """Training responses as a matrix of shape ``(n, c)``."""

@@ -94,8 +94,8 @@ def projnorm_linear_of_pair(
     """
     ridge_train, ridge_ood = _as_ridge(ridge)
     fit = pair.fit(Y)
-    mu, lam = pair.train_eigenvalues[:, None], pair.ood_eigenvalues[:, None]
-    theta = fit.coordinates * (mu / (mu + ridge_train))
+    lam = pair.ood_eigenvalues[:, None]
+    theta = pair.ridge_coordinates(fit, ridge_train)
     unlearnt = (ridge_ood / (lam + ridge_ood)) * (pair.cosines @ theta)
     return PairProjNormLinear(
         value=math.hypot(pair.distance_to_ood(theta), frobenius(unlearnt)),

@@ -3,7 +3,7 @@
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import Environment, current_environment
-from projnorm.runs.record import DamagedRecordError, Listed, Record, find, listing, load, record_id, save
+from projnorm.runs.record import DamagedRecordError, Listed, Record, find, listing, load, new_record, record_id, save
 from projnorm.runs.tasks import concatenated, recorded, run_tasks, stacked
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "from_npz",
     "listing",
     "load",
+    "new_record",
     "record_id",
     "recorded",
     "run_tasks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Record:
         created: When it finished, UTC.
         wall_seconds: How long it took; of a run that was resumed, the last part.
         environment: Machine and versions.
+        facts: What was found on the way, as plain JSON values: hashes of the inputs, routes taken, self-checks.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Record:
     created: str
     wall_seconds: float
     environment: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,19 @@ class Listed:
 
 
 def new_record(
-    kind: str, config: Mapping[str, Any], arrays: Arrays, meanings: Mapping[str, str], wall_seconds: float
+    kind: str,
+    config: Mapping[str, Any],
+    arrays: Arrays,
+    meanings: Mapping[str, str],
+    wall_seconds: float,
+    facts: Mapping[str, Any] | None = None,
 ) -> Record:
     """A record of something that has just finished here."""
     if missing := set(arrays) ^ set(meanings):
         raise ValueError(f"`meanings` must describe every array; these differ: {', '.join(sorted(missing))}.")
     created = datetime.now(UTC).isoformat(timespec="seconds")
     name, environment = record_id(kind, config), asdict(current_environment())
-    return Record(name, kind, config, arrays, meanings, created, wall_seconds, environment)
+    return Record(name, kind, config, arrays, meanings, created, wall_seconds, environment, facts or {})
 
 
 def record_id(kind: str, config: Mapping[str, Any]) -> str:
@@ -110,6 +117,7 @@ def save(record: Record, root: Path) -> Path:
         "created": record.created,
         "wall_seconds": record.wall_seconds,
         "environment": record.environment,
+        "facts": record.facts,
         "arrays": {
             name: {"shape": list(array.shape), "dtype": str(array.dtype), "meaning": record.meanings[name]}
             for name, array in record.arrays.items()
@@ -149,6 +157,7 @@ def load(folder: Path) -> Record:
         document["created"],
         document["wall_seconds"],
         document["environment"],
+        document.get("facts", {}),
     )
 
 

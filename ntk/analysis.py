@@ -1,0 +1,215 @@
+"""The linear theory on kernels: every number here is a call into `projnorm_theory` on a `LinearPair` of kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm_theory import (
+    Alignment,
+    LinearPair,
+    LossInterval,
+    PowerLawFit,
+    alignment,
+    fit_power_law,
+    generalised_bound,
+    projnorm_linear_of_pair,
+    proposition_bound,
+    sharp_interval,
+)
+from projnorm_theory.assumptions import norm_assumption
+from projnorm_theory.gram_space import GramSpace
+
+Floats = NDArray[np.float64]
+
+_EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
+# A smallest eigenvalue within this many roundings of a single-precision product is not told from rounding.
+_TRUSTED_ROUNDINGS = 100.0
+_FEWEST_FOR_A_FIT = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Responses:
+    """One-hot targets with the training mean taken off, so that a kernel without a bias can fit them.
+
+    Attributes:
+        train: Shape ``(n, classes)``.
+        centre: The mean that was taken off, shape ``(classes,)``.
+    """
+
+    train: Floats
+    centre: Floats
+
+    @classmethod
+    def of(cls, labels: NDArray[np.int64], classes: int) -> Responses:
+        """From labels 0 to ``classes - 1``."""
+        one_hot = np.eye(classes)[labels]
+        centre = one_hot.mean(axis=0)
+        return cls(one_hot - centre, centre)
+
+    def ood(self, labels: NDArray[np.int64]) -> Floats:
+        """The targets of other labels, with the same centre."""
+        return np.eye(len(self.centre))[labels] - self.centre
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainAnalysis:
+    """What the training block alone says.
+
+    Attributes:
+        eigenvalues: Of ``k_train``, descending.
+        decay: Their power law; None with fewer than three.
+        space: Its eigendecomposition, for `analyse_target`.
+        warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
+    """
+
+    eigenvalues: Floats
+    decay: PowerLawFit | None
+    space: GramSpace
+    warning: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetAnalysis:
+    r"""What the three blocks say about one target.
+
+    Attributes:
+        eigenvalues: Of ``k_ood``, descending.
+        decay: Their power law; None with fewer than three.
+        alignment: Of the top eigenvectors with those of the training set.
+        rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, measured from the labels.
+        overlap: The overlap `c` with nothing assumed shared.
+        test_loss: Squared error of the interpolating kernel regression, summed over classes.
+        proposition: The paper's interval at ``k = 0``: equal norms and orthogonal row spaces assumed.
+        generalised: Ours at ``k = 0`` with the measured `rho`; it must hold.
+        sharp: The sharp one with the measured `rho`; it must hold. None where the kernels are too coarse for it.
+        projnorm: ProjNormLinear, with the ridge asked for.
+        projnorm_error: How far its square may be off through rounding.
+        theta_norm: Norm of the fitted weights.
+        ridge: Added to both kernels for `projnorm` and `predicted`.
+        predicted: Labels by the largest output of the regression.
+        error: Share of them that are wrong.
+        warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
+    """
+
+    eigenvalues: Floats
+    decay: PowerLawFit | None
+    alignment: Alignment
+    rho: float
+    overlap: float
+    test_loss: float
+    proposition: LossInterval
+    generalised: LossInterval
+    sharp: LossInterval | None
+    projnorm: float
+    projnorm_error: float
+    theta_norm: float
+    ridge: float
+    predicted: NDArray[np.int64]
+    error: float
+    warning: str
+
+
+def analyse_train(k_train: Floats, *, accumulate: str = "float64") -> TrainAnalysis:
+    """Spectrum of the training block.
+
+    Args:
+        k_train: Shape ``(n, n)``.
+        accumulate: Precision of the products it was made from.
+
+    Raises:
+        ValueError: If it is not a Gram matrix.
+    """
+    space = GramSpace.of(k_train, name="k_train", noise=_noise(k_train, accumulate))
+    eigenvalues = space.singular_values**2
+    return TrainAnalysis(eigenvalues, _decay(eigenvalues), space, _warning(k_train, space, accumulate))
+
+
+def analyse_target(
+    train: TrainAnalysis,
+    k_ood_train: Floats,
+    k_ood: Floats,
+    responses: Responses,
+    labels: NDArray[np.int64],
+    *,
+    accumulate: str = "float64",
+    ridge: float = 0.0,
+    top: int = 300,
+) -> TargetAnalysis:
+    """Spectrum, alignment, assumptions, intervals, ProjNormLinear and predicted labels of one target.
+
+    Args:
+        train: From `analyse_train`.
+        k_ood_train: Shape ``(m, n)``.
+        k_ood: Shape ``(m, m)``.
+        responses: Targets of the training set.
+        labels: True labels of the target set, shape ``(m,)``.
+        accumulate: Precision of the products the kernels were made from.
+        ridge: Added to both kernels for ProjNormLinear and the predicted labels; the intervals are of the
+            interpolating solution.
+        top: Eigenvectors in the alignment, or as many as there are.
+
+    Raises:
+        ValueError: If the blocks do not belong together.
+    """
+    ood = GramSpace.of(k_ood, name="k_ood", noise=_noise(k_ood, accumulate))
+    pair = LinearPair.of_gram_spaces(train.space, ood, k_ood_train)
+    Y, Y_ood = responses.train, responses.ood(labels)
+    fit = pair.fit(Y)
+    rho = norm_assumption(pair, Y, Y_ood).rho
+    generalised = generalised_bound(pair, Y, k=0, rho=rho)
+    projnorm = projnorm_linear_of_pair(pair, Y, ridge=ridge)
+    outputs = pair.ood_predictions(pair.ridge_coordinates(fit, ridge)) + responses.centre
+    predicted = outputs.argmax(axis=1)
+    return TargetAnalysis(
+        eigenvalues=pair.ood_eigenvalues,
+        decay=_decay(pair.ood_eigenvalues),
+        alignment=alignment(pair, k=min(top, pair.train_rank, pair.ood_rank)),
+        rho=rho,
+        overlap=generalised.overlap,
+        test_loss=pair.test_loss(fit, Y_ood),
+        proposition=proposition_bound(pair, Y, k=0),
+        generalised=generalised,
+        sharp=_where_possible(lambda: sharp_interval(pair, Y, rho=rho), pair),
+        projnorm=projnorm.value,
+        projnorm_error=projnorm.error_estimate,
+        theta_norm=projnorm.theta_norm,
+        ridge=ridge,
+        predicted=predicted,
+        error=float(np.mean(predicted != labels)),
+        warning=_warning(k_ood, ood, accumulate),
+    )
+
+
+def _where_possible(interval: Callable[[], LossInterval], pair: LinearPair) -> LossInterval | None:
+    """None where the kernels cannot tell which directions are shared; any other failure is one."""
+    try:
+        return interval()
+    except ValueError:
+        if pair.sine_error > 0.1:
+            return None
+        raise
+
+
+def _noise(K: Floats, accumulate: str) -> float:
+    """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry."""
+    largest = float(np.linalg.norm(K, 2)) if len(K) <= 2 else float(np.sqrt(np.sum(K**2)))
+    return math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max()) / largest if largest else 0.0
+
+
+def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
+    """What the design note on precision asks to be said after every eigendecomposition."""
+    floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max())
+    smallest = float(space.singular_values[-1] ** 2) if space.rank else 0.0
+    if space.rank == len(K) and smallest >= floor:
+        return ""
+    remedy = ' accumulate="float64" resolves more.' if accumulate == "float32" else ""
+    return f"eigenvalues below {floor:.3g} are not told from rounding; the smallest kept is {smallest:.3g}.{remedy}"
+
+
+def _decay(eigenvalues: Floats) -> PowerLawFit | None:
+    return fit_power_law(eigenvalues) if len(eigenvalues) >= _FEWEST_FOR_A_FIT else None

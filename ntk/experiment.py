@@ -1,0 +1,341 @@
+"""The experiment on real images: a training set, a clean test set and shifts of it, kernels, analysis, one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
+from ntk.config import KernelConfig
+from ntk.engine import Engine
+from ntk.gram import Kernels, as_sets, gram, plan_kernels
+from ntk.plan import TRAIN, Plan
+from projnorm.runs import Record, find, new_record, record_id, save
+from projnorm.runs.progress import tracked
+from projnorm.vision import FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, corrupt, load_network, load_splits
+from projnorm.vision.datasets import read_image_set
+from projnorm.vision.weights import RANDOM
+from projnorm_theory import PowerLawFit
+
+CLEAN = "clean"
+_MEANINGS = {
+    "targets": "name of each target set",
+    "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
+    "severities": "1 to 5; 0 where there is none",
+    "train_eigenvalues": "eigenvalues of the training kernel, descending",
+    "train_decay": "exponent, low, high, prefactor of their power law",
+    "eigenvalues": "eigenvalues of each target's kernel, descending; 0 where there are fewer",
+    "decay": "exponent, low, high, prefactor of each target's power law",
+    "alignment": "|<v_j, u_i>| of the top eigenvectors, row for the target's",
+    "span_overlap": "share of the top-j training span in the top-j span of the target, j = 1, 2, ...",
+    "bessel": "largest squared row or column sum of the alignment; 1 at most",
+    "rho": "||P~ theta*|| / ||P theta*|| from the labels",
+    "overlap": "overlap c with nothing assumed shared",
+    "test_loss": "squared error of the interpolating kernel regression, summed over classes",
+    "proposition": "the paper's interval at k = 0, (lower, upper)",
+    "generalised": "our interval at k = 0 with the measured rho",
+    "sharp": "the sharp interval with the measured rho; nan where kernels are too coarse",
+    "projnorm": "ProjNormLinear",
+    "projnorm_error": "how far its square may be off through rounding",
+    "theta_norm": "norm of the fitted weights",
+    "error": "share of wrong labels of the kernel regression",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NtkConfig:
+    """One experiment.
+
+    Attributes:
+        data: "digits", a CIFAR folder or an NPZ file.
+        targets: NPZ files with `images` and `labels`, besides the shifts of the test set.
+        n: Training images.
+        m: Images of each target.
+        families: Shifts of the test set.
+        severities: Of each.
+        architecture: Of the network.
+        weights: "random", "imagenet" or a file.
+        size: Pixels that the network sees.
+        heads: Last layers drawn, over which the kernel is averaged.
+        ridge: Added to the kernels for ProjNormLinear and the predicted labels.
+        top: Eigenvectors in the alignment.
+        seed: Of images, shifts, last layers and coordinates.
+        kind: "exact", "coordinates" or "projection".
+        count: Coordinates, or the width of the projection.
+        accumulate: Precision of the products.
+    """
+
+    data: str = "digits"
+    targets: tuple[str, ...] = ()
+    n: int = 250
+    m: int = 250
+    families: tuple[str, ...] = tuple(FAMILIES)
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
+    architecture: str = "resnet18"
+    weights: str = RANDOM
+    size: int = 32
+    heads: int = 1
+    ridge: float = 0.0
+    top: int = 300
+    seed: int = 0
+    kind: str = "exact"
+    count: int = 500_000
+    accumulate: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Refuse what no experiment can be made of."""
+        for name in ("n", "m", "size", "heads", "top"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        if not self.ridge >= 0:
+            raise ValueError(f"`ridge` must not be negative; got {self.ridge}.")
+        if self.seed < 0:
+            raise ValueError(f"`seed` must not be negative; got {self.seed}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A set of images to predict the error on.
+
+    Attributes:
+        name: What it is called.
+        family: The shift that made it.
+        severity: 1 to 5; 0 where there is none.
+        images: The images and their labels.
+    """
+
+    name: str
+    family: str
+    severity: int
+    images: ImageSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Experiment:
+    """Everything an experiment works on.
+
+    Attributes:
+        config: What was asked.
+        networks: One per head.
+        train: Training images.
+        targets: The sets to predict on.
+        classes: Number of classes.
+    """
+
+    config: NtkConfig
+    networks: tuple[LoadedNetwork, ...]
+    train: ImageSet
+    targets: tuple[Target, ...]
+    classes: int
+
+    @classmethod
+    def of(cls, config: NtkConfig) -> Experiment:
+        """Load images and networks.
+
+        Raises:
+            ValueError: If something asked for is not there or does not fit.
+            OSError: If a file cannot be read.
+        """
+        splits = load_splits(config.data)
+        rng = np.random.default_rng(config.seed)
+        train, indices = _draw(splits.train, config.n, rng, "n")[0], _draw(splits.test, config.m, rng, "m")[1]
+        test = splits.test.take(indices)
+        targets = [Target(CLEAN, CLEAN, 0, test)]
+        for family in config.families:
+            for severity in config.severities:
+                shifted = corrupt(test.images, family, severity, seed=config.seed, indices=indices)
+                name = f"{family}-{severity}"
+                targets.append(Target(name, family, severity, ImageSet(name, shifted, test.labels)))
+        for path in config.targets:
+            given = read_image_set(Path(path))
+            drawn = _draw(given, min(config.m, len(given)), rng, "m")[0]
+            targets.append(Target(Path(path).stem, "given", 0, drawn))
+        _require_distinct([target.name for target in targets])
+        classes = 1 + int(max(train.labels.max(), *(target.images.labels.max() for target in targets)))
+        networks = tuple(
+            load_network(
+                config.architecture, config.weights, num_outputs=1, seed=config.seed + head, drop_head=True
+            )
+            for head in range(config.heads)
+        )
+        return cls(config, networks, train, tuple(targets), classes)
+
+    def kernel_config(self, **limits: Any) -> KernelConfig:
+        """The kernel asked for; `limits` are what does not change its numbers."""
+        config = self.config
+        return KernelConfig(
+            kind=config.kind, count=config.count, seed=config.seed, accumulate=config.accumulate, **limits
+        )
+
+    @property
+    def prepare(self) -> ImageNetInput:
+        """What the networks see of the images."""
+        return ImageNetInput(self.config.size)
+
+    def plan(self, kernel: KernelConfig) -> Plan:
+        """What the kernels will cost."""
+        sets = as_sets(self.train.images, self._images)
+        engine = Engine([n.model for n in self.networks], sets[TRAIN], kernel, prepare=self.prepare)
+        return plan_kernels(engine, sets)
+
+    def kernels(self, kernel: KernelConfig, *, folder: Path | None = None, fresh: bool = False) -> Kernels:
+        """The kernels, from the tiles in `folder` where they are there."""
+        models = [network.model for network in self.networks]
+        return gram(
+            models, self.train.images, self._images, config=kernel, prepare=self.prepare, folder=folder, fresh=fresh
+        )
+
+    @property
+    def _images(self) -> dict[str, np.ndarray]:
+        return {target.name: target.images.images for target in self.targets}
+
+
+def run_kernels(
+    config: NtkConfig, *, root: Path, fresh: bool = False, **limits: Any
+) -> tuple[Experiment, Kernels, Record]:
+    """The kernels of an experiment, tile by tile in a folder under `root`, and a record of how they came about.
+
+    Raises:
+        ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
+        OSError: If something cannot be read or written.
+    """
+    kernel_fields = ("ridge", "top")
+    asked = {key: value for key, value in asdict(config).items() if key not in kernel_fields}
+    folder = root / record_id("ntk-gram", asked)
+    experiment = Experiment.of(config)
+    start = time.perf_counter()
+    kernels = experiment.kernels(experiment.kernel_config(**limits), folder=folder / "tiles", fresh=fresh)
+    record = None if fresh or kernels.computed else find(root, "ntk-gram", asked)
+    if record is None:
+        diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
+        record = new_record(
+            "ntk-gram",
+            asked,
+            {"sets": np.array([TRAIN, *kernels.targets]), "trace": np.array([d.sum() for d in diagonals])},
+            {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"},
+            time.perf_counter() - start,
+            facts(experiment, kernels),
+        )
+        save(record, root)
+    return experiment, kernels, record
+
+
+def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits: Any) -> Record:
+    """The whole experiment: kernels first, then every target.
+
+    Raises:
+        ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
+        OSError: If something cannot be read or written.
+    """
+    experiment, kernels, _ = run_kernels(config, root=root, fresh=fresh, **limits)
+    found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
+    if found is not None:
+        return found
+    start = time.perf_counter()
+    train, targets = analyse(experiment, kernels)
+    warnings = sorted({w for w in (train.warning, *(t.warning for t in targets.values())) if w})
+    record = new_record(
+        "ntk",
+        asdict(config),
+        _arrays(experiment, train, targets),
+        _MEANINGS,
+        time.perf_counter() - start,
+        {**facts(experiment, kernels), "warnings": warnings},
+    )
+    save(record, root)
+    return record
+
+
+def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
+    """Every target of an experiment, one after the other."""
+    config = experiment.config
+    responses = Responses.of(experiment.train.labels, experiment.classes)
+    train = analyse_train(kernels.train, accumulate=config.accumulate)
+    targets = {}
+    for target in tracked(experiment.targets, description="analysis", total=len(experiment.targets)):
+        targets[target.name] = analyse_target(
+            train,
+            kernels.ood_train(target.name),
+            kernels.ood(target.name),
+            responses,
+            target.images.labels,
+            accumulate=config.accumulate,
+            ridge=config.ridge,
+            top=config.top,
+        )
+    return train, targets
+
+
+def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
+    """What a reader of the record needs to know besides the configuration."""
+    network, plan = experiment.networks[0], kernels.plan
+    return {
+        "weights": "random: the network was never trained" if network.is_random else network.weights,
+        "weights_sha256": network.sha256,
+        "head_norms": [n.head_norm for n in experiment.networks],
+        "parameters": kernels.parameters,
+        "train_images": experiment.train.name,
+        "device": kernels.device,
+        "threads": kernels.threads,
+        "torch": torch.__version__,
+        "check_error": kernels.check_error,
+        "fingerprints": dict(kernels.fingerprints),
+        "multiply_adds": plan.multiply_adds,
+        "passes": plan.passes,
+        "structured_layers": [layer.name for layer in plan.layers if layer.route == "structured"],
+        "damaged_tiles": list(kernels.damaged),
+    }
+
+
+def _arrays(
+    experiment: Experiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
+) -> dict[str, np.ndarray]:
+    targets = list(analysed.values())
+    top = min(len(t.alignment.overlap) for t in targets)
+    widest = max(len(t.eigenvalues) for t in targets)
+    nowhere = (np.nan, np.nan)
+    return {
+        "targets": np.array([t.name for t in experiment.targets]),
+        "families": np.array([t.family for t in experiment.targets]),
+        "severities": np.array([t.severity for t in experiment.targets]),
+        "train_eigenvalues": train.eigenvalues,
+        "train_decay": _line(train.decay),
+        "eigenvalues": np.stack([np.pad(t.eigenvalues, (0, widest - len(t.eigenvalues))) for t in targets]),
+        "decay": np.stack([_line(t.decay) for t in targets]),
+        "alignment": np.stack([t.alignment.matrix[:top, :top] for t in targets]).astype(np.float32),
+        "span_overlap": np.stack([t.alignment.overlap[:top] for t in targets]),
+        "bessel": np.array([t.alignment.bessel for t in targets]),
+        "rho": np.array([t.rho for t in targets]),
+        "overlap": np.array([t.overlap for t in targets]),
+        "test_loss": np.array([t.test_loss for t in targets]),
+        "proposition": np.array([(t.proposition.lower, t.proposition.upper) for t in targets]),
+        "generalised": np.array([(t.generalised.lower, t.generalised.upper) for t in targets]),
+        "sharp": np.array([nowhere if t.sharp is None else (t.sharp.lower, t.sharp.upper) for t in targets]),
+        "projnorm": np.array([t.projnorm for t in targets]),
+        "projnorm_error": np.array([t.projnorm_error for t in targets]),
+        "theta_norm": np.array([t.theta_norm for t in targets]),
+        "error": np.array([t.error for t in targets]),
+    }
+
+
+def _line(fit: PowerLawFit | None) -> np.ndarray:
+    return np.full(4, np.nan) if fit is None else np.array([fit.exponent, fit.low, fit.high, fit.prefactor])
+
+
+def _draw(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> tuple[ImageSet, np.ndarray]:
+    if count > len(images):
+        raise ValueError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
+    indices = np.sort(rng.choice(len(images), size=count, replace=False))
+    return images.take(indices), indices
+
+
+def _require_distinct(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1 or name == TRAIN:
+            raise ValueError(f"two target sets are called {name!r}; rename one of the files.")

@@ -1,0 +1,73 @@
+"""Sets of labelled images, and what a network pretrained on ImageNet wants to see of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+_MEAN = (0.485, 0.456, 0.406)
+_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageSet:
+    """Images with their labels.
+
+    Attributes:
+        name: Where they come from.
+        images: RGB, shape ``(n, height, width, 3)``.
+        labels: Classes from 0, shape ``(n,)``.
+    """
+
+    name: str
+    images: Images
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a set of labelled RGB images."""
+        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] != 3 or not self.images.size:
+            raise ValueError(
+                f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {self.images.dtype} of shape "
+                f"{self.images.shape}."
+            )
+        if self.labels.shape != (len(self.images),) or not np.issubdtype(self.labels.dtype, np.integer):
+            raise ValueError(
+                f"{self.name}: labels must be {len(self.images)} integers; got {self.labels.dtype} of shape "
+                f"{self.labels.shape}."
+            )
+        if self.labels.min() < 0:
+            raise ValueError(f"{self.name}: labels must not be negative; got {self.labels.min()}.")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, indices: NDArray[np.intp]) -> ImageSet:
+        """The images with these indices."""
+        return ImageSet(self.name, self.images[indices], self.labels[indices])
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNetInput:
+    """From ``uint8`` images, shape ``(n, height, width, 3)``, to the input of a network pretrained on ImageNet.
+
+    Attributes:
+        size: Height and width that the network sees; images of another size are resized with antialiasing.
+    """
+
+    size: int
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Shape ``(n, 3, size, size)``, each channel centred and scaled as for ImageNet."""
+        x = images.movedim(3, 1).to(torch.float32) / 255.0
+        if x.shape[2:] != (self.size, self.size):
+            x = functional.interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)
+        mean, std = (torch.tensor(v, device=x.device).view(3, 1, 1) for v in (_MEAN, _STD))
+        return (x - mean) / std

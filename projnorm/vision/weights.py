@@ -1,0 +1,172 @@
+"""Networks with their weights: random, from a file, or the official ImageNet ones, checked before they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import torch
+from torch import Tensor, nn
+
+from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
+
+IMAGENET = "imagenet"
+RANDOM = "random"
+_HOST = "https://download.pytorch.org/models"
+# The official files; the part of the name behind the dash is how the SHA-256 of the file begins.
+_OFFICIAL = {
+    "resnet18": "resnet18-f37072fd.pth",
+    "resnet50": "resnet50-0676ba61.pth",
+    "vgg11": "vgg11-8a719046.pth",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedNetwork:
+    """A network and where its weights come from.
+
+    Attributes:
+        model: In eval mode.
+        architecture: Its name in `NETWORKS`.
+        weights: "random", or the name of the file.
+        sha256: Of the file; empty for random weights.
+        seed: Of what was drawn.
+        head_norm: Norm of the weights of the last layer.
+    """
+
+    model: nn.Module
+    architecture: str
+    weights: str
+    sha256: str
+    seed: int
+    head_norm: float
+
+    @property
+    def is_random(self) -> bool:
+        """Whether nothing in it was ever trained."""
+        return not self.sha256
+
+
+def load_network(
+    architecture: str,
+    weights: str | Path,
+    *,
+    num_outputs: int = IMAGENET_CLASSES,
+    seed: int = 0,
+    drop_head: bool = False,
+    cache: Path | None = None,
+) -> LoadedNetwork:
+    """A network in eval mode.
+
+    Args:
+        architecture: One of `NETWORKS`.
+        weights: "random", seeded; "imagenet", the official file, downloaded once; or a path to a ``.pth`` or
+            ``.safetensors`` file with torchvision's names.
+        num_outputs: Outputs of the last layer.
+        seed: Of every weight that is not loaded.
+        drop_head: Do not load the last layer; it is drawn, as PyTorch draws a linear layer by default.
+        cache: Where a download is kept; the hub folder of torch by default.
+
+    Raises:
+        ValueError: If the file does not fit the network, is not a weight file, or cannot be had.
+        OSError: If it cannot be read.
+    """
+    if architecture not in NETWORKS:
+        raise ValueError(f"`architecture` must be one of {', '.join(NETWORKS)}; got {architecture!r}.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = NETWORKS[architecture](num_outputs).eval()
+    head = HEADS[architecture]
+    name, sha256 = RANDOM, ""
+    if str(weights) != RANDOM:
+        path = download(architecture, cache) if str(weights) == IMAGENET else Path(weights)
+        name, sha256 = path.name, hashlib.sha256(_bytes(path)).hexdigest()
+        _load(model, read_state(path), path, head=head, drop_head=drop_head)
+    last = model.get_submodule(head)
+    assert isinstance(last, nn.Linear)
+    return LoadedNetwork(model, architecture, name, sha256, seed, float(torch.linalg.norm(last.weight.detach())))
+
+
+def download(architecture: str, cache: Path | None = None) -> Path:
+    """The official ImageNet weights, from the cache if they are there.
+
+    Raises:
+        ValueError: If they cannot be downloaded or arrive damaged.
+    """
+    file = _OFFICIAL[architecture]
+    folder = cache or Path(torch.hub.get_dir()) / "checkpoints"
+    path = folder / file
+    digest = file.rpartition("-")[2].removesuffix(".pth")
+    if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest().startswith(digest):
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    url = f"{_HOST}/{file}"
+    try:
+        torch.hub.download_url_to_file(url, str(path), hash_prefix=digest, progress=False)
+    except (URLError, TimeoutError) as error:
+        raise ValueError(
+            f"cannot download {url} ({getattr(error, 'reason', error)}); fetch the file where there is a network and pass "
+            "its path as the weights, or use random weights."
+        ) from None
+    except RuntimeError as error:
+        raise ValueError(f"the download of {url} is damaged ({error}); nothing was kept, try again.") from None
+    return path
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a weight file by name.
+
+    Raises:
+        ValueError: If it is not a file of plain tensors.
+        OSError: If it cannot be read.
+    """
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            return load(_bytes(path))
+        except SafetensorError as error:
+            raise ValueError(f"{path}: not a safetensors file ({error}).") from None
+    try:
+        document: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(f"{path}: not a file of plain weights ({reason}).") from None
+    if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
+        document = document["state_dict"]
+    if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
+        raise ValueError(f"{path}: holds no weights by name.")
+    return {str(key).removeprefix("module."): value for key, value in document.items()}
+
+
+def _bytes(path: Path) -> bytes:
+    if not path.exists():
+        raise ValueError(f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}.")
+    return path.read_bytes()
+
+
+def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, drop_head: bool) -> None:
+    if drop_head:
+        state = {key: value for key, value in state.items() if not key.startswith(f"{head}.")}
+    expected = {k: v for k, v in model.state_dict().items() if not (drop_head and k.startswith(f"{head}."))}
+    for key, value in state.items():
+        if key in expected and value.shape != expected[key].shape:
+            advice = f"; pass num_outputs={len(value)} or drop_head=True" if key.startswith(f"{head}.") else ""
+            raise ValueError(
+                f"{path}: {key!r} has shape {tuple(value.shape)}, the network needs {tuple(expected[key].shape)}{advice}."
+            )
+    # Files from before PyTorch counted batches have no such entry, and nothing here uses it.
+    missing = [key for key in expected if key not in state and not key.endswith("num_batches_tracked")]
+    unknown = [key for key in state if key not in expected]
+    for what, keys in (("lacks", missing), ("has the unknown", unknown)):
+        if keys:
+            raise ValueError(f"{path}: {what} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
+    if bad := [key for key, value in state.items() if not bool(torch.isfinite(value).all())]:
+        raise ValueError(f"{path}: {bad[0]!r} is not finite.")
+    model.load_state_dict(state, strict=False)
