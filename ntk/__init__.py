@@ -1,6 +1,14 @@
 """Gradient features and exact tangent kernels of networks, and the linear theory on them."""
 
-from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
+from ntk.analysis import (
+    Responses,
+    TargetAnalysis,
+    TargetPrediction,
+    TrainAnalysis,
+    analyse_target,
+    analyse_train,
+    predict_target,
+)
 from ntk.capture import UnsupportedNetworkError
 from ntk.config import KernelConfig
 from ntk.features import Features, features
@@ -16,12 +24,14 @@ __all__ = [
     "Responses",
     "SelfCheckError",
     "TargetAnalysis",
+    "TargetPrediction",
     "TrainAnalysis",
     "UnsupportedNetworkError",
     "analyse_target",
     "analyse_train",
     "features",
     "gram",
+    "predict_target",
     "reference_gradients",
     "reference_gram",
 ]

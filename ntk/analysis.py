@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +73,27 @@ class TrainAnalysis:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TargetPrediction:
+    """What needs no labels of the target, except to count the errors.
+
+    Attributes:
+        projnorm: ProjNormLinear.
+        projnorm_error: How far its square may be off through rounding.
+        theta_norm: Norm of the fitted weights.
+        ridge: Added to both kernels.
+        predicted: Labels by the largest output of the kernel regression.
+        error: Share of them that are wrong.
+    """
+
+    projnorm: float
+    projnorm_error: float
+    theta_norm: float
+    ridge: float
+    predicted: NDArray[np.int64]
+    error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TargetAnalysis:
     r"""What the three blocks say about one target.
 
@@ -86,14 +106,9 @@ class TargetAnalysis:
         test_loss: Squared error of the interpolating kernel regression, summed over classes.
         proposition: The paper's interval at ``k = 0``: equal norms and orthogonal row spaces assumed.
         generalised: Ours at ``k = 0`` with the measured `rho`; it must hold.
-        sharp: The sharp one with the measured `rho`; it must hold. None where the kernels are too coarse for it.
-        projnorm: ProjNormLinear, with the ridge asked for.
-        projnorm_error: How far its square may be off through rounding.
-        theta_norm: Norm of the fitted weights.
-        ridge: Added to both kernels for `projnorm` and `predicted`.
-        predicted: Labels by the largest output of the regression.
-        error: Share of them that are wrong.
-        warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
+        sharp: The sharp one with the measured `rho`; it must hold. None where it does not exist.
+        prediction: ProjNormLinear and predicted labels.
+        warnings: Why the smallest eigenvalues are not to be trusted, or why there is no sharp interval; empty at best.
     """
 
     eigenvalues: Floats
@@ -105,13 +120,8 @@ class TargetAnalysis:
     proposition: LossInterval
     generalised: LossInterval
     sharp: LossInterval | None
-    projnorm: float
-    projnorm_error: float
-    theta_norm: float
-    ridge: float
-    predicted: NDArray[np.int64]
-    error: float
-    warning: str
+    prediction: TargetPrediction
+    warnings: tuple[str, ...]
 
 
 def analyse_train(k_train: Floats, *, accumulate: str = "float64") -> TrainAnalysis:
@@ -156,43 +166,57 @@ def analyse_target(
     Raises:
         ValueError: If the blocks do not belong together.
     """
-    ood = GramSpace.of(k_ood, name="k_ood", noise=_noise(k_ood, accumulate))
-    pair = LinearPair.of_gram_spaces(train.space, ood, k_ood_train)
+    pair, warning = _pair(train, k_ood_train, k_ood, accumulate)
     Y, Y_ood = responses.train, responses.ood(labels)
-    fit = pair.fit(Y)
     rho = norm_assumption(pair, Y, Y_ood).rho
     generalised = generalised_bound(pair, Y, k=0, rho=rho)
-    projnorm = projnorm_linear_of_pair(pair, Y, ridge=ridge)
-    outputs = pair.ood_predictions(pair.ridge_coordinates(fit, ridge)) + responses.centre
-    predicted = outputs.argmax(axis=1)
+    warnings = [warning] if warning else []
+    sharp = None
+    try:
+        sharp = sharp_interval(pair, Y, rho=rho)
+    except ValueError as problem:
+        warnings.append(f"no sharp interval: {problem}")
     return TargetAnalysis(
         eigenvalues=pair.ood_eigenvalues,
         decay=_decay(pair.ood_eigenvalues),
         alignment=alignment(pair, k=min(top, pair.train_rank, pair.ood_rank)),
         rho=rho,
         overlap=generalised.overlap,
-        test_loss=pair.test_loss(fit, Y_ood),
+        test_loss=pair.test_loss(pair.fit(Y), Y_ood),
         proposition=proposition_bound(pair, Y, k=0),
         generalised=generalised,
-        sharp=_where_possible(lambda: sharp_interval(pair, Y, rho=rho), pair),
-        projnorm=projnorm.value,
-        projnorm_error=projnorm.error_estimate,
-        theta_norm=projnorm.theta_norm,
-        ridge=ridge,
-        predicted=predicted,
-        error=float(np.mean(predicted != labels)),
-        warning=_warning(k_ood, ood, accumulate),
+        sharp=sharp,
+        prediction=_predict(pair, responses, labels, ridge),
+        warnings=tuple(warnings),
     )
 
 
-def _where_possible(interval: Callable[[], LossInterval], pair: LinearPair) -> LossInterval | None:
-    """None where the kernels cannot tell which directions are shared; any other failure is one."""
-    try:
-        return interval()
-    except ValueError:
-        if pair.sine_error > 0.1:
-            return None
-        raise
+def predict_target(
+    train: TrainAnalysis,
+    k_ood_train: Floats,
+    k_ood: Floats,
+    responses: Responses,
+    labels: NDArray[np.int64],
+    *,
+    accumulate: str = "float64",
+    ridge: float = 0.0,
+) -> TargetPrediction:
+    """ProjNormLinear and predicted labels alone; arguments as in `analyse_target`."""
+    return _predict(_pair(train, k_ood_train, k_ood, accumulate)[0], responses, labels, ridge)
+
+
+def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, accumulate: str) -> tuple[LinearPair, str]:
+    ood = GramSpace.of(k_ood, name="k_ood", noise=_noise(k_ood, accumulate))
+    return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, accumulate)
+
+
+def _predict(pair: LinearPair, responses: Responses, labels: NDArray[np.int64], ridge: float) -> TargetPrediction:
+    found = projnorm_linear_of_pair(pair, responses.train, ridge=ridge)
+    weights = pair.ridge_coordinates(pair.fit(responses.train), ridge)
+    predicted = (pair.ood_predictions(weights) + responses.centre).argmax(axis=1)
+    return TargetPrediction(
+        found.value, found.error_estimate, found.theta_norm, ridge, predicted, float(np.mean(predicted != labels))
+    )
 
 
 def _noise(K: Floats, accumulate: str) -> float:

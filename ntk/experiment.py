@@ -159,9 +159,7 @@ class Experiment:
         _require_distinct([target.name for target in targets])
         classes = 1 + int(max(train.labels.max(), *(target.images.labels.max() for target in targets)))
         networks = tuple(
-            load_network(
-                config.architecture, config.weights, num_outputs=1, seed=config.seed + head, drop_head=True
-            )
+            load_network(config.architecture, config.weights, num_outputs=1, seed=config.seed + head, drop_head=True)
             for head in range(config.heads)
         )
         return cls(config, networks, train, tuple(targets), classes)
@@ -239,7 +237,8 @@ def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits
         return found
     start = time.perf_counter()
     train, targets = analyse(experiment, kernels)
-    warnings = sorted({w for w in (train.warning, *(t.warning for t in targets.values())) if w})
+    warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
+    warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
     record = new_record(
         "ntk",
         asdict(config),
@@ -317,10 +316,10 @@ def _arrays(
         "proposition": np.array([(t.proposition.lower, t.proposition.upper) for t in targets]),
         "generalised": np.array([(t.generalised.lower, t.generalised.upper) for t in targets]),
         "sharp": np.array([nowhere if t.sharp is None else (t.sharp.lower, t.sharp.upper) for t in targets]),
-        "projnorm": np.array([t.projnorm for t in targets]),
-        "projnorm_error": np.array([t.projnorm_error for t in targets]),
-        "theta_norm": np.array([t.theta_norm for t in targets]),
-        "error": np.array([t.error for t in targets]),
+        "projnorm": np.array([t.prediction.projnorm for t in targets]),
+        "projnorm_error": np.array([t.prediction.projnorm_error for t in targets]),
+        "theta_norm": np.array([t.prediction.theta_norm for t in targets]),
+        "error": np.array([t.prediction.error for t in targets]),
     }
 
 

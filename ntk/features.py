@@ -93,4 +93,3 @@ def _destination(out: Path | None, shape: tuple[int, int], dtype: str) -> Iterat
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-

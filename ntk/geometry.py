@@ -58,7 +58,9 @@ class ConvGeometry:
     def of(cls, module: nn.Conv2d, size_in: tuple[int, int], size_out: tuple[int, int]) -> ConvGeometry:
         """The geometry of `module` between images of the two sizes."""
         axes = [
-            Axis(size_in[i], size_out[i], module.kernel_size[i], module.stride[i], module.dilation[i], _before(module, i))
+            Axis(
+                size_in[i], size_out[i], module.kernel_size[i], module.stride[i], module.dilation[i], _before(module, i)
+            )
             for i in (0, 1)
         ]
         return cls(module.in_channels, module.out_channels, *axes)

@@ -101,9 +101,7 @@ class ExactMap:
     def costs(self) -> tuple[LayerCost, ...]:
         """By layer."""
         return tuple(
-            LayerCost(
-                name, parameters, rule.route, rule.multiply_adds, sum(map(math.prod, rule.shapes)), rule.formed
-            )
+            LayerCost(name, parameters, rule.route, rule.multiply_adds, sum(map(math.prod, rule.shapes)), rule.formed)
             for name, parameters, rule in zip(self._names, self._parameters, self._rules, strict=True)
         )
 
@@ -300,4 +298,3 @@ def _write_picked(layer: Captured, pick: Tensor, rows: Tensor) -> None:
         rows[:, start : start + len(chunk)] = (products.sum(1) if products.shape[1] > 1 else products[:, 0]).T
     if weights < len(pick):
         rows[:, weights:] = g.index_select(0, pick[weights:] - outputs * entries).sum(1).T
-

@@ -98,6 +98,11 @@ class Plan:
         return sum(self.panels[load].samples for load in loads(self.tiles, self.room))
 
     @property
+    def tile_bytes(self) -> int:
+        """All tiles on disk."""
+        return sum(8 * self.panels[i].samples * self.panels[j].samples for i, j in self.tiles)
+
+    @property
     def samples(self) -> int:
         """Samples in all sets."""
         return sum(self.sets.values())

@@ -214,7 +214,9 @@ class LinearPair:
     def test_loss(self, fit: TrainingFit, Y_ood: ArrayLike) -> float:
         r"""TestLoss from the pair alone: the predictions are :math:`B\,\mathrm{diag}(t)\,V^\top\hat\theta`."""
         Y_ood = self.as_ood_responses(Y_ood, outputs=fit.coordinates.shape[1])
-        return as_finite_result(sum_of_squares(self.ood_predictions(fit.coordinates) - Y_ood) / self.n_ood, "the test loss")
+        return as_finite_result(
+            sum_of_squares(self.ood_predictions(fit.coordinates) - Y_ood) / self.n_ood, "the test loss"
+        )
 
     def ood_predictions(self, coordinates: FloatArray) -> FloatArray:
         r"""What weights in the training row space predict: :math:`\tilde X U a`, shape ``(m, c)``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from projnorm.following import following
 from projnorm.runs import Record
 from simulations.bound_check import holds
 from simulations.toy import INTERVALS
@@ -51,12 +51,8 @@ def score_tracking(record: Record) -> list[ScoreTracking]:
     loss = record.arrays["squared_loss"].ravel()
     rows = []
     for score in ("projnorm_linear", "confidence"):
-        values = record.arrays[score].ravel()
-        if np.ptp(values) == 0.0 or np.ptp(loss) == 0.0:
-            rows.append(ScoreTracking(score, float("nan"), float("nan")))
-            continue
-        correlation = float(np.corrcoef(values, loss)[0, 1])
-        rows.append(ScoreTracking(score, correlation**2, float(stats.spearmanr(values, loss).statistic)))
+        found = following(record.arrays[score], loss)
+        rows.append(ScoreTracking(score, found.r_squared, found.spearman))
     return rows
 
 
@@ -76,8 +72,7 @@ def interval_tracking(record: Record) -> list[IntervalTracking]:
         with np.errstate(divide="ignore", invalid="ignore"):
             width = float(np.median(ends[..., 1] / ends[..., 0]))
         upper = ends[..., 1]
-        varies = np.ptp(upper) > 0.0 and np.ptp(covered_loss) > 0.0
-        spearman = float(stats.spearmanr(upper, covered_loss).statistic) if varies else float("nan")
+        spearman = following(upper, covered_loss).spearman
         coverage = float(np.mean(holds(covered_loss, ends)))
         rows.append(IntervalTracking(name, coverage, float(np.mean(~exists)), width, spearman))
     return rows

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, report, runs, toy
+from projnorm.cli import bound, ntk, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -25,6 +25,7 @@ app.command("report")(report.run_report)
 app.command("toy")(toy.run)
 app.command("bound")(bound.run)
 app.command("figures")(report.run_figures)
+app.add_typer(ntk.app, name="ntk")
 app.add_typer(runs.app, name="runs")
 
 

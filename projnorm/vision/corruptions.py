@@ -25,7 +25,9 @@ _BRIGHTNESS = (0.05, 0.1, 0.15, 0.2, 0.3)
 Floats = NDArray[np.float64]
 
 
-def corrupt(images: Images, family: str, severity: int, *, seed: int, indices: NDArray[np.integer] | None = None) -> Images:
+def corrupt(
+    images: Images, family: str, severity: int, *, seed: int, indices: NDArray[np.integer] | None = None
+) -> Images:
     """Corrupt every image.
 
     Args:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.vision.files import locate
 from projnorm.vision.images import Images, ImageSet, Labels
 
 DIGITS = "digits"
@@ -36,7 +37,7 @@ def load_splits(source: str | Path) -> Splits:
     """
     if str(source) == DIGITS:
         return digits()
-    path = Path(source)
+    path = locate(source)
     if path.is_dir():
         return read_cifar(path)
     if not path.exists():
@@ -55,6 +56,7 @@ def read_image_set(path: Path) -> ImageSet:
         ValueError: If they are not there, or not what they should be.
         OSError: If the file cannot be read.
     """
+    path = locate(path)
     arrays = _npz(path)
     for key in ("images", "labels"):
         if key not in arrays:

@@ -13,6 +13,7 @@ from urllib.error import URLError
 import torch
 from torch import Tensor, nn
 
+from projnorm.vision.files import locate
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 
 IMAGENET = "imagenet"
@@ -84,7 +85,7 @@ def load_network(
     head = HEADS[architecture]
     name, sha256 = RANDOM, ""
     if str(weights) != RANDOM:
-        path = download(architecture, cache) if str(weights) == IMAGENET else Path(weights)
+        path = download(architecture, cache) if str(weights) == IMAGENET else locate(weights)
         name, sha256 = path.name, hashlib.sha256(_bytes(path)).hexdigest()
         _load(model, read_state(path), path, head=head, drop_head=drop_head)
     last = model.get_submodule(head)
@@ -147,7 +148,9 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 def _bytes(path: Path) -> bytes:
     if not path.exists():
-        raise ValueError(f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}.")
+        raise ValueError(
+            f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}."
+        )
     return path.read_bytes()
 
 

@@ -1,0 +1,44 @@
+"""The three intervals for the loss of the kernel regression, on every target."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from figures.families import spoken
+from figures.ntk_panels import heading
+from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, SHARP, TRUTH, house_style, settled
+from projnorm.runs import Record
+
+TITLE = "Intervals for the loss on tangent kernels"
+CAPTION = (
+    "The squared loss of the interpolating kernel regression on every target (black) and three intervals for it: the "
+    "paper's at k = 0 assumes equal norms and orthogonal row spaces and need not hold; ours at k = 0 and the sharp one "
+    "use the norm ratio measured from the labels and must."
+)
+INTERVALS = {
+    "proposition": ("paper, k = 0", PAPER),
+    "generalised": ("ours, k = 0", GENERALISED),
+    "sharp": ("sharp", SHARP),
+}
+
+
+def draw(record: Record) -> Figure:
+    """One row per target, log scale."""
+    arrays = record.arrays
+    names = arrays["targets"].tolist()
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, 0.9 + 0.2 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        height = np.arange(len(names))
+        for i, (key, (label, colour)) in enumerate(INTERVALS.items()):
+            low, high = arrays[key].T
+            axes.hlines(height + 0.22 * (1 - i), low, high, color=colour, lw=2, label=label)
+        axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
+        axes.set_xscale("log")
+        axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlabel("squared loss")
+        axes.set_title(heading(record), fontsize=7)
+        axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12 * 21 / max(8, len(names))))
+        return settled(figure)

@@ -1,0 +1,47 @@
+"""The paper's check of equal projected norms on tangent kernels, one value a target."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from figures.families import CLEAN, looks, spoken
+from figures.ntk_panels import heading
+from figures.style import COLUMN_WIDTH, TRUTH, house_style, settled
+from projnorm.runs import Record
+
+TITLE = "Equal projected norms, measured"
+CAPTION = (
+    "The norm of the truth in the shifted row space against that in the training row space, less one; the paper assumes "
+    "0. The dashed lines are a factor of two either way. The truth is measured from the labels of both sets."
+)
+
+
+def draw(record: Record) -> Figure:
+    """Relative difference of the two norms against severity."""
+    arrays = record.arrays
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for family, style in looks(arrays["families"].tolist()).items():
+            members = np.flatnonzero(arrays["families"] == family)
+            if not len(members):
+                continue
+            line = "none" if family in (CLEAN, "given") else "-"
+            axes.plot(
+                arrays["severities"][members],
+                arrays["rho"][members] - 1.0,
+                ls=line,
+                ms=9 if family == CLEAN else 5,
+                label=spoken(family),
+                **style,
+            )
+        for level in (-0.5, 1.0):
+            axes.axhline(level, color=TRUTH, ls="--", lw=0.8)
+        axes.axhline(0.0, color=TRUTH, lw=0.8)
+        axes.set_xticks(sorted(set(arrays["severities"].tolist())))
+        axes.set_xlabel("severity (0: no corruption)")
+        axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
+        axes.set_title(heading(record), fontsize=7)
+        axes.legend(fontsize=7)
+        return settled(figure)

@@ -1,0 +1,108 @@
+"""The paper's three-panel figure on tangent kernels: alignment, decay, and ProjNormLinear against the error."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures.families import CLEAN, looks, spoken
+from figures.style import TRUTH, house_style, settled
+from projnorm.following import following
+from projnorm.runs import Record
+
+TITLE = "Tangent kernels: alignment, decay, prediction"
+CAPTION = (
+    "(a) Cosines between the leading eigenvectors of the training and the most shifted covariance, and, in the lower "
+    "strip, the share of the top-j training span that the top-j shifted span holds. (b) Eigenvalues of the covariances "
+    "on a log scale: training (black), clean test, and the strongest shift of each family. (c) ProjNormLinear against "
+    "the error of the kernel regression's own labels, one point a target; larger marks are stronger shifts."
+)
+_WIDTH = 8.2
+
+
+def draw(record: Record) -> Figure:
+    """Three panels side by side."""
+    with house_style():
+        figure = Figure(figsize=(_WIDTH, 3.0), layout="constrained")
+        heat, decay, scatter = figure.subplots(1, 3, width_ratios=(1.05, 1, 1.15))
+        _alignment(figure, heat, record)
+        _decay(decay, record)
+        _prediction(scatter, record)
+        figure.suptitle(heading(record), fontsize=8)
+        return settled(figure)
+
+
+def heading(record: Record) -> str:
+    """What was computed on, in one line; random weights are called random."""
+    config = record.config
+    kind = config["kind"] if config["kind"] == "exact" else f"{config['kind']} ({config['count']:,})"
+    weights = "random weights" if config["weights"] == "random" else f"weights {record.facts['weights']}"
+    return (
+        f"{config['architecture']}, {weights}, {config['size']} px, {config['data']}, n = {config['n']:,}, "
+        f"m = {config['m']:,}, {kind} kernel"
+    )
+
+
+def most_shifted(record: Record) -> int:
+    """The target with the largest error."""
+    return int(np.argmax(record.arrays["error"]))
+
+
+def _alignment(figure: Figure, axes: Axes, record: Record) -> None:
+    target = most_shifted(record)
+    matrix = record.arrays["alignment"][target]
+    top = len(matrix)
+    image = axes.imshow(matrix, origin="lower", cmap="magma_r", vmin=0, vmax=1, extent=(0.5, top + 0.5, 0.5, top + 0.5))
+    axes.grid(visible=False)
+    axes.set_xlabel("training eigenvector")
+    axes.set_ylabel(f"eigenvector of {spoken(str(record.arrays['targets'][target]))}")
+    axes.set_title("(a) alignment")
+    figure.colorbar(image, ax=axes, label="|cosine|", shrink=0.8)
+
+
+def _decay(axes: Axes, record: Record) -> None:
+    arrays, config = record.arrays, record.config
+    styles = looks(arrays["families"].tolist())
+    exponent = arrays["train_decay"][0]
+    index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
+    label = rf"training, $i^{{-{exponent:.2f}}}$"
+    axes.loglog(index, arrays["train_eigenvalues"] / config["n"], color=TRUTH, lw=1.8, label=label)
+    for family in styles:
+        members = np.flatnonzero(arrays["families"] == family)
+        if not len(members):
+            continue
+        strongest = members[np.argmax(arrays["severities"][members])]
+        values = arrays["eigenvalues"][strongest]
+        values = values[values > 0] / config["m"]
+        line = "--" if family == CLEAN else "-"
+        axes.loglog(
+            np.arange(1, len(values) + 1), values, line, color=styles[family]["color"], lw=1, label=spoken(family)
+        )
+    axes.set_xlabel("index")
+    axes.set_ylabel("eigenvalue of the covariance")
+    axes.set_title("(b) decay")
+    axes.legend(fontsize=6, loc="lower left")
+
+
+def _prediction(axes: Axes, record: Record) -> None:
+    arrays = record.arrays
+    styles = looks(arrays["families"].tolist())
+    for family, style in styles.items():
+        members = np.flatnonzero(arrays["families"] == family)
+        if len(members):
+            sizes = 14 + 9 * arrays["severities"][members]
+            axes.scatter(
+                arrays["projnorm"][members],
+                100 * arrays["error"][members],
+                s=sizes,
+                label=spoken(family),
+                alpha=0.8,
+                linewidths=0,
+                **style,
+            )
+    found = following(arrays["projnorm"], arrays["error"])
+    axes.set_title(rf"(c) $R^2$ = {found.r_squared:.3f}, Spearman {found.spearman:.3f}")
+    axes.set_xlabel("ProjNormLinear")
+    axes.set_ylabel("error of the kernel regression (%)")
+    axes.legend(fontsize=6, loc="upper left")
