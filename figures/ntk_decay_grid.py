@@ -15,9 +15,9 @@ from projnorm.runs import Record
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (
-    "Eigenvalues of the covariance of the tangent features, one line a severity, darker for stronger shifts; the dashed "
-    "line is the training set, the same in every panel. In brackets the exponents of the power laws fitted, from the "
-    "weakest to the strongest."
+    "Eigenvalues of the covariance of the tangent features, one line a severity, darker for stronger "
+    "shifts; the dashed line is the training set, the same in every panel. In brackets the "
+    "exponents of the power laws fitted, from the weakest to the strongest."
 )
 _COLUMNS = 3
 

@@ -12,8 +12,8 @@ from projnorm.runs import Record
 
 TITLE = "Equal projected norms, measured"
 CAPTION = (
-    "The norm of the truth in the shifted row space against that in the training row space, less one; the paper assumes "
-    "0. The dashed lines are a factor of two either way. The truth is measured from the labels of both sets."
+    "The norm of the truth in the shifted row space against that in the training row space, less one; the paper "
+    "assumes 0. The dashed lines are a factor of two either way. The truth is measured from the labels of both sets."
 )
 
 

@@ -64,7 +64,7 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
         for parameter in parameters:
             if parameter in owners:
                 raise UnsupportedNetworkError(
-                    f"layers {owners[parameter]!r} and {name!r} share a parameter; tied weights have no exact rule here."
+                    f"layers {owners[parameter]!r} and {name!r} share a parameter; tied weights have no exact rule."
                 )
             owners[parameter] = name
         found[name] = module
@@ -113,7 +113,7 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
             # place by a ReLU, which a leaf cannot.
             leaves.append(out.requires_grad_())
             out = out.clone()
-        out.register_hook(lambda grad: grads.__setitem__(name, grad))
+        out.register_hook(lambda grad: grads.__setitem__(name, grad))  # type: ignore[no-untyped-call]
         return out
 
     with _frozen(model), _hooked(layers, keep), torch.enable_grad():

@@ -296,14 +296,14 @@ def write_gradient_rows(captured: Captured, out: Tensor) -> None:
         weight, bias = out[:, :-outputs], out[:, -outputs:]
     if isinstance(module, nn.Conv2d):
         grads = grads.flatten(2)
-        by_output = weight.unflatten(1, (grads.shape[1], -1))
+        by_output = weight.view(len(weight), grads.shape[1], -1)
         # Into its place where that has no gaps: a fresh result of this size costs more than the product.
         product = by_output if by_output.is_contiguous() else None
         product = torch.bmm(grads, patches(module, x).transpose(1, 2), out=product)
         if product is not by_output:
             by_output.copy_(product)
     elif isinstance(module, nn.Linear):
-        torch.mul(grads[:, :, None], x[:, None, :], out=weight.unflatten(1, (grads.shape[1], -1)))
+        torch.mul(grads[:, :, None], x[:, None, :], out=weight.view(len(weight), grads.shape[1], -1))
     else:
         weight.copy_(_over_positions(_normalised(module, x) * grads))
     if bias is not None:

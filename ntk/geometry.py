@@ -87,10 +87,10 @@ class ConvGeometry:
 
 def patches(module: nn.Conv2d, x: Tensor) -> Tensor:
     """The patches each output position sees, shape ``(n, channels_in * kernel, positions)``."""
-    before, after = [_before(module, i) for i in (0, 1)], [_after(module, i) for i in (0, 1)]
+    before, after = (_before(module, 0), _before(module, 1)), (_after(module, 0), _after(module, 1))
     if before != after:
         x = functional.pad(x, (before[1], after[1], before[0], after[0]))
-        before = [0, 0]
+        before = (0, 0)
     return functional.unfold(x, module.kernel_size, module.dilation, before, module.stride)
 
 

@@ -242,7 +242,7 @@ def _hashes(sets: Mapping[str, Tensor]) -> dict[str, str]:
     hashes = {}
     for name, x in sets.items():
         digest = hashlib.sha256(f"{x.dtype} {tuple(x.shape)}".encode())
-        digest.update(x.detach().cpu().contiguous().numpy())
+        digest.update(x.detach().cpu().contiguous().numpy().tobytes())
         hashes[f"inputs of {name}"] = digest.hexdigest()
     return hashes
 

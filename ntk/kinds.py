@@ -218,8 +218,8 @@ class ProjectionMap:
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
         """The sum of what the layers project to."""
         out[0].zero_()
-        parts = zip(captured, self._buckets.split(self._sizes), self._signs.split(self._sizes), strict=True)
-        for layer, buckets, signs in parts:
+        parts = (torch.split(drawn, self._sizes) for drawn in (self._buckets, self._signs))
+        for layer, buckets, signs in zip(captured, *parts, strict=True):
             for rows, formed in _formed(layer, out[0]):
                 rows.index_add_(1, buckets, formed.mul_(signs))
 

@@ -8,7 +8,7 @@ from torch.func import functional_call, grad, vmap
 
 
 def reference_gradients(model: nn.Module, x: Tensor, *, chunk_size: int | None = None) -> Tensor:
-    r"""Gradient features :math:`\nabla_\theta f(x_i;\theta)`, shape ``(n, parameters)``, in the order of the parameters.
+    r"""Gradient features :math:`\nabla_\theta f(x_i;\theta)`, shape ``(n, parameters)``, in their order.
 
     Args:
         model: A network with one output per sample, in eval mode.

@@ -13,6 +13,8 @@ from projnorm.cli import bound, ntk, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
+# Of the extra `nn`, without which the theory works and the commands on networks do not.
+_EXTRA = ("torch", "sklearn", "safetensors")
 
 app = typer.Typer(
     name="projnorm",
@@ -61,6 +63,10 @@ def main() -> None:
         _fail("not enough memory for these sizes")
     except BrokenExecutor:
         _fail("a worker process was killed, perhaps for want of memory; the same command goes on from here")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        _fail(f"this command needs {error.name}, which is not installed: pip install '.[nn]' in the project's folder")
     except OSError as error:
         _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     else:

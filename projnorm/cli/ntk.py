@@ -297,16 +297,14 @@ def _plan_text(plan: Plan) -> str:
     rows.append(("total", f"{total[0]:,}", "", f"{total[1]:,}", f"{total[2]:,}", ""))
     header = ("layer", "parameters", "route", "multiply-adds a pair", "numbers kept a sample", "formed")
     cut = plan.cut
-    lines = [
-        Table(header, rows).text(),
-        "",
+    cost = (
         f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once; "
-        f"{len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk",
-        f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products; {plan.passes:,} samples through the network in batches "
-        f"of {cut.batch}",
-        f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed",
-    ]
-    return "\n".join(lines)
+        f"{len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk\n"
+        f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products; {plan.passes:,} samples through the network in "
+        f"batches of {cut.batch}\n"
+        f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed"
+    )
+    return f"{Table(header, rows).text()}\n\n{cost}"
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:

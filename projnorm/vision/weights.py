@@ -111,8 +111,8 @@ def download(architecture: str, cache: Path | None = None) -> Path:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=digest, progress=False)
     except (URLError, TimeoutError) as error:
         raise ValueError(
-            f"cannot download {url} ({getattr(error, 'reason', error)}); fetch the file where there is a network and pass "
-            "its path as the weights, or use random weights."
+            f"cannot download {url} ({getattr(error, 'reason', error)}); fetch the file where there is a network and "
+            "pass its path as the weights, or use random weights."
         ) from None
     except RuntimeError as error:
         raise ValueError(f"the download of {url} is damaged ({error}); nothing was kept, try again.") from None
@@ -162,7 +162,7 @@ def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, 
         if key in expected and value.shape != expected[key].shape:
             advice = f"; pass num_outputs={len(value)} or drop_head=True" if key.startswith(f"{head}.") else ""
             raise ValueError(
-                f"{path}: {key!r} has shape {tuple(value.shape)}, the network needs {tuple(expected[key].shape)}{advice}."
+                f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}{advice}."
             )
     # Files from before PyTorch counted batches have no such entry, and nothing here uses it.
     missing = [key for key in expected if key not in state and not key.endswith("num_batches_tracked")]

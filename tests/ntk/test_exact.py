@@ -1,0 +1,159 @@
+"""The engine against `torch.func`, on networks drawn at random, by every route and in every cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from ntk import KernelConfig, SelfCheckError, contraction, features, gram, reference_gradients, reference_gram
+from ntk.reference import vmap
+from tests.ntk.networks import images, networks, plain_network
+
+TOLERANCE = 1e-10
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+
+
+def assert_equal(found: np.ndarray, expected: torch.Tensor) -> None:
+    scale = max(float(expected.abs().max()), 1e-300)
+    assert np.abs(found - expected.numpy()).max() <= TOLERANCE * scale
+
+
+@given(networks(), st.sampled_from(["best", "direct", "structured"]), st.integers(1, 5), st.integers(1, 4))
+@settings(max_examples=100)
+def test_the_kernel_is_that_of_torch_func(drawn, route, panel, batch):
+    model, x = drawn
+    other = torch.flip(x, (3,)) + 0.5
+    config = KernelConfig(route=route, panel=panel, batch=batch, device="cpu")
+    kernels = gram(model, x, {"other": other}, config=config)
+    assert_equal(kernels.train, reference_gram(model, x))
+    assert_equal(kernels.ood_train("other"), reference_gram(model, other, x))
+    assert_equal(kernels.ood("other"), reference_gram(model, other))
+    assert kernels.check_error < TOLERANCE
+    assert kernels.parameters == sum(p.numel() for p in model.parameters())
+
+
+@given(networks(), st.integers(0, 9), st.data())
+@settings(max_examples=40)
+def test_sampled_features_are_coordinates_of_the_gradient(drawn, seed, data):
+    model, x = drawn
+    gradients = reference_gradients(model, x).numpy()
+    count = data.draw(st.integers(1, gradients.shape[1]))
+    found = features(model, x, config=KernelConfig(kind="coordinates", count=count, seed=seed, device="cpu", batch=2))
+    indices = np.sort(np.random.default_rng(seed).choice(gradients.shape[1], size=count, replace=False, shuffle=False))
+    np.testing.assert_allclose(found.values, gradients[:, indices], rtol=1e-10, atol=1e-10 * np.abs(gradients).max())
+
+
+def test_every_parameter_is_a_feature_when_all_are_asked_for():
+    model, x = plain_network(), images(5)
+    found = features(model, x, config=KernelConfig(kind="exact", device="cpu"))
+    expected = reference_gradients(model, x).numpy()
+    np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    assert found.fingerprint == ""
+
+
+def test_layers_selects_the_parameters_inside_a_module():
+    model, x = plain_network(), images(4)
+    names = [name for name, _ in model.named_parameters()]
+    sizes = [p.numel() for p in model.parameters()]
+    gradients = reference_gradients(model, x).split(sizes, dim=1)
+    chosen = torch.cat([g for name, g in zip(names, gradients, strict=True) if name.split(".")[0] in ("4", "9")], 1)
+    config = KernelConfig(layers=("4", "9"), device="cpu")
+    assert_equal(gram(model, x, config=config).train, chosen @ chosen.T)
+    np.testing.assert_allclose(features(model, x, config=config).values, chosen.numpy(), atol=1e-12)
+    with pytest.raises(ValueError, match="`layers` names 'head'"):
+        gram(model, x, config=KernelConfig(layers=("head",), device="cpu"))
+
+
+def test_a_projection_preserves_inner_products_on_average():
+    model, x = plain_network(), images(6)
+    exact = reference_gram(model, x).numpy()
+    draws = [
+        gram(model, x, config=KernelConfig(kind="projection", count=64, seed=seed, checks=2, device="cpu")).train
+        for seed in range(200)
+    ]
+    scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
+    mean_error = np.abs(np.mean(draws, axis=0) - exact) / scale
+    spread = np.std(draws, axis=0) / scale
+    assert spread.max() < 1.3 * np.sqrt(2 / 64)
+    assert mean_error.max() < 4 * np.sqrt(2 / 64 / 200)
+
+
+def test_sampled_and_projected_kernels_are_those_of_their_features():
+    model, x = plain_network(), images(7)
+    for kind in ("coordinates", "projection"):
+        config = KernelConfig(kind=kind, count=50, seed=3, panel=3, device="cpu")
+        values = features(model, x, config=config).values
+        np.testing.assert_allclose(gram(model, x, config=config).train, values @ values.T, rtol=1e-10, atol=1e-10)
+
+
+def test_several_networks_give_the_mean_of_their_kernels():
+    models, x = [plain_network(seed) for seed in range(3)], images(5)
+    expected = torch.stack([reference_gram(model, x) for model in models]).mean(0)
+    assert_equal(gram(models, x, config=KernelConfig(device="cpu", panel=2)).train, expected)
+
+
+def test_single_precision_stays_within_rounding_and_double_products_are_closer():
+    model, x = plain_network(), images(40)
+    exact = reference_gram(model, x).numpy()
+    scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
+    single = model.float()
+    errors = {}
+    for accumulate in ("float32", "float64"):
+        kernels = gram(single, x.float(), config=KernelConfig(accumulate=accumulate, device="cpu"))
+        errors[accumulate] = (np.abs(kernels.train - exact) / scale).max()
+        assert kernels.train.dtype == np.float64
+    assert errors["float64"] <= errors["float32"] < 1e-5
+    smallest = np.linalg.eigvalsh(
+        gram(single, x.float(), config=KernelConfig(accumulate="float64", device="cpu")).train
+    )[0]
+    assert smallest > -1e-12 * scale.max()
+
+
+def test_chunks_do_not_change_the_reference():
+    model, x = plain_network(), images(5)
+    torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
+    assert vmap is not None
+
+
+@pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])
+def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_check(monkeypatch, rule):
+    model, x = plain_network(), images(5)
+    route = "structured" if rule == "_position_pairs" else "direct"
+    right = getattr(contraction, rule)
+    monkeypatch.setattr(contraction, rule, lambda *a: 1.01 * right(*a))
+    with pytest.raises(SelfCheckError, match="differs from plain autograd"):
+        gram(model, x, config=KernelConfig(device="cpu", checks=8, route=route))
+    unchecked = gram(model, x, config=KernelConfig(device="cpu", checks=0, route=route))
+    with pytest.raises(AssertionError):
+        assert_equal(unchecked.train, reference_gram(model, x))
+
+
+def test_samples_that_see_each_other_fail_the_self_check():
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.fc(x - x.mean(0))
+
+    with pytest.raises(SelfCheckError, match="may not be independent"):
+        gram(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(device="cpu", checks=8))
+
+
+def test_the_network_is_left_as_it_was():
+    model, x = plain_network(), images(4)
+    for i, parameter in enumerate(model.parameters()):
+        parameter.requires_grad_(i % 2 == 0)
+    flags = [p.requires_grad for p in model.parameters()]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    gram(model, x, config=KernelConfig(device="cpu"))
+    assert [p.requires_grad for p in model.parameters()] == flags
+    assert not any(module._forward_hooks for module in model.modules())
+    assert all(p.grad is None for p in model.parameters())
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)

@@ -1,0 +1,215 @@
+"""What the engine refuses, each with the name of the layer and in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ntk import KernelConfig, UnsupportedNetworkError, features, gram
+from ntk.capture import parameter_layers
+from ntk.device import choose_device, full_precision
+from tests.ntk.networks import Flat, Functional, images, plain_network
+
+CPU = KernelConfig(device="cpu")
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.fc = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.fc(self.conv(self.conv(x)).mean((2, 3)))
+
+
+class InPlace(Twice):
+    def forward(self, x):
+        y = x * 1.0
+        out = self.conv(y)
+        y.mul_(2.0)
+        return self.fc((out + y).mean((2, 3)))
+
+
+class Unused(Twice):
+    def forward(self, x):
+        self.conv(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class Hidden(Twice):
+    def named_parameters(self, *args, **kwargs):
+        yield from super().named_parameters(*args, **kwargs)
+        yield "extra", nn.Parameter(torch.zeros(7))
+
+
+class Extra(nn.Linear):
+    pass
+
+
+def head(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), Flat(), nn.LazyLinear(1))
+
+
+def tied() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.Linear(3, 1))
+    model[2].weight = model[0].weight
+    return model
+
+
+REFUSED = {
+    "batch norm in training mode": (
+        lambda: head(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2).train()),
+        "'1' .BatchNorm2d. is in training mode",
+    ),
+    "dropout in training mode": (
+        lambda: head(nn.Conv2d(3, 2, 1), nn.Dropout(0.5).train()),
+        "'1' .Dropout. is in training mode",
+    ),
+    "a layer called twice": (Twice, "'conv' is called more than once"),
+    "an input changed in place": (InPlace, "input of layer 'conv' .Conv2d. is changed in place"),
+    "a layer the output does not depend on": (Unused, "does not depend on layer 'conv'"),
+    "a weight used without its layer": (Functional, "'conv' is not called"),
+    "groups": (lambda: head(nn.Conv2d(3, 3, 1, groups=3)), "'0' .Conv2d. has groups=3"),
+    "padding with reflections": (
+        lambda: head(nn.Conv2d(3, 2, 3, padding=1, padding_mode="reflect")),
+        "'0' .Conv2d. pads with 'reflect'",
+    ),
+    "batch norm without statistics": (
+        lambda: head(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2, track_running_stats=False)),
+        "'1' .BatchNorm2d. keeps no running",
+    ),
+    "a layer without a rule": (
+        lambda: head(nn.Conv2d(3, 2, 1), nn.GroupNorm(1, 2)),
+        "'1' .GroupNorm. has parameters and no exact rule",
+    ),
+    "a subclass of a layer": (
+        lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), Flat(), Extra(3, 1)),
+        "'2' .Extra. has parameters and no exact",
+    ),
+    "a parameter nobody covers": (Hidden, "the rules cover 16 of 23 parameters"),
+    "two outputs": (
+        lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), Flat(), nn.Linear(3, 2)),
+        "one number per sample; got .1, 2.",
+    ),
+    "no parameters": (lambda: nn.Sequential(nn.AdaptiveAvgPool2d(1), Flat()), "no parameters"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_network_without_an_exact_rule_is_refused_by_name(case):
+    build, message = REFUSED[case]
+    model = build()
+    training = {
+        name for name, module in model.named_modules() if "training mode" in case and module.training and name == "1"
+    }
+    with torch.no_grad():
+        if any(isinstance(m, nn.modules.lazy.LazyModuleMixin) for m in model.modules()):
+            model.eval()(images(2).float())
+    model = model.double().eval()
+    for name in training:
+        model.get_submodule(name).train()
+    with pytest.raises(UnsupportedNetworkError, match=message):
+        gram(model, images(3), config=CPU)
+
+
+def test_tied_weights_are_refused():
+    with pytest.raises(UnsupportedNetworkError, match="'0' and '2' share a parameter"):
+        parameter_layers(tied())
+
+
+def test_dropout_in_eval_mode_is_fine():
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), Flat(), nn.Dropout(), nn.Linear(3, 1)).double().eval()
+    assert gram(model, images(3), config=CPU).train.shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "some"}, "`kind` must be one of exact, coordinates, projection; got 'some'"),
+        ({"accumulate": "float16"}, "`accumulate` must be one of float32, float64"),
+        ({"route": "fast"}, "`route` must be one of"),
+        ({"count": 0}, "`count` must be at least 1"),
+        ({"panel": 0}, "`panel` must be at least 1"),
+        ({"memory": 0.0}, "`memory` must be a positive"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        KernelConfig(**change)
+
+
+def test_inputs_that_cannot_be_are_refused():
+    model, x = plain_network(), images(4)
+    with pytest.raises(ValueError, match="inputs of far must be of shape .3, 8, 8."):
+        gram(model, x, {"far": images(3, size=9)}, config=CPU)
+    with pytest.raises(ValueError, match="inputs of train must hold one sample per row"):
+        gram(model, x[:0], config=CPU)
+    with pytest.raises(ValueError, match="inputs of a must be finite"):
+        gram(model, x, {"a": x * float("nan")}, config=CPU)
+    with pytest.raises(ValueError, match="must not be called 'train'"):
+        gram(model, x, {"train": x}, config=CPU)
+    with pytest.raises(ValueError, match="at least one network"):
+        gram([], x, config=CPU)
+    with pytest.raises(ValueError, match="`count` must be between 1 and the"):
+        features(model, x, config=KernelConfig(kind="coordinates", device="cpu"))
+    with pytest.raises(ValueError, match="`memory` of 0.1 GB is too small"):
+        gram(model, x, config=KernelConfig(memory=1e8, device="cpu"))
+
+
+def test_a_device_that_is_not_here_is_refused():
+    with pytest.raises(ValueError, match="`device` 'abacus' is not available"):
+        choose_device("abacus")
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type in ("cuda", "mps", "cpu")
+
+
+def test_reduced_precision_is_off_inside_and_as_before_outside():
+    torch.set_float32_matmul_precision("high")
+    try:
+        with full_precision():
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert not torch.backends.cuda.matmul.allow_tf32
+            assert not torch.backends.cudnn.allow_tf32
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_features_are_streamed_to_a_file_that_appears_whole(tmp_path):
+    model, x = plain_network(), images(9)
+    config = KernelConfig(kind="coordinates", count=100, batch=4, device="cpu")
+    held = features(model, x, config=config)
+    streamed = features(model, x, config=config, out=tmp_path / "features.npy")
+    np.testing.assert_array_equal(streamed.values, held.values)
+    assert isinstance(streamed.values, np.memmap)
+    assert streamed.fingerprint == held.fingerprint != ""
+    assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
+
+
+def test_features_that_fail_leave_no_file_and_keep_the_old_one(tmp_path):
+    class Failing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 1)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls > 2:
+                raise MemoryError
+            return self.fc(x)
+
+    out = tmp_path / "features.npy"
+    out.write_bytes(b"earlier")
+    with pytest.raises(MemoryError):
+        features(
+            Failing().eval(),
+            torch.randn(9, 3),
+            config=KernelConfig(kind="coordinates", count=2, batch=3, device="cpu"),
+            out=out,
+        )
+    assert out.read_bytes() == b"earlier"
+    assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]

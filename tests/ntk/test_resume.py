@@ -1,0 +1,161 @@
+"""Tiles on disk: interrupted, damaged, or of other inputs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ntk import ChangedInputError, KernelConfig, gram
+from ntk import engine as engine_module
+from ntk.store import read_manifest
+from tests.ntk.networks import images, plain_network
+
+CONFIG = KernelConfig(panel=4, batch=3, device="cpu", checks=2)
+
+
+@pytest.fixture
+def inputs():
+    return plain_network().float(), images(10).float(), {"a": images(7, seed=1).float(), "b": images(5, seed=2).float()}
+
+
+def blocks(kernels) -> list[np.ndarray]:
+    return [kernels.train, *(b for name in kernels.targets for b in (kernels.ood_train(name), kernels.ood(name)))]
+
+
+def interrupted_after(monkeypatch, tiles: int) -> None:
+    """Fail while the tile after the first few is computed, as a killed process would."""
+    right = engine_module.Engine.block
+    count = iter(range(10**6))
+
+    def block(*args):
+        if next(count) == tiles:
+            raise KeyboardInterrupt
+        return right(*args)
+
+    monkeypatch.setattr(engine_module.Engine, "block", block)
+
+
+@pytest.mark.parametrize("tiles", [0, 1, 5, 11])
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(inputs, tmp_path, monkeypatch, tiles):
+    model, train, targets = inputs
+    undisturbed = gram(model, train, targets, config=CONFIG)
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, tiles)
+        with pytest.raises(KeyboardInterrupt):
+            gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    resumed = gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    assert resumed.computed == len(resumed.plan.tiles) - tiles
+    for found, expected in zip(blocks(resumed), blocks(undisturbed), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    assert again.computed == 0
+
+
+def test_a_resumed_run_cuts_the_samples_as_before_whatever_is_asked(inputs, tmp_path):
+    model, train, targets = inputs
+    gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    other = KernelConfig(panel=100, batch=64, device="cpu", memory=9e9, checks=0)
+    assert gram(model, train, targets, config=other, folder=tmp_path).computed == 0
+    assert gram(model, train, targets, config=other, folder=tmp_path, fresh=True).plan.cut.panel == 10
+
+
+DAMAGE = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "empty": lambda _: b"",
+    "one bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "longer": lambda data: data + b"0",
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
+def test_a_damaged_tile_is_found_and_computed_again(inputs, tmp_path, damage):
+    model, train, targets = inputs
+    expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
+    tile = sorted(tmp_path.glob("*.npy"))[3]
+    if damage == "missing":
+        tile.unlink()
+    else:
+        tile.write_bytes(DAMAGE[damage](tile.read_bytes()))
+    again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    assert (again.computed, again.damaged) == (1, (tile.stem,))
+    for found, right in zip(blocks(again), expected, strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
+def test_a_manifest_that_cannot_be_read_costs_the_tiles_and_nothing_else(inputs, tmp_path):
+    model, train, targets = inputs
+    expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
+    for text in ("{", "[]", '{"format": 99}', '{"format": 1, "identity": {}, "tiles": 3}'):
+        (tmp_path / "manifest.json").write_text(text)
+        assert read_manifest(tmp_path) is None
+        again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
+        assert again.computed == len(again.plan.tiles)
+        np.testing.assert_array_equal(blocks(again)[0], expected[0])
+
+
+def _other_weights(model, train, targets):
+    with torch.no_grad():
+        next(model.parameters()).add_(1e-3)
+    return model, train, targets, CONFIG
+
+
+CHANGES = {
+    "network": _other_weights,
+    "inputs of train": lambda model, train, targets: (model, train + 1e-3, targets, CONFIG),
+    "inputs of b": lambda model, train, targets: (model, train, targets | {"b": targets["b"] * 2}, CONFIG),
+    "sets": lambda model, train, targets: (model, train[:9], targets, CONFIG),
+    "accumulate": lambda model, train, targets: (
+        model,
+        train,
+        targets,
+        KernelConfig(panel=4, device="cpu", accumulate="float64"),
+    ),
+    "kind": lambda model, train, targets: (
+        model,
+        train,
+        targets,
+        KernelConfig(panel=4, device="cpu", kind="projection", count=10),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_tiles_of_something_else_are_refused_and_left_alone(inputs, tmp_path, what):
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    model, train, targets, config = CHANGES[what](*inputs)
+    with pytest.raises(ChangedInputError, match=rf"different: .*{what}.*--fresh"):
+        gram(model, train, targets, config=config, folder=tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert gram(model, train, targets, config=config, folder=tmp_path, fresh=True).computed > 0
+
+
+def test_the_drawn_coordinates_are_in_the_manifest(inputs, tmp_path):
+    config = KernelConfig(kind="coordinates", count=20, seed=1, panel=4, device="cpu")
+    gram(*inputs, config=config, folder=tmp_path)
+    identity = json.loads((tmp_path / "manifest.json").read_text())["identity"]
+    assert len(identity["drawn"]) == len(identity["network"]) == len(identity["inputs of a"]) == 64
+    assert identity["threads"] == torch.get_num_threads()
+
+
+def test_a_tile_changed_while_it_is_in_use_is_named(inputs, tmp_path):
+    kernels = gram(*inputs, config=CONFIG, folder=tmp_path)
+    sorted(tmp_path.glob("*.npy"))[0].write_bytes(b"")
+    with pytest.raises(ChangedInputError, match="changed while it was in use"):
+        _ = kernels.train
+
+
+def test_a_small_ceiling_gives_the_same_kernel_in_more_passes(inputs):
+    model, train, targets = inputs
+    plenty = gram(model, train, targets, config=KernelConfig(device="cpu", panel=3))
+    assert plenty.plan.passes == plenty.plan.samples
+    # Room for two panels and no more.
+    need = plenty.plan.peak_bytes - (plenty.plan.room - 2) * 3 * plenty.plan.sample_bytes
+    little = gram(model, train, targets, config=KernelConfig(device="cpu", panel=3, memory=need + 1))
+    assert little.plan.room == 2
+    assert little.plan.passes > little.plan.samples
+    for found, expected in zip(blocks(little), blocks(plenty), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,1 @@
+"""Tests of networks, weights, images and corruptions."""
