@@ -39,6 +39,6 @@ def draw(record: Record) -> Figure:
         axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
         axes.invert_yaxis()
         axes.set_xlabel("squared loss")
-        axes.set_title(heading(record), fontsize=7)
+        figure.suptitle(heading(record), fontsize=7)
         axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.12 * 21 / max(8, len(names))))
         return settled(figure)

@@ -42,6 +42,6 @@ def draw(record: Record) -> Figure:
         axes.set_xticks(sorted(set(arrays["severities"].tolist())))
         axes.set_xlabel("severity (0: no corruption)")
         axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
-        axes.set_title(heading(record), fontsize=7)
-        axes.legend(fontsize=7)
+        figure.suptitle(heading(record), fontsize=7)
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.92))
         return settled(figure)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from figures.families import CLEAN, looks, spoken
-from figures.style import TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, house_style, settled
 from projnorm.following import following
 from projnorm.runs import Record
 
 TITLE = "Tangent kernels: alignment, decay, prediction"
 CAPTION = (
-    "(a) Cosines between the leading eigenvectors of the training and the most shifted covariance, and, in the lower "
-    "strip, the share of the top-j training span that the top-j shifted span holds. (b) Eigenvalues of the covariances "
+    "(a) Cosines between the leading eigenvectors of the training and the most shifted covariance, colours on a "
+    "square-root scale; below, the share of the top-j training span that the top-j span of the clean (black) and of "
+    "the most shifted set holds. (b) Eigenvalues of the covariances "
     "on a log scale: training (black), clean test, and the strongest shift of each family. (c) ProjNormLinear against "
     "the error of the kernel regression's own labels, one point a target; larger marks are stronger shifts."
 )
@@ -24,22 +26,27 @@ _WIDTH = 8.2
 def draw(record: Record) -> Figure:
     """Three panels side by side."""
     with house_style():
-        figure = Figure(figsize=(_WIDTH, 3.0), layout="constrained")
-        heat, decay, scatter = figure.subplots(1, 3, width_ratios=(1.05, 1, 1.15))
-        _alignment(figure, heat, record)
-        _decay(decay, record)
-        _prediction(scatter, record)
+        figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
+        axes = figure.subplot_mosaic(
+            [["heat", "decay", "scatter"], ["spans", "decay", "scatter"]],
+            width_ratios=(1.05, 1, 1.15),
+            height_ratios=(3, 1),
+        )
+        _alignment(figure, axes["heat"], record)
+        _spans(axes["spans"], record)
+        _decay(axes["decay"], record)
+        _prediction(axes["scatter"], record)
         figure.suptitle(heading(record), fontsize=8)
         return settled(figure)
 
 
 def heading(record: Record) -> str:
-    """What was computed on, in one line; random weights are called random."""
+    """What was computed on, in two lines; random weights are called random."""
     config = record.config
     kind = config["kind"] if config["kind"] == "exact" else f"{config['kind']} ({config['count']:,})"
     weights = "random weights" if config["weights"] == "random" else f"weights {record.facts['weights']}"
     return (
-        f"{config['architecture']}, {weights}, {config['size']} px, {config['data']}, n = {config['n']:,}, "
+        f"{config['architecture']}, {weights}, {config['size']} px\n{config['data']}, n = {config['n']:,}, "
         f"m = {config['m']:,}, {kind} kernel"
     )
 
@@ -53,12 +60,30 @@ def _alignment(figure: Figure, axes: Axes, record: Record) -> None:
     target = most_shifted(record)
     matrix = record.arrays["alignment"][target]
     top = len(matrix)
-    image = axes.imshow(matrix, origin="lower", cmap="magma_r", vmin=0, vmax=1, extent=(0.5, top + 0.5, 0.5, top + 0.5))
+    image = axes.imshow(
+        matrix,
+        origin="lower",
+        cmap="magma_r",
+        norm=PowerNorm(0.5, 0, 1),
+        aspect="auto",
+        extent=(0.5, top + 0.5, 0.5, top + 0.5),
+    )
     axes.grid(visible=False)
-    axes.set_xlabel("training eigenvector")
-    axes.set_ylabel(f"eigenvector of {spoken(str(record.arrays['targets'][target]))}")
+    axes.set_ylabel(spoken(str(record.arrays["targets"][target])))
+    axes.tick_params(labelbottom=False)
     axes.set_title("(a) alignment")
     figure.colorbar(image, ax=axes, label="|cosine|", shrink=0.8)
+
+
+def _spans(axes: Axes, record: Record) -> None:
+    overlap, target = record.arrays["span_overlap"], most_shifted(record)
+    index = np.arange(1, overlap.shape[1] + 1)
+    axes.plot(index, overlap[0], color=TRUTH, lw=1)
+    axes.plot(index, overlap[target], color=CYCLE[3], lw=1)
+    axes.set_xlim(0.5, index[-1] + 0.5)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("training eigenvector, j")
+    axes.set_ylabel("span")
 
 
 def _decay(axes: Axes, record: Record) -> None:

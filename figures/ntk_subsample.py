@@ -16,8 +16,8 @@ TITLE = "Sampled against exact kernels"
 CAPTION = (
     "Relative error of the eigenvalues of the training kernel (left: median and largest over the index, mean over "
     "draws) and of ProjNormLinear (right: root mean square over targets and draws) when only some "
-    "coordinates of the gradient are kept, as in the paper, or when it is projected at random. The dotted line falls like one over the square root "
-    "of the number."
+    "coordinates of the gradient are kept, as in the paper, or when it is projected at random. The dotted line falls "
+    "like one over the square root of the number."
 )
 _LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
 

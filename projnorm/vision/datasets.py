@@ -110,10 +110,12 @@ def _cifar_set(paths: list[Path], *, label_bytes: int) -> ImageSet:
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array")
-            return {name: archive[name] for name in archive.files}
+            with archive:
+                return {name: archive[name] for name in archive.files}
     except (zipfile.BadZipFile, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path}: not an NPZ file of plain arrays ({error}).") from None
 

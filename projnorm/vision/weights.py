@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,9 @@ def read_state(path: Path) -> dict[str, Tensor]:
         except SafetensorError as error:
             raise ValueError(f"{path}: not a safetensors file ({error}).") from None
     try:
-        document: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a strange file is warned of is refused below
+            document: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ValueError(f"{path}: not a file of plain weights ({reason}).") from None

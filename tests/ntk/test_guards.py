@@ -143,7 +143,7 @@ def test_a_configuration_that_cannot_be_is_refused(change, message):
 
 def test_inputs_that_cannot_be_are_refused():
     model, x = plain_network(), images(4)
-    with pytest.raises(ValueError, match="inputs of far must be of shape .3, 8, 8."):
+    with pytest.raises(ValueError, match=r"inputs of far must be of shape \(3, 8, 8\)"):
         gram(model, x, {"far": images(3, size=9)}, config=CPU)
     with pytest.raises(ValueError, match="inputs of train must hold one sample per row"):
         gram(model, x[:0], config=CPU)
@@ -155,7 +155,7 @@ def test_inputs_that_cannot_be_are_refused():
         gram([], x, config=CPU)
     with pytest.raises(ValueError, match="`count` must be between 1 and the"):
         features(model, x, config=KernelConfig(kind="coordinates", device="cpu"))
-    with pytest.raises(ValueError, match="`memory` of 0.1 GB is too small"):
+    with pytest.raises(ValueError, match=r"`memory` of 0\.1 GB is too small"):
         gram(model, x, config=KernelConfig(memory=1e8, device="cpu"))
 
 

@@ -1,0 +1,187 @@
+"""Networks with torchvision's names, and weights from everywhere they may come from."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from projnorm.vision import load_network, resnet18, resnet50, vgg11, weights
+from projnorm.vision.networks import HEADS, NETWORKS
+
+
+@pytest.fixture(scope="module")
+def state():
+    torch.manual_seed(1)
+    return resnet18(3).state_dict()
+
+
+@pytest.mark.parametrize(
+    ("build", "outputs", "parameters"),
+    [
+        (resnet18, 1, 11_177_025),
+        # What torchvision documents for its ImageNet models.
+        (resnet18, 1000, 11_689_512),
+        (resnet50, 1000, 25_557_032),
+        (vgg11, 1000, 132_863_336),
+    ],
+)
+def test_the_number_of_parameters(build, outputs, parameters):
+    with torch.device("meta"):
+        assert sum(p.numel() for p in build(outputs).parameters()) == parameters
+
+
+def test_the_names_are_those_of_torchvision():
+    with torch.device("meta"):
+        names = {name: set(build(1000).state_dict()) for name, build in NETWORKS.items()}
+    assert len(names["resnet18"]) == 122
+    assert len(names["resnet50"]) == 320
+    assert len(names["vgg11"]) == 22
+    assert {
+        "conv1.weight",
+        "bn1.running_var",
+        "layer2.0.downsample.1.bias",
+        "layer4.1.conv2.weight",
+        "fc.bias",
+    } <= names["resnet18"]
+    assert {"layer1.0.downsample.0.weight", "layer3.5.conv3.weight", "layer4.2.bn3.num_batches_tracked"} <= names[
+        "resnet50"
+    ]
+    assert {"features.0.weight", "features.18.bias", "classifier.6.weight"} <= names["vgg11"]
+
+
+def test_shapes_and_a_shortcut_that_is_added():
+    with torch.no_grad():
+        for build in (resnet18, resnet50):
+            model = build(2).eval()
+            assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 2)
+        block = resnet18(1).eval().layer1[0]
+        for parameter in block.parameters():
+            parameter.zero_()
+        x = torch.randn(1, 64, 4, 4)
+        torch.testing.assert_close(block(x), torch.relu(x))
+
+
+def test_random_weights_are_seeded_and_leave_the_global_generator_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, same, other = (load_network("resnet18", "random", num_outputs=1, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.model.fc.weight, same.model.fc.weight)
+    assert not torch.equal(one.model.fc.weight, other.model.fc.weight)
+    assert one.is_random
+    assert (one.weights, one.sha256) == ("random", "")
+    assert not one.model.training
+    assert one.head_norm == pytest.approx(float(one.model.fc.weight.detach().norm()))
+
+
+@pytest.mark.parametrize("form", ["pth", "safetensors", "nested", "parallel"])
+def test_a_file_is_loaded_as_it_is_and_hashed(tmp_path, state, form):
+    path = tmp_path / f"w.{'safetensors' if form == 'safetensors' else 'pth'}"
+    if form == "safetensors":
+        save_file({key: value.contiguous() for key, value in state.items()}, path)
+    else:
+        document = {f"module.{k}": v for k, v in state.items()} if form == "parallel" else state
+        torch.save({"state_dict": document, "epoch": 3} if form == "nested" else document, path)
+    loaded = load_network("resnet18", path, num_outputs=3)
+    for key, value in loaded.model.state_dict().items():
+        assert torch.equal(value, state[key])
+    assert loaded.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert not loaded.is_random
+
+
+def test_the_head_is_dropped_and_drawn_with_the_seed(tmp_path, state):
+    path = tmp_path / "w.pth"
+    torch.save(state, path)
+    one, other = (load_network("resnet18", path, num_outputs=1, seed=seed, drop_head=True) for seed in (0, 1))
+    assert torch.equal(one.model.layer4[1].conv2.weight, state["layer4.1.conv2.weight"])
+    assert not torch.equal(one.model.fc.weight, other.model.fc.weight)
+    bound = 512**-0.5  # PyTorch's default for a linear layer
+    assert 0.9 * bound < float(one.model.fc.weight.detach().abs().max()) <= bound
+
+
+def test_files_from_before_batches_were_counted_load(tmp_path, state):
+    path = tmp_path / "w.pth"
+    torch.save({key: value for key, value in state.items() if "num_batches" not in key}, path)
+    assert load_network("resnet18", path, num_outputs=3).weights == "w.pth"
+
+
+class Hostile:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04broken", pickle.dumps(Hostile())])
+def test_a_file_that_is_no_weight_file_is_refused_and_not_run(tmp_path, capsys, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}: not a"):
+        load_network("resnet18", path, num_outputs=3)
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_weights_that_do_not_fit_are_refused_by_name(tmp_path, state):
+    path = tmp_path / "w.pth"
+    cases = {
+        r"'fc.weight' has shape \(3, 512\), not \(1, 512\); pass num_outputs=3 or drop_head=True": (state, 1),
+        "lacks conv1.weight": ({k: v for k, v in state.items() if k != "conv1.weight"}, 3),
+        "has the unknown extra": (state | {"extra": torch.zeros(1)}, 3),
+        "'bn1.bias' is not finite": (state | {"bn1.bias": torch.full((64,), torch.nan)}, 3),
+        r"'bn1.bias' has shape \(3,\), not \(64,\)\.": (state | {"bn1.bias": torch.zeros(3)}, 3),
+        "holds no weights by name": ([1, 2], 3),
+    }
+    for message, (document, outputs) in cases.items():
+        torch.save(document, path)
+        with pytest.raises(ValueError, match=message):
+            load_network("resnet18", path, num_outputs=outputs)
+    with pytest.raises(ValueError, match="there are no weights at"):
+        load_network("resnet18", tmp_path / "none.pth")
+    with pytest.raises(ValueError, match="`architecture` must be one of resnet18, resnet50, vgg11"):
+        load_network("alexnet", "random")
+
+
+def _served(tmp_path, monkeypatch, state, *, right: bool) -> None:
+    """A file server on disk with one official file, whose name carries its hash or a wrong one."""
+    torch.save(state, tmp_path / "file")
+    data = (tmp_path / "file").read_bytes()
+    digest = hashlib.sha256(data).hexdigest()[:8] if right else "00000000"
+    (tmp_path / f"resnet18-{digest}.pth").write_bytes(data)
+    monkeypatch.setattr(weights, "_HOST", tmp_path.as_uri())
+    monkeypatch.setitem(weights._OFFICIAL, "resnet18", f"resnet18-{digest}.pth")
+
+
+def test_a_download_is_checked_by_its_hash_and_kept(tmp_path, monkeypatch, state):
+    _served(tmp_path, monkeypatch, state, right=True)
+    cache = tmp_path / "cache"
+    first = load_network("resnet18", "imagenet", num_outputs=3, cache=cache)
+    assert first.weights.startswith("resnet18-")
+    monkeypatch.setattr(weights, "_HOST", (tmp_path / "gone").as_uri())
+    assert load_network("resnet18", "imagenet", num_outputs=3, cache=cache).sha256 == first.sha256
+    # A damaged copy is not used.
+    copy = next(cache.iterdir())
+    copy.write_bytes(copy.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="cannot download"):
+        load_network("resnet18", "imagenet", num_outputs=3, cache=cache)
+
+
+def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, state):
+    _served(tmp_path, monkeypatch, state, right=False)
+    with pytest.raises(ValueError, match="is damaged"):
+        load_network("resnet18", "imagenet", num_outputs=3, cache=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_offline_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "_HOST", (tmp_path / "nowhere").as_uri())
+    with pytest.raises(ValueError, match="fetch the file where there is a network and pass its path"):
+        load_network("resnet18", "imagenet", cache=tmp_path)
+
+
+def test_the_official_names_end_in_their_hash():
+    assert set(weights._OFFICIAL) == set(NETWORKS) == set(HEADS)
+    for name in weights._OFFICIAL.values():
+        assert len(name.rpartition("-")[2].removesuffix(".pth")) == 8
