@@ -137,13 +137,22 @@ class Engine:
         kernel = (total / len(self.maps)).cpu().numpy()
         return np.triu(kernel) + np.triu(kernel, 1).T if symmetric else kernel
 
-    def exact_entry(self, x: Tensor, y: Tensor) -> float:
-        """One entry of the kernel by plain autograd, a sample at a time."""
-        total = 0.0
-        for model, feature in zip(self._models, self.maps, strict=True):
-            pair = [feature.of_gradient(self._plain_gradient(model, sample)).double().cpu() for sample in (x, y)]
-            total += float(pair[0] @ pair[1])
-        return total / len(self._models)
+    def plain_features(self, x: Tensor, index: int) -> Tensor:
+        """Features of one sample of a batch by plain autograd, those of all networks side by side.
+
+        The forward pass is that of the whole batch: a ReLU within a rounding of zero then falls on the same side as in
+        `fill`, while the backward pass is that of the one sample.
+        """
+        rows = [
+            feature.of_gradient(self._plain_gradient(model, x, index)).double().cpu()
+            for model, feature in zip(self._models, self.maps, strict=True)
+        ]
+        return torch.cat(rows) / math.sqrt(len(rows))
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """What the first network says of a batch."""
+        with torch.no_grad():
+            return self._models[0](self._prepared(x)).reshape(-1)
 
     def _capture(self, index: int, x: Tensor) -> list[Captured]:
         captured = capture(self._models[index], self._layers[index], self._prepared(x))
@@ -155,14 +164,14 @@ class Engine:
         x = x.to(self.device)
         return x if self._prepare is None else self._prepare(x)
 
-    def _plain_gradient(self, model: nn.Module, sample: Tensor) -> Tensor:
+    def _plain_gradient(self, model: nn.Module, x: Tensor, index: int) -> Tensor:
         layers = parameter_layers(model, self.config.layers)
         parameters = [p for module in layers.values() for p in module.parameters(recurse=False)]
         flags = [p.requires_grad for p in parameters]
         for p in parameters:
             p.requires_grad_(True)
         try:
-            output = model(self._prepared(sample[None])).sum()
+            output = model(self._prepared(x)).reshape(-1)[index]
             gradients = torch.autograd.grad(output, parameters)
         finally:
             for p, flag in zip(parameters, flags, strict=True):

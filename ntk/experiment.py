@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from ntk.config import KernelConfig
 from ntk.engine import Engine
 from ntk.gram import Kernels, as_sets, gram, plan_kernels
 from ntk.plan import TRAIN, Plan
+from ntk.store import ChangedInputError
 from projnorm.runs import Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
 from projnorm.vision import FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, corrupt, load_network, load_splits
@@ -233,7 +235,13 @@ def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits
     """
     experiment, kernels, _ = run_kernels(config, root=root, fresh=fresh, **limits)
     found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
+    labels = _labels_hash(experiment)
     if found is not None:
+        if found.facts.get("labels_sha256") != labels:
+            raise ChangedInputError(
+                f"{root / found.id} was computed with other labels; pass --fresh to compute it again, or use another "
+                "folder."
+            )
         return found
     start = time.perf_counter()
     train, targets = analyse(experiment, kernels)
@@ -245,7 +253,7 @@ def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits
         _arrays(experiment, train, targets),
         _MEANINGS,
         time.perf_counter() - start,
-        {**facts(experiment, kernels), "warnings": warnings},
+        {**facts(experiment, kernels), "labels_sha256": labels, "warnings": warnings},
     )
     save(record, root)
     return record
@@ -321,6 +329,13 @@ def _arrays(
         "theta_norm": np.array([t.prediction.theta_norm for t in targets]),
         "error": np.array([t.prediction.error for t in targets]),
     }
+
+
+def _labels_hash(experiment: Experiment) -> str:
+    digest = hashlib.sha256()
+    for images in (experiment.train, *(target.images for target in experiment.targets)):
+        digest.update(images.labels.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def _line(fit: PowerLawFit | None) -> np.ndarray:

@@ -24,6 +24,8 @@ from projnorm.runs.progress import tracked
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
 # A spot check may differ from autograd by this many roundings, against sqrt(K_ii K_jj).
 _CHECK_ROUNDINGS = 2000.0
+# An output may move this much, against the largest or 1, with the batch its sample is in: rounding, and no more.
+_ALONE = 1e-3
 
 
 class SelfCheckError(ValueError):
@@ -219,19 +221,37 @@ def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: T
     worst = 0.0
     for _ in range(engine.config.checks):
         i, j = plan.tiles[rng.integers(len(plan.tiles))]
-        row, column = plan.panels[i], plan.panels[j]
         tile = store.get(_name((i, j)))
-        r, c = int(rng.integers(row.samples)), int(rng.integers(column.samples))
-        x, y = sets[row.set][row.start + r], sets[column.set][column.start + c]
-        scale = np.sqrt(engine.exact_entry(x, x) * engine.exact_entry(y, y))
+        r, c = (int(rng.integers(plan.panels[k].samples)) for k in (i, j))
+        x, y = (_checked_features(engine, plan, sets, panel, k) for panel, k in ((i, r), (j, c)))
+        scale = float(x.norm() * y.norm())
         if scale > 0:
-            worst = max(worst, abs(float(tile[r, c]) - engine.exact_entry(x, y)) / scale)
+            worst = max(worst, abs(float(tile[r, c]) - float(x @ y)) / scale)
     if not worst <= _CHECK_ROUNDINGS * torch.finfo(engine.input_dtype).eps:
         raise SelfCheckError(
             f"the kernel differs from plain autograd by {worst:.2g} of its scale on this network; its samples may not "
             "be independent of each other, or its forward pass not repeatable."
         )
     return worst
+
+
+def _checked_features(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], panel: int, index: int) -> Tensor:
+    """Features of a sample by plain autograd, in the batch it was computed in.
+
+    Raises:
+        SelfCheckError: If the network says something else of the sample alone.
+    """
+    where, batch = plan.panels[panel], plan.cut.batch
+    first = index - index % batch
+    x = sets[where.set][where.start : where.stop][first : first + batch]
+    together, alone = engine.outputs(x), engine.outputs(x[index - first : index - first + 1])
+    apart = float((together[index - first] - alone[0]).abs())
+    if not apart <= _ALONE * max(1.0, float(together.abs().max())):
+        raise SelfCheckError(
+            f"the network's output on a sample changes by {apart:.2g} with the batch it is in; samples must be "
+            "independent of each other."
+        )
+    return engine.plain_features(x, index - first)
 
 
 def _name(tile: tuple[int, int]) -> str:
