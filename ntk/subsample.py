@@ -86,6 +86,7 @@ def run_subsample(
         meanings=_MEANINGS,
         workers=workers,
         fresh=fresh,
+        facts=exact.facts,
     )
 
 

@@ -118,7 +118,6 @@ def run_gram(
         plan = experiment.plan(experiment.kernel_config(**asked.limits))
         typer.echo(to_json(_plan_document(plan)) if as_json else _plan_text(plan))
         return
-    _announce(asked.config)
     _, kernels, record = run_kernels(asked.config, root=runs_folder(out), fresh=fresh, **asked.limits)
     folder = runs_folder(out) / record.id
     if as_json:
@@ -128,7 +127,7 @@ def run_gram(
         typer.echo(f"Computed again, because they were damaged: {', '.join(kernels.damaged)}", err=True)
     typer.echo(f"{kernels.parameters:,} parameters, {kernels.plan.samples:,} images, {len(kernels.plan.tiles)} tiles")
     typer.echo(f"Spot check against autograd: {kernels.check_error:.2g} of the scale")
-    typer.echo(f"Record and tiles in {folder}")
+    typer.echo(f"Weights: {record.facts['weights']}\nRecord and tiles in {folder}")
 
 
 @_experiment_command("analyse")
@@ -198,7 +197,6 @@ def run_subsample(
 
     experiment = asked.config if "severities" in asked.chosen else replace(asked.config, severities=(5,))
     config = SubsampleConfig(experiment, **given(counts=_integers(counts, "--counts"), draws=draws))
-    _announce(experiment)
     record = run(config, root=runs_folder(out), workers=workers, fresh=fresh, **asked.limits)
     paths = _save(record, out, {"ntk_subsample": ntk_subsample.draw(record)})
     table = ntk_subsample.table(record)
@@ -208,19 +206,13 @@ def run_subsample(
         return
     typer.echo(table.text())
     typer.echo(f"\n{ntk_subsample.CAPTION}\n")
-    typer.echo(f"Record {runs_folder(out) / record.id}\nFigure {paths[-1]}")
+    typer.echo(f"Weights: {record.facts['weights']}\nRecord {runs_folder(out) / record.id}\nFigure {paths[-1]}")
 
 
 def _analysed(asked: _Asked, out: Path, fresh: bool) -> Record:
     from ntk.experiment import run_analysis
 
-    _announce(asked.config)
     return run_analysis(asked.config, root=runs_folder(out), fresh=fresh, **asked.limits)
-
-
-def _announce(config: NtkConfig) -> None:
-    if config.weights == "random":
-        typer.echo("The network has random weights: a demonstration, not a prediction for a trained one.", err=True)
 
 
 def _save(record: Record, out: Path, drawn: dict[str, Figure]) -> list[Path]:

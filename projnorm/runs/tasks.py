@@ -31,6 +31,7 @@ def recorded(
     meanings: Mapping[str, str],
     workers: int,
     fresh: bool = False,
+    facts: Mapping[str, Any] | None = None,
 ) -> Record:
     """The record of this configuration: read if it is there, else computed task by task and saved.
 
@@ -44,6 +45,7 @@ def recorded(
         meanings: What each array is and in which unit.
         workers: Processes to use.
         fresh: Compute again even what is there.
+        facts: What else the record should say of how it came about.
 
     Raises:
         ValueError: If `workers` is below 1.
@@ -63,7 +65,7 @@ def recorded(
         shutil.rmtree(tasks, ignore_errors=True)
     start = time.perf_counter()
     results = run_tasks(work, items, folder=tasks, workers=workers, description=kind)
-    record = new_record(kind, config, assemble(results), meanings, time.perf_counter() - start)
+    record = new_record(kind, config, assemble(results), meanings, time.perf_counter() - start, facts)
     save(record, root)
     shutil.rmtree(tasks, ignore_errors=True)
     return record
