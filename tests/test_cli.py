@@ -13,7 +13,7 @@ import pytest
 from projnorm import __version__
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
-COMMANDS = ("report", "toy", "bound", "figures", "runs")
+COMMANDS = ("report", "toy", "bound", "figures", "ntk", "runs")
 SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--trials", "3", "--workers", "1")
 SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 
@@ -46,7 +46,13 @@ def test_help_lists_every_command_with_a_line_each():
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), *((command, "--help") for command in COMMANDS), ("runs", "show", "--help")]
+    "arguments",
+    [
+        ("--help",),
+        *((command, "--help") for command in COMMANDS),
+        ("runs", "show", "--help"),
+        ("ntk", "predict", "--help"),
+    ],
 )
 def test_help_imports_nothing_heavy(arguments):
     code = (

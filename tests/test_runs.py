@@ -323,3 +323,13 @@ def test_a_killed_sweep_resumes_to_the_same_record(tmp_path, workers):
     assert killed.name == undisturbed.name
     (a,), (b,) = killed.glob("*.npz"), undisturbed.glob("*.npz")
     assert a.read_bytes() == b.read_bytes()
+
+
+def test_facts_travel_with_a_record_and_older_records_have_none(tmp_path):
+    record = new_record("kind", {"a": 1}, ARRAYS, MEANINGS, 1.0, {"device": "cpu"})
+    folder = save(record, tmp_path)
+    assert load(folder).facts == {"device": "cpu"}
+    document = json.loads((folder / "record.json").read_text())
+    del document["facts"]
+    (folder / "record.json").write_text(json.dumps(document))
+    assert load(folder).facts == {}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, ood_loss
+from projnorm_theory.gram_space import GramSpace
 from simulations.designs import haar
 from tests.strategies import general_designs
 
@@ -96,3 +99,33 @@ def test_exact_responses_interpolate_on_an_ill_conditioned_tall_pair():
     X_ood, theta = rng.standard_normal((3, 4)), rng.standard_normal(4)
     for pair in (LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
         assert pair.fit(X @ theta).interpolates
+
+
+def test_known_noise_of_the_blocks_travels_with_the_pair():
+    rng = np.random.default_rng(0)
+    X, X_ood = rng.standard_normal((6, 20)), rng.standard_normal((5, 20))
+    blocks = X @ X.T, X_ood @ X.T, X_ood @ X_ood.T
+    plain, coarse = LinearPair.from_gram(*blocks), LinearPair.from_gram(*blocks, noise=1e-6)
+    assert plain.noise < 1e-13
+    assert coarse.noise == 1e-6
+    assert coarse.sine_error == pytest.approx(plain.sine_error * math.sqrt(1e-6 / plain.noise))
+    # A direction below the noise is cut.
+    K = np.diag([1.0, 1e-7])
+    assert LinearPair.from_gram(K, K, K).train_rank == 2
+    assert LinearPair.from_gram(K, K, K, noise=1e-6).train_rank == 1
+    with pytest.raises(ValueError, match="`noise`"):
+        LinearPair.from_gram(K, K, K, noise=-1.0)
+
+
+def test_factored_gram_matrices_give_the_same_pair():
+    rng = np.random.default_rng(1)
+    X, X_ood, Y = rng.standard_normal((6, 20)), rng.standard_normal((5, 20)), rng.standard_normal((6, 2))
+    whole = LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)
+    train, ood = GramSpace.of(X @ X.T), GramSpace.of(X_ood @ X_ood.T)
+    parts = LinearPair.of_gram_spaces(train, ood, X_ood @ X.T)
+    np.testing.assert_array_equal(parts.cosines, whole.cosines)
+    fit = parts.fit(Y)
+    theta = np.linalg.pinv(X) @ Y
+    np.testing.assert_allclose(parts.ood_predictions(fit.coordinates), X_ood @ theta, atol=1e-10)
+    ridged = X.T @ np.linalg.solve(X @ X.T + 0.5 * np.eye(6), Y)
+    np.testing.assert_allclose(parts.ood_predictions(parts.ridge_coordinates(fit, 0.5)), X_ood @ ridged, atol=1e-10)
