@@ -42,5 +42,16 @@ def full_precision() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = convolution
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.device import full_precision
+from ntk.device import full_precision, torch_threads
 from ntk.engine import Engine, Inputs, Prepare, as_inputs
 from ntk.plan import TRAIN, Cut, Plan, Sizes, make_plan, to_drop
 from ntk.store import TileStore, read_manifest
@@ -22,6 +22,8 @@ from projnorm.runs.progress import tracked
 
 # What may differ between two runs that give the same numbers.
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
+# Of a manifest that asks for more, the number is not believed.
+_MOST_THREADS = 1024
 # A spot check may differ from autograd by this many roundings, against sqrt(K_ii K_jj).
 _CHECK_ROUNDINGS = 2000.0
 # An output may move this much, against the largest or 1, with the batch its sample is in: rounding, and no more.
@@ -118,11 +120,12 @@ def gram(
     """
     config = config or KernelConfig()
     sets = as_sets(train, targets)
-    threads = torch.get_num_threads()
-    with full_precision():
+    manifest = None if fresh or folder is None else read_manifest(folder)
+    # What is there was computed with so many threads, and another number may change the last bit of a sum.
+    threads = _resumed_threads(manifest) or torch.get_num_threads()
+    with full_precision(), torch_threads(threads):
         engine = Engine(models, sets[TRAIN], config, prepare=prepare)
-        manifest = None if fresh or folder is None else read_manifest(folder)
-        plan = plan_kernels(engine, sets, cut=_cut_of(manifest))
+        plan = plan_kernels(engine, sets, cut=_resumed_cut(manifest))
         fingerprints = {} if folder is None else engine.fingerprints | _hashes(sets)
         identity = {
             **fingerprints,
@@ -187,28 +190,39 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Te
 
 
 def _compute(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
-    """Every tile that is not there, keeping the panels that are needed again soonest."""
+    """Every tile that is not there; returns how many."""
     todo = [tile for tile in plan.tiles if _name(tile) not in store]
-    filled: dict[int, list[Factors]] = {}
-    free: list[list[Factors]] = []
-
-    def panel(index: int, position: int) -> list[Factors]:
-        if index not in filled:
-            if len(filled) == plan.room:
-                free.append(rooms.pop(dropped := to_drop(set(filled), todo[position:])))
-                del filled[dropped]
-            rooms[index] = free.pop() if free else engine.empty_panel(plan.cut.panel)
-            where = plan.panels[index]
-            filled[index] = engine.fill(rooms[index], sets[where.set][where.start : where.stop], batch=plan.cut.batch)
-        return filled[index]
-
-    rooms: dict[int, list[Factors]] = {}
+    panels = _Panels(engine, plan, sets)
     workspace = Workspace(plan.cut.formed)
     done = len(plan.tiles) - len(todo)
     for position, (i, j) in enumerate(tracked(todo, description="kernel", total=len(plan.tiles), done=done)):
-        a = panel(i, position)
-        store.put(_name((i, j)), engine.block(a, panel(j, position), workspace))
+        a, b = (panels.get(index, todo[position:]) for index in (i, j))
+        store.put(_name((i, j)), engine.block(a, b, workspace))
     return len(todo)
+
+
+class _Panels:
+    """Filled panels, as many as there is room for; the one needed again last makes way for the next."""
+
+    def __init__(self, engine: Engine, plan: Plan, sets: Mapping[str, Tensor]) -> None:
+        self._engine, self._plan, self._sets = engine, plan, sets
+        self._rooms: dict[int, list[Factors]] = {}
+        self._filled: dict[int, list[Factors]] = {}
+
+    def get(self, index: int, coming: Sequence[tuple[int, int]]) -> list[Factors]:
+        """The factors of a panel, for the first of the tiles that are coming."""
+        if index not in self._filled:
+            if len(self._filled) < self._plan.room:
+                room = self._engine.empty_panel(self._plan.cut.panel)
+            else:
+                dropped = to_drop(set(self._filled), coming)
+                room = self._rooms.pop(dropped)
+                del self._filled[dropped]
+            where = self._plan.panels[index]
+            x = self._sets[where.set][where.start : where.stop]
+            self._rooms[index] = room
+            self._filled[index] = self._engine.fill(room, x, batch=self._plan.cut.batch)
+        return self._filled[index]
 
 
 def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> float:
@@ -267,10 +281,15 @@ def _hashes(sets: Mapping[str, Tensor]) -> dict[str, str]:
     return hashes
 
 
-def _cut_of(manifest: Mapping[str, Any] | None) -> Cut | None:
+def _resumed_cut(manifest: Mapping[str, Any] | None) -> Cut | None:
     """How the tiles of a manifest were cut, so that a resumed run cuts the rest the same way."""
     cut = manifest["identity"].get("cut") if manifest is not None else None
     if not isinstance(cut, dict) or set(cut) != {field.name for field in fields(Cut)}:
         return None
     values = {key: value for key, value in cut.items() if isinstance(value, int) and value >= (key != "formed")}
     return Cut(**values) if len(values) == len(cut) else None
+
+
+def _resumed_threads(manifest: Mapping[str, Any] | None) -> int | None:
+    threads = manifest["identity"].get("threads") if manifest is not None else None
+    return threads if isinstance(threads, int) and 1 <= threads <= _MOST_THREADS else None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ntk.analysis import Responses, analyse_train, predict_target
+from ntk.device import torch_threads
 from ntk.experiment import Experiment, NtkConfig, run_analysis
 from projnorm.runs import Arrays, Record, recorded, stacked
 
@@ -93,7 +91,7 @@ def run_subsample(
 def _compare(draw: _Draw, *, exact: Arrays, limits: dict[str, Any]) -> Arrays:
     experiment = Experiment.of(draw.experiment)
     kernel = replace(experiment.kernel_config(**limits), kind=draw.kind, count=draw.count, seed=draw.seed)
-    with _one_thread():
+    with torch_threads(1):  # parallelism is over the draws, as in every list of tasks
         kernels = experiment.kernels(kernel)
     # Coordinates are kept as they are; a projection already has the right scale.
     scale = kernels.parameters / draw.count if draw.kind == "coordinates" else 1.0
@@ -129,14 +127,3 @@ def _assemble(results: list[Arrays], *, draws: list[_Draw], targets: np.ndarray)
         "targets": targets,
         **stacked(results),
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Parallelism is over the draws, as in every list of tasks."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -159,3 +159,15 @@ def test_a_small_ceiling_gives_the_same_kernel_in_more_passes(inputs):
     assert little.plan.passes > little.plan.samples
     for found, expected in zip(blocks(little), blocks(plenty), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_resumed_run_uses_as_many_threads_as_before(inputs, tmp_path):
+    before = torch.get_num_threads()
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    torch.set_num_threads(before + 1)
+    try:
+        again = gram(*inputs, config=CONFIG, folder=tmp_path)
+        assert (again.computed, again.threads) == (0, before)
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
