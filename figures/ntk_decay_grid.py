@@ -36,7 +36,7 @@ def draw(record: Record) -> Figure:
             members = np.flatnonzero(arrays["families"] == family)
             for target, colour in zip(members, sns.color_palette("viridis_r", len(members)), strict=True):
                 values = arrays["eigenvalues"][target]
-                values = values[values > 0] / config["m"]
+                values = values[values > 0] / arrays["sizes"][target]
                 axes.loglog(np.arange(1, len(values) + 1), values, color=colour, lw=1)
             axes.loglog(np.arange(1, len(train) + 1), train, "--", color=TRUTH, lw=1)
             exponents = arrays["decay"][members, 0]

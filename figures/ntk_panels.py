@@ -99,7 +99,7 @@ def _decay(axes: Axes, record: Record) -> None:
             continue
         strongest = members[np.argmax(arrays["severities"][members])]
         values = arrays["eigenvalues"][strongest]
-        values = values[values > 0] / config["m"]
+        values = values[values > 0] / arrays["sizes"][strongest]
         line = "--" if family == CLEAN else "-"
         axes.loglog(
             np.arange(1, len(values) + 1), values, line, color=styles[family]["color"], lw=1, label=spoken(family)

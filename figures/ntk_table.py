@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from figures.table import Table
 from projnorm.runs import Record
 from simulations.bound_check import holds
@@ -15,6 +17,7 @@ CAPTION = (
 )
 _NUMBERS = ("projnorm", "error", "rho", "overlap", "test_loss")
 _INTERVALS = ("proposition", "generalised", "sharp")
+_SAID = {True: "holds", False: "fails", None: "none"}
 
 
 def values(record: Record) -> list[dict[str, Any]]:
@@ -27,7 +30,7 @@ def values(record: Record) -> list[dict[str, Any]]:
         for key in _INTERVALS:
             ends = arrays[key][i]
             row[key] = ends.tolist()
-            row[f"{key}_holds"] = bool(holds(arrays["test_loss"][i], ends))
+            row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
         rows.append(row)
     return rows
 
@@ -45,5 +48,5 @@ def build(record: Record) -> Table:
     for row in values(record):
         cells = [f"{row['projnorm']:.4f}", f"{100 * row['error']:.1f} %", f"{row['rho']:.3f}", f"{row['overlap']:.3f}"]
         cells += [f"{row['exponent']:.2f}", f"{row['test_loss']:.4f}"]
-        rows.append((row["target"], *cells, *("holds" if row[f"{key}_holds"] else "fails" for key in _INTERVALS)))
+        rows.append((row["target"], *cells, *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS)))
     return Table(header, rows)

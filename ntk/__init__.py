@@ -11,8 +11,9 @@ from ntk.analysis import (
 )
 from ntk.capture import UnsupportedNetworkError
 from ntk.config import KernelConfig
+from ntk.engine import SelfCheckError
 from ntk.features import Features, features
-from ntk.gram import Kernels, SelfCheckError, gram
+from ntk.gram import Kernels, gram
 from ntk.reference import reference_gradients, reference_gram
 from ntk.store import ChangedInputError
 

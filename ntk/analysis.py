@@ -46,13 +46,13 @@ class Responses:
     @classmethod
     def of(cls, labels: NDArray[np.int64], classes: int) -> Responses:
         """From labels 0 to ``classes - 1``."""
-        one_hot = np.eye(classes)[labels]
+        one_hot = _one_hot(labels, classes)
         centre = one_hot.mean(axis=0)
         return cls(one_hot - centre, centre)
 
     def ood(self, labels: NDArray[np.int64]) -> Floats:
         """The targets of other labels, with the same centre."""
-        return np.eye(len(self.centre))[labels] - self.centre
+        return _one_hot(labels, len(self.centre)) - self.centre
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,20 +219,30 @@ def _predict(pair: LinearPair, responses: Responses, labels: NDArray[np.int64], 
     )
 
 
+def _one_hot(labels: NDArray[np.int64], classes: int) -> Floats:
+    return (labels[:, None] == np.arange(classes)).astype(np.float64)
+
+
 def _noise(K: Floats, accumulate: str) -> float:
-    """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry."""
-    largest = float(np.linalg.norm(K, 2)) if len(K) <= 2 else float(np.sqrt(np.sum(K**2)))
+    """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry.
+
+    The largest eigenvalue is at least ``||K||_F^2 / tr K``, which costs no decomposition.
+    """
+    trace = float(K.trace())
+    largest = float(np.sum(K**2)) / trace if trace > 0 else 0.0
     return math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max()) / largest if largest else 0.0
 
 
 def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
-    """What the design note on precision asks to be said after every eigendecomposition."""
+    """Said after every eigendecomposition whose smallest eigenvalues rounding may have made."""
+    remedy = '; accumulate="float64" resolves more' if accumulate == "float32" else ""
+    if space.rank < len(K):
+        return f"numerical rank {space.rank} of {len(K)}: eigenvalues within rounding of zero were cut{remedy}"
     floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max())
-    smallest = float(space.singular_values[-1] ** 2) if space.rank else 0.0
-    if space.rank == len(K) and smallest >= floor:
+    smallest = float(space.singular_values[-1] ** 2)
+    if smallest >= floor:
         return ""
-    remedy = ' accumulate="float64" resolves more.' if accumulate == "float32" else ""
-    return f"eigenvalues below {floor:.3g} are not told from rounding; the smallest kept is {smallest:.3g}.{remedy}"
+    return f"eigenvalues below {floor:.3g} are not told from rounding; the smallest is {smallest:.3g}{remedy}"
 
 
 def _decay(eigenvalues: Floats) -> PowerLawFit | None:

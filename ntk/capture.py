@@ -6,7 +6,7 @@ the output gradient of every sample at every layer. The parameters are frozen me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -58,6 +58,10 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
                 f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent or "
                 "outputs not repeatable; call model.eval() first."
             )
+        if isinstance(module, _BatchNorm) and module.running_mean is None:
+            raise UnsupportedNetworkError(
+                f"layer {name!r} ({type(module).__name__}) keeps no running statistics, so samples are not independent."
+            )
         parameters = [p for p in module._parameters.values() if p is not None]  # noqa: SLF001
         if not parameters:
             continue
@@ -74,7 +78,7 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
             raise ValueError(f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(found)}.")
     for name, module in chosen.items():
         _require_rule(name, module)
-    covered = sum(p.numel() for module in chosen.values() for p in module.parameters(recurse=False))
+    covered = count_parameters(*chosen.values())
     expected = sum(p.numel() for key, p in model.named_parameters() if layers is None or _is_in(key, layers))
     if covered != expected:
         raise UnsupportedNetworkError(f"the rules cover {covered:,} of {expected:,} parameters.")
@@ -83,9 +87,9 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
     return chosen
 
 
-def count_parameters(layers: Mapping[str, nn.Module]) -> int:
-    """How many coordinates the features of these layers have."""
-    return sum(p.numel() for module in layers.values() for p in module.parameters(recurse=False))
+def count_parameters(*layers: nn.Module) -> int:
+    """Parameters that these layers own themselves."""
+    return sum(p.numel() for layer in layers for p in layer.parameters(recurse=False))
 
 
 def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> list[Captured]:
@@ -118,7 +122,7 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
 
     with _frozen(model), _hooked(layers, keep), torch.enable_grad():
         outputs = model(x)
-        if not isinstance(outputs, Tensor) or outputs.numel() != x.shape[0] or outputs.shape[0] != x.shape[0]:
+        if not _one_number_a_sample(outputs, len(x)):
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise UnsupportedNetworkError(
                 f"the network must give one number per sample; got {shape} for a batch of {x.shape[0]}. Replace its "
@@ -136,7 +140,27 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
             )
         if name not in grads:
             raise UnsupportedNetworkError(f"the output does not depend on layer {name!r}.")
+        _require_rows(name, module, inputs[name], grads[name], len(x))
     return [Captured(name, module, inputs[name], grads[name].detach()) for name, module in layers.items()]
+
+
+def _one_number_a_sample(outputs: object, samples: int) -> bool:
+    """Also where a single sample was squeezed to a number without a shape."""
+    if not isinstance(outputs, Tensor) or outputs.numel() != samples:
+        return False
+    return outputs.ndim == 0 or outputs.shape[0] == samples
+
+
+def _require_rows(name: str, module: nn.Module, given: Tensor, grads: Tensor, samples: int) -> None:
+    """What the rules take for granted of a layer's input: one sample per row, and for a linear layer nothing else."""
+    described = f"layer {name!r} ({type(module).__name__})"
+    if not len(given) == len(grads) == samples:
+        raise UnsupportedNetworkError(
+            f"{described} sees {len(given)} rows in a batch of {samples}; it must see samples."
+        )
+    dimensions = {nn.Linear: (2,), nn.Conv2d: (4,)}.get(type(module), (2, 3, 4))
+    if given.ndim not in dimensions:
+        raise UnsupportedNetworkError(f"{described} sees an input of shape {tuple(given.shape)}, which has no rule.")
 
 
 @contextmanager
@@ -152,11 +176,12 @@ def _frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _hooked(layers: Mapping[str, nn.Module], keep: object) -> Iterator[None]:
+def _hooked(layers: Mapping[str, nn.Module], keep: Callable[..., Tensor]) -> Iterator[None]:
     with ExitStack() as stack:
         for name, module in layers.items():
             handle = module.register_forward_hook(
-                lambda _module, args, out, name=name: keep(name, args[0], out)  # type: ignore[operator]
+                lambda _module, args, named, out, name=name: keep(name, *args, *named.values(), out),
+                with_kwargs=True,
             )
             stack.callback(handle.remove)
         yield
@@ -176,8 +201,6 @@ def _require_rule(name: str, module: nn.Module) -> None:
             raise UnsupportedNetworkError(f"{described} has groups={module.groups}; only groups=1 has a rule.")
         if module.padding_mode != "zeros":
             raise UnsupportedNetworkError(f"{described} pads with {module.padding_mode!r}; only zeros have a rule.")
-    if isinstance(module, _BatchNorm) and not module.track_running_stats:
-        raise UnsupportedNetworkError(f"{described} keeps no running statistics, so samples are not independent.")
 
 
 def _is_in(name: str, layers: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ntk.contraction import ROUTES
@@ -22,7 +23,7 @@ class KernelConfig:
         layers: Only the parameters of these modules; all by default.
         accumulate: "float32" products with float64 sums over layers, or "float64" products.
         route: "best" per layer, or "direct" or "structured" wherever there is one.
-        memory: Ceiling in bytes.
+        memory: Ceiling in bytes, of the whole process; on a GPU, of its memory.
         panel: Samples per panel; a tile of the kernel is two panels. Made smaller where the ceiling asks for it.
         batch: Samples per forward and backward pass.
         device: "auto", or a device that torch knows.
@@ -49,5 +50,5 @@ class KernelConfig:
         for name, least in (("count", 1), ("panel", 1), ("batch", 1), ("checks", 0), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
-        if not self.memory > 0:
+        if not 0 < self.memory < math.inf:
             raise ValueError(f"`memory` must be a positive number of bytes; got {self.memory}.")

@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ntk.capture import Captured
+from ntk.capture import Captured, count_parameters
 from ntk.geometry import ConvGeometry, patches
 
 Factors = tuple[Tensor, ...]
@@ -29,6 +29,8 @@ _SHORT_PRODUCT = 64
 _ELEMENTWISE = 40
 # Rows of a symmetric product that are multiplied with those after them only.
 _STRIP = 128
+# Entries of patches unfolded at once.
+_PATCH_ENTRIES_AT_ONCE = 1 << 24
 # Pairs of positions and samples that a structured convolution holds at once.
 _PAIRS_AT_ONCE = 1 << 22
 
@@ -131,7 +133,7 @@ class DirectFormed:
     @property
     def formed(self) -> int:
         """The parameters of the layer."""
-        return sum(p.numel() for p in self.module.parameters(recurse=False))
+        return count_parameters(self.module)
 
     @property
     def multiply_adds(self) -> int:
@@ -140,8 +142,7 @@ class DirectFormed:
 
     def write(self, captured: Captured, out: Factors) -> None:
         """Inputs and output gradients, as they are."""
-        out[0].copy_(captured.inputs)
-        out[1].copy_(captured.grads)
+        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
@@ -185,8 +186,7 @@ class StructuredLinear:
 
     def write(self, captured: Captured, out: Factors) -> None:
         """Inputs and output gradients, as they are."""
-        out[0].copy_(captured.inputs)
-        out[1].copy_(captured.grads)
+        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Two products, multiplied entry by entry."""
@@ -230,18 +230,20 @@ class StructuredConv:
 
     def write(self, captured: Captured, out: Factors) -> None:
         """Inputs and output gradients, as they are."""
-        out[0].copy_(captured.inputs)
-        out[1].copy_(captured.grads)
+        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of positions stay few."""
-        x, g = a if b is None else b
+        other = a if b is None else b
         largest = max([self.geometry.positions, *map(self.geometry.phase_size, self.geometry.phases())])
-        rows = max(1, _PAIRS_AT_ONCE // (largest**2 * len(x)))
-        out = x.new_zeros(len(a[0]), len(x))
+        pairs = max(1, _PAIRS_AT_ONCE // largest**2)
+        rows = max(1, min(len(a[0]), pairs // len(other[0])))
+        columns = max(1, pairs // rows)
+        out = a[0].new_zeros(len(a[0]), len(other[0]))
         for i in range(0, len(a[0]), rows):
-            j = i if b is None else 0
-            out[i : i + rows, j:] = self._block(a[0][i : i + rows], a[1][i : i + rows], x[j:], g[j:])
+            for j in range(i if b is None else 0, len(other[0]), columns):
+                part = self._block(*(t[i : i + rows] for t in a), *(t[j : j + columns] for t in other))
+                out[i : i + rows, j : j + columns] = part
         return out
 
     def _block(self, x_a: Tensor, g_a: Tensor, x_b: Tensor, g_b: Tensor) -> Tensor:
@@ -295,19 +297,22 @@ def write_gradient_rows(captured: Captured, out: Tensor) -> None:
         outputs = grads.shape[1]
         weight, bias = out[:, :-outputs], out[:, -outputs:]
     if isinstance(module, nn.Conv2d):
-        grads = grads.flatten(2)
         by_output = weight.view(len(weight), grads.shape[1], -1)
-        # Into its place where that has no gaps: a fresh result of this size costs more than the product.
-        product = by_output if by_output.is_contiguous() else None
-        product = torch.bmm(grads, patches(module, x).transpose(1, 2), out=product)
-        if product is not by_output:
-            by_output.copy_(product)
+        at_once = max(1, _PATCH_ENTRIES_AT_ONCE // (by_output.shape[2] * math.prod(grads.shape[2:])))
+        for start in range(0, len(x), at_once):
+            part = slice(start, start + at_once)
+            _write_conv_weight(module, x[part], grads[part].flatten(2), by_output[part])
     elif isinstance(module, nn.Linear):
         torch.mul(grads[:, :, None], x[:, None, :], out=weight.view(len(weight), grads.shape[1], -1))
     else:
         weight.copy_(_over_positions(_normalised(module, x) * grads))
     if bias is not None:
         bias.copy_(_over_positions(grads))
+
+
+def _write_captured(captured: Captured, out: Factors) -> None:
+    out[0].copy_(captured.inputs)
+    out[1].copy_(captured.grads)
 
 
 def upper_product(rows: Tensor) -> Tensor:
@@ -320,10 +325,18 @@ def upper_product(rows: Tensor) -> Tensor:
 
 def _direct_rule(captured: Captured) -> Rule:
     shapes = tuple(captured.inputs.shape[1:]), tuple(captured.grads.shape[1:])
-    parameters = sum(p.numel() for p in captured.module.parameters(recurse=False))
+    parameters = count_parameters(captured.module)
     if parameters <= sum(map(math.prod, shapes)):
         return DirectRows(parameters)
     return DirectFormed(captured.name, captured.module, shapes)
+
+
+def _write_conv_weight(module: nn.Conv2d, x: Tensor, grads: Tensor, out: Tensor) -> None:
+    right = patches(module, x).transpose(1, 2)
+    if out.is_contiguous():  # into its place: a fresh result of this size costs more than the product
+        torch.bmm(grads, right, out=out)
+    else:
+        out.copy_(torch.bmm(grads, right))
 
 
 def _normalised(module: nn.Module, x: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+_DEVICES = ("cpu", "cuda", "mps")
+
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:
     """The device asked for; "auto" is CUDA, then MPS, then the CPU.
@@ -15,6 +17,8 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
         ValueError: If there is no such device here.
     """
     if str(device) != "auto":
+        if str(device).partition(":")[0] not in _DEVICES:
+            raise ValueError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")
         try:
             chosen = torch.device(device)
             torch.empty(0, device=chosen)

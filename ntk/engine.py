@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from ntk.capture import Captured, capture, count_parameters, parameter_layers
+from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parameters, parameter_layers
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.device import choose_device
@@ -21,6 +21,15 @@ from ntk.kinds import FeatureMap, LayerCost, feature_map
 
 Inputs = Tensor | ArrayLike
 Prepare = Callable[[Tensor], Tensor]
+
+# A spot check may differ from autograd by this many roundings of its scale.
+_CHECK_ROUNDINGS = 2000.0
+# An output may move this much, against the largest or 1, with the batch its sample is in: rounding, and no more.
+_ALONE = 1e-3
+
+
+class SelfCheckError(ValueError):
+    """The engine and plain autograd disagree on this network."""
 
 
 class Engine:
@@ -64,7 +73,7 @@ class Engine:
             raise ValueError("`models` must hold at least one network.")
         self._models = [_on(self.device, model) for model in given]
         self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
-        self._prepare = prepare
+        self._prepare, self._example = prepare, example[:1]
         # MPS has no double precision, so there those products run on the CPU.
         self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
         self._home = torch.device("cpu") if self._double_on_cpu else self.device
@@ -75,8 +84,15 @@ class Engine:
             )
             for sample in captured
         ]
-        self.parameters = count_parameters(self._layers[0])
+        counts = {count_parameters(*layers.values()) for layers in self._layers}
+        if len(counts) > 1 or len({m.shapes for m in self.maps}) > 1:
+            raise ValueError("`models` must all have the same layers.")
+        self.parameters = count_parameters(*self._layers[0].values())
         self.input_dtype = captured[0][0].inputs.dtype
+        if self.input_dtype not in (torch.float32, torch.float64):
+            raise UnsupportedNetworkError(
+                f"the network must compute in float32 or float64; it uses {self.input_dtype}."
+            )
         self.dtype = torch.promote_types(self.input_dtype, getattr(torch, self.config.accumulate))
         numbers = sum(math.prod(shape) for m in self.maps for shape in m.shapes)
         self.sample_bytes = numbers * self.dtype.itemsize
@@ -84,7 +100,7 @@ class Engine:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the networks and of what was drawn."""
+        """Hashes of the networks, of what was drawn, and of what `prepare` makes of the example."""
         digest = hashlib.sha256()
         for model in self._models:
             digest.update(repr(model).encode())
@@ -92,7 +108,7 @@ class Engine:
                 digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
                 digest.update(value.detach().cpu().contiguous().numpy().tobytes())
         drawn = hashlib.sha256("".join(m.fingerprint for m in self.maps).encode()).hexdigest()
-        return {"network": digest.hexdigest(), "drawn": drawn}
+        return {"network": digest.hexdigest(), "drawn": drawn, "prepare": tensor_hash(self._prepared(self._example))}
 
     @property
     def costs(self) -> tuple[LayerCost, ...]:
@@ -135,6 +151,8 @@ class Engine:
             for gram in feature.grams(factors_a, None if symmetric else factors_b, workspace):
                 total += gram.to(sums)
         kernel = (total / len(self.maps)).cpu().numpy()
+        if not np.isfinite(kernel).all():
+            raise SelfCheckError("the kernel is not finite: gradients of this network overflow in this precision.")
         return np.triu(kernel) + np.triu(kernel, 1).T if symmetric else kernel
 
     def plain_features(self, x: Tensor, index: int) -> Tensor:
@@ -142,17 +160,35 @@ class Engine:
 
         The forward pass is that of the whole batch: a ReLU within a rounding of zero then falls on the same side as in
         `fill`, while the backward pass is that of the one sample.
+
+        Raises:
+            SelfCheckError: If the network says something else of the sample alone.
         """
+        with torch.no_grad():
+            together, alone = (self._models[0](self._prepared(s)).reshape(-1) for s in (x, x[index : index + 1]))
+        apart = float((together[index] - alone[0]).abs())
+        if not apart <= _ALONE * max(1.0, float(together.abs().max())):
+            raise SelfCheckError(
+                f"the network's output on a sample changes by {apart:.2g} with the batch it is in; samples must be "
+                "independent of each other."
+            )
         rows = [
             feature.of_gradient(self._plain_gradient(model, x, index)).double().cpu()
             for model, feature in zip(self._models, self.maps, strict=True)
         ]
         return torch.cat(rows) / math.sqrt(len(rows))
 
-    def outputs(self, x: Tensor) -> Tensor:
-        """What the first network says of a batch."""
-        with torch.no_grad():
-            return self._models[0](self._prepared(x)).reshape(-1)
+    def require_rounding(self, error: float) -> None:
+        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding.
+
+        Raises:
+            SelfCheckError: If it is.
+        """
+        if not error <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
+            raise SelfCheckError(
+                f"what was computed differs from plain autograd by {error:.2g} of its scale on this network; its "
+                "samples may not be independent of each other, or its forward pass not repeatable."
+            )
 
     def _capture(self, index: int, x: Tensor) -> list[Captured]:
         captured = capture(self._models[index], self._layers[index], self._prepared(x))
@@ -171,8 +207,9 @@ class Engine:
         for p in parameters:
             p.requires_grad_(True)
         try:
-            output = model(self._prepared(x)).reshape(-1)[index]
-            gradients = torch.autograd.grad(output, parameters)
+            with torch.enable_grad():
+                output = model(self._prepared(x)).reshape(-1)[index]
+                gradients = torch.autograd.grad(output, parameters)
         finally:
             for p, flag in zip(parameters, flags, strict=True):
                 p.requires_grad_(flag)
@@ -191,6 +228,13 @@ def as_inputs(x: Inputs, name: str) -> Tensor:
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise ValueError(f"{name} must be finite.")
     return x
+
+
+def tensor_hash(x: Tensor) -> str:
+    """Of the type, the shape and the numbers."""
+    digest = hashlib.sha256(f"{x.dtype} {tuple(x.shape)}".encode())
+    digest.update(x.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _on(device: torch.device, model: nn.Module) -> nn.Module:

@@ -26,15 +26,19 @@ from projnorm.vision.weights import RANDOM
 from projnorm_theory import PowerLawFit
 
 CLEAN = "clean"
+# Fields that do not change the kernel.
+_AFTER_THE_KERNEL = ("ridge", "top")
+_LARGEST_SEED = 2**32
 _MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
     "severities": "1 to 5; 0 where there is none",
+    "sizes": "images in it",
     "train_eigenvalues": "eigenvalues of the training kernel, descending",
     "train_decay": "exponent, low, high, prefactor of their power law",
     "eigenvalues": "eigenvalues of each target's kernel, descending; 0 where there are fewer",
     "decay": "exponent, low, high, prefactor of each target's power law",
-    "alignment": "|<v_j, u_i>| of the top eigenvectors, row for the target's",
+    "alignment": "|<v_j, u_i>| of the top eigenvectors, row for the target's; nan where there are fewer",
     "span_overlap": "share of the top-j training span in the top-j span of the target, j = 1, 2, ...",
     "bessel": "largest squared row or column sum of the alignment; 1 at most",
     "rho": "||P~ theta*|| / ||P theta*|| from the labels",
@@ -97,8 +101,11 @@ class NtkConfig:
                 raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
         if not self.ridge >= 0:
             raise ValueError(f"`ridge` must not be negative; got {self.ridge}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must not be negative; got {self.seed}.")
+        if not 0 <= self.seed < _LARGEST_SEED:
+            raise ValueError(f"`seed` must be at least 0 and below {_LARGEST_SEED:,}; got {self.seed}.")
+        for name in ("families", "severities", "targets"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, getattr(self, name)))}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,10 @@ class Experiment:
             drawn = _draw(given, min(config.m, len(given)), rng, "m")[0]
             targets.append(Target(Path(path).stem, "given", 0, drawn))
         _require_distinct([target.name for target in targets])
+        if len(set(train.labels.tolist())) < 2:
+            raise ValueError(
+                f"the {config.n} training images drawn are all of one class; nothing can be learnt from them."
+            )
         classes = 1 + int(max(train.labels.max(), *(target.images.labels.max() for target in targets)))
         networks = tuple(
             load_network(config.architecture, config.weights, num_outputs=1, seed=config.seed + head, drop_head=True)
@@ -205,14 +216,13 @@ def run_kernels(
         ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
         OSError: If something cannot be read or written.
     """
-    kernel_fields = ("ridge", "top")
-    asked = {key: value for key, value in asdict(config).items() if key not in kernel_fields}
+    asked = {key: value for key, value in asdict(config).items() if key not in _AFTER_THE_KERNEL}
     folder = root / record_id("ntk-gram", asked)
     experiment = Experiment.of(config)
     start = time.perf_counter()
     kernels = experiment.kernels(experiment.kernel_config(**limits), folder=folder / "tiles", fresh=fresh)
     record = None if fresh or kernels.computed else find(root, "ntk-gram", asked)
-    if record is None:
+    if record is None or record.facts["fingerprints"] != kernels.fingerprints:
         diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
         record = new_record(
             "ntk-gram",
@@ -237,10 +247,11 @@ def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits
     found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
     labels = _labels_hash(experiment)
     if found is not None:
-        if found.facts.get("labels_sha256") != labels:
+        known = found.facts["fingerprints"], found.facts["labels_sha256"]
+        if known != (kernels.fingerprints, labels):
             raise ChangedInputError(
-                f"{root / found.id} was computed with other labels; pass --fresh to compute it again, or use another "
-                "folder."
+                f"{root / found.id} was computed with other images, weights or labels; pass --fresh to compute it "
+                "again, or use another folder."
             )
         return found
     start = time.perf_counter()
@@ -304,19 +315,20 @@ def _arrays(
     experiment: Experiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
 ) -> dict[str, np.ndarray]:
     targets = list(analysed.values())
-    top = min(len(t.alignment.overlap) for t in targets)
+    top = max(len(t.alignment.overlap) for t in targets)
     widest = max(len(t.eigenvalues) for t in targets)
     nowhere = (np.nan, np.nan)
     return {
         "targets": np.array([t.name for t in experiment.targets]),
         "families": np.array([t.family for t in experiment.targets]),
         "severities": np.array([t.severity for t in experiment.targets]),
+        "sizes": np.array([len(t.images) for t in experiment.targets]),
         "train_eigenvalues": train.eigenvalues,
         "train_decay": _line(train.decay),
         "eigenvalues": np.stack([np.pad(t.eigenvalues, (0, widest - len(t.eigenvalues))) for t in targets]),
         "decay": np.stack([_line(t.decay) for t in targets]),
-        "alignment": np.stack([t.alignment.matrix[:top, :top] for t in targets]).astype(np.float32),
-        "span_overlap": np.stack([t.alignment.overlap[:top] for t in targets]),
+        "alignment": np.stack([_padded(t.alignment.matrix, top) for t in targets]).astype(np.float32),
+        "span_overlap": np.stack([_padded(t.alignment.overlap, top) for t in targets]),
         "bessel": np.array([t.alignment.bessel for t in targets]),
         "rho": np.array([t.rho for t in targets]),
         "overlap": np.array([t.overlap for t in targets]),
@@ -329,6 +341,10 @@ def _arrays(
         "theta_norm": np.array([t.prediction.theta_norm for t in targets]),
         "error": np.array([t.prediction.error for t in targets]),
     }
+
+
+def _padded(array: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(array, [(0, size - length) for length in array.shape], constant_values=np.nan)
 
 
 def _labels_hash(experiment: Experiment) -> str:
@@ -352,4 +368,4 @@ def _draw(images: ImageSet, count: int, rng: np.random.Generator, option: str) -
 def _require_distinct(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1 or name == TRAIN:
-            raise ValueError(f"two target sets are called {name!r}; rename one of the files.")
+            raise ValueError(f"no target set may be called {name!r}, which is taken; rename the file.")

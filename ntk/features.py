@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from ntk.config import KernelConfig
 from ntk.device import full_precision
@@ -25,12 +25,14 @@ class Features:
         values: One row per sample; a memory map where they were streamed to a file.
         parameters: Coordinates of the full gradient.
         fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
+        check_error: Largest difference from plain autograd in the rows checked, against their norm.
         config: What was asked.
     """
 
     values: np.ndarray
     parameters: int
     fingerprint: str
+    check_error: float
     config: KernelConfig
 
 
@@ -48,12 +50,13 @@ def features(
         model: A network with one output per sample, in eval mode.
         x: Inputs, one sample per row.
         config: `kind` "coordinates" (the default here, 500,000 of them), "projection", or "exact" for every parameter
-            of `layers`.
+            of `layers`. `memory` and `panel` play no part: a batch is formed and written.
         prepare: Applied to every batch before the network.
         out: Stream to this ``.npy`` file instead of memory; it appears when it is whole.
 
     Raises:
         UnsupportedNetworkError: If a layer has no exact rule.
+        SelfCheckError: If the spot check against plain autograd fails.
         ValueError: If the inputs or the configuration are no good.
         OSError: If the file cannot be written.
     """
@@ -75,9 +78,28 @@ def features(
                 for part, width in zip(filled, widths, strict=True):
                     values[start : start + len(part), column : column + width] = part.cpu().numpy()
                     column += width
+            check_error = _spot_check(engine, x, values)
     kept = values if out is None else np.load(out, mmap_mode="r")
     fingerprint = "" if config.kind == "exact" else engine.maps[0].fingerprint
-    return Features(kept, engine.parameters, fingerprint, config)
+    return Features(kept, engine.parameters, fingerprint, check_error, config)
+
+
+def _spot_check(engine: Engine, x: Tensor, values: np.ndarray) -> float:
+    """Largest error of a few rows against plain autograd.
+
+    Raises:
+        SelfCheckError: If it is more than rounding.
+    """
+    rng = np.random.default_rng(engine.config.seed)
+    worst, batch = 0.0, engine.config.batch
+    for index in rng.choice(len(x), size=min(engine.config.checks, len(x)), replace=False).tolist():
+        first = index - index % batch
+        expected = engine.plain_features(x[first : first + batch], index - first).numpy()
+        scale = float(np.linalg.norm(expected))
+        error = float(np.linalg.norm(values[index] - expected))
+        worst = max(worst, error / scale if scale else error)
+    engine.require_rounding(worst)
+    return worst
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ntk.capture import Captured
+from ntk.capture import Captured, count_parameters
 from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product, write_gradient_rows
 from ntk.geometry import patches
 
@@ -91,7 +91,7 @@ class ExactMap:
     def __init__(self, sample: Sequence[Captured], *, route: str = "best") -> None:
         """From one captured sample, which shows the sizes."""
         self._names = [captured.name for captured in sample]
-        self._parameters = [_parameters(captured) for captured in sample]
+        self._parameters = [count_parameters(captured.module) for captured in sample]
         self._rules: list[Rule] = [rule_for(captured, route=route) for captured in sample]
         self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
         self.fingerprint = ""
@@ -138,7 +138,7 @@ class CoordinateMap:
         Raises:
             ValueError: If there are fewer parameters than `count`.
         """
-        sizes = [_parameters(captured) for captured in sample]
+        sizes = [count_parameters(captured.module) for captured in sample]
         total = sum(sizes)
         if not 1 <= count <= total:
             raise ValueError(f"`count` must be between 1 and the {total:,} parameters; got {count:,}.")
@@ -201,7 +201,7 @@ class ProjectionMap:
             raise ValueError(f"`count` must be at least 1; got {width}.")
         self._width = width
         self._names = [captured.name for captured in sample]
-        self._sizes = [_parameters(captured) for captured in sample]
+        self._sizes = [count_parameters(captured.module) for captured in sample]
         self._buckets = torch.from_numpy(rng.integers(width, size=sum(self._sizes)))
         self._signs = torch.from_numpy(rng.integers(2, size=sum(self._sizes), dtype=np.int8) * 2 - 1)
         digest = hashlib.sha256(self._buckets.numpy().astype("<i8").tobytes() + self._signs.numpy().tobytes())
@@ -260,13 +260,9 @@ def _products(a: Factors, b: Factors | None) -> Iterator[Tensor]:
         yield upper_product(rows) if b is None else rows @ b[i].T
 
 
-def _parameters(captured: Captured) -> int:
-    return sum(p.numel() for p in captured.module.parameters(recurse=False))
-
-
 def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """A few samples at a time: the rows they will fill, and their whole gradients in a buffer used again and again."""
-    size = _parameters(layer)
+    size = count_parameters(layer.module)
     at_once = min(max(1, _FORMED_AT_ONCE // size), len(rows))
     buffer = rows.new_empty(at_once, size)
     for start in range(0, len(rows), at_once):
@@ -278,7 +274,7 @@ def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _picking_is_cheaper(layer: Captured, count: int) -> bool:
     positions = math.prod(layer.grads.shape[2:])
-    return 2 * count * positions < _parameters(layer)
+    return 2 * count * positions < count_parameters(layer.module)
 
 
 def _write_picked(layer: Captured, pick: Tensor, rows: Tensor) -> None:

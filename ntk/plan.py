@@ -6,6 +6,7 @@ ceiling allows, so that with enough memory every sample passes the network once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -163,7 +164,9 @@ def make_plan(
     room = min(int((memory - standing) // panel_bytes), len(panels))
     if room < min(2, len(panels)):
         least = standing + 2 * panel_bytes
-        raise ValueError(f"`memory` of {memory / 1e9:.3g} GB is too small; {least / 1e9:.2g} GB is needed.")
+        raise ValueError(
+            f"`memory` of {memory / 1e9:.3g} GB is too small; {math.ceil(least / 1e7) / 100:g} GB is needed."
+        )
     return Plan(
         dict(sets),
         panels,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,13 +44,14 @@ class TileStore:
         if folder is None:
             return
         if fresh:
-            shutil.rmtree(folder, ignore_errors=True)
+            _forget(folder)
         manifest = read_manifest(folder)
         if manifest is not None:
             _require_same(manifest["identity"], self._identity, folder)
             self._done = {name: digest for name, digest in manifest["tiles"].items() if self._is_whole(name, digest)}
             self.damaged = sorted(set(manifest["tiles"]) - set(self._done))
-        self._write_manifest()
+        if manifest is None or self.damaged:
+            self._write_manifest()
 
     def __contains__(self, name: str) -> bool:
         return name in self._tiles or name in self._done
@@ -96,15 +96,33 @@ class TileStore:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder of tiles; None where there is none, or none that can be read."""
+    """The manifest of a folder of tiles; None where there is none, or none that can be read.
+
+    Raises:
+        ChangedInputError: If another version wrote it.
+    """
     try:
         document = json.loads((folder / _MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, UnicodeDecodeError):
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return None
-    whole = isinstance(document, dict) and document.get("format") == FORMAT
-    if not whole or not all(isinstance(document.get(key), dict) for key in ("identity", "tiles")):
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("format"), int) and document["format"] != FORMAT:
+        raise ChangedInputError(
+            f"{folder} holds tiles of format {document['format']}, this version writes {FORMAT}; pass --fresh to "
+            "compute them again, or use another folder."
+        )
+    if document.get("format") != FORMAT or not all(
+        isinstance(document.get(key), dict) for key in ("identity", "tiles")
+    ):
         return None
     return document
+
+
+def _forget(folder: Path) -> None:
+    """Remove what this module writes, and nothing else that may be in the folder."""
+    for path in (folder / _MANIFEST, *folder.glob("[0-9]*-[0-9]*.npy")):
+        path.unlink(missing_ok=True)
 
 
 def _require_same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -76,16 +78,26 @@ def run_subsample(
     ]
     return recorded(
         "ntk-subsample",
-        asdict(config) | {"exact": exact.id},
+        asdict(config) | {"exact": exact.id, "inputs": _inputs(exact)},
         root=root,
         items=draws,
-        work=partial(_compare, exact=dict(exact.arrays), limits=limits),
+        work=partial(
+            _compare,
+            exact=dict(exact.arrays),
+            limits=limits | {"memory": limits["memory"] / workers} if "memory" in limits else limits,
+        ),
         assemble=partial(_assemble, draws=draws, targets=exact.arrays["targets"]),
         meanings=_MEANINGS,
         workers=workers,
         fresh=fresh,
         facts=exact.facts,
     )
+
+
+def _inputs(exact: Record) -> str:
+    """A hash of the images, weights and labels behind the exact kernel: other inputs are another comparison."""
+    behind = json.dumps([exact.facts["fingerprints"], exact.facts["labels_sha256"]], sort_keys=True)
+    return hashlib.sha256(behind.encode()).hexdigest()
 
 
 def _compare(draw: _Draw, *, exact: Arrays, limits: dict[str, Any]) -> Arrays:

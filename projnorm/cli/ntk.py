@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from projnorm.cli.options import OUT, WORKERS, Fresh, Json, Out, Seed, Workers, given, runs_folder, to_json
+from projnorm.cli.options import OUT, WORKERS, Fresh, Json, Out, Seed, Workers, given, integers, runs_folder, to_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +47,7 @@ class _Asked:
         size: Annotated[int | None, typer.Option(help="Pixels that the network sees; 32.")] = None,
         heads: Annotated[int | None, typer.Option(help="Last layers drawn, whose kernels are averaged; 1.")] = None,
         ridge: Annotated[float | None, typer.Option(help="Added to the kernels for ProjNormLinear; 0.")] = None,
+        top: Annotated[int | None, typer.Option(help="Eigenvectors in the alignment; 300.")] = None,
         kind: Annotated[str | None, typer.Option(help="exact, coordinates or projection.")] = None,
         count: Annotated[int | None, typer.Option(help="Coordinates, or the projection's width; 500000.")] = None,
         accumulate: Annotated[str | None, typer.Option(help="Precision of products: float32 or float64.")] = None,
@@ -62,12 +63,13 @@ class _Asked:
             n=n,
             m=m,
             families=_words(families),
-            severities=_integers(severities, "--severities"),
+            severities=integers(severities, "--severities"),
             architecture=architecture,
             weights=weights,
             size=size,
             heads=heads,
             ridge=ridge,
+            top=top,
             kind=kind,
             count=count,
             accumulate=accumulate,
@@ -196,7 +198,7 @@ def run_subsample(
     from ntk.subsample import run_subsample as run
 
     experiment = asked.config if "severities" in asked.chosen else replace(asked.config, severities=(5,))
-    config = SubsampleConfig(experiment, **given(counts=_integers(counts, "--counts"), draws=draws))
+    config = SubsampleConfig(experiment, **given(counts=integers(counts, "--counts"), draws=draws))
     record = run(config, root=runs_folder(out), workers=workers, fresh=fresh, **asked.limits)
     paths = _save(record, out, {"ntk_subsample": ntk_subsample.draw(record)})
     table = ntk_subsample.table(record)
@@ -303,12 +305,3 @@ def _words(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return () if text == "none" else tuple(part.strip() for part in text.split(","))
-
-
-def _integers(text: str | None, option: str) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{option} must be whole numbers separated by commas; got {text!r}.") from None

@@ -60,3 +60,17 @@ def numbers(text: str | None, option: str) -> tuple[float, ...] | None:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"{option} must be numbers separated by commas; got {text!r}.") from None
+
+
+def integers(text: str | None, option: str) -> tuple[int, ...] | None:
+    """Whole numbers separated by commas.
+
+    Raises:
+        ValueError: If one of them is not a whole number.
+    """
+    found = numbers(text, option)
+    if found is None:
+        return None
+    if not all(number.is_integer() for number in found):
+        raise ValueError(f"{option} must be whole numbers separated by commas; got {text!r}.")
+    return tuple(int(number) for number in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,21 @@ from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 
+# What numpy, zipfile and zlib raise on bytes that are no NPZ file.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    EOFError,
+    OSError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    RuntimeError,
+    NotImplementedError,
+    OverflowError,
+    SyntaxError,
+)
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -34,6 +50,9 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, AttributeError, TypeError) as error:
+            arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
+    except _UNREADABLE as error:
         raise ValueError(f"not a whole NPZ file of plain arrays ({error})") from error
+    return arrays

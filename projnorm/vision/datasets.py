@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from projnorm.runs import from_npz
 from projnorm.vision.files import locate
 from projnorm.vision.images import Images, ImageSet, Labels
 
@@ -110,14 +110,9 @@ def _cifar_set(paths: list[Path], *, label_bytes: int) -> ImageSet:
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise ValueError("it is a single array")
-            with archive:
-                return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: not an NPZ file of plain arrays ({error}).") from None
+        return from_npz(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from None
 
 
 def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageSet:

@@ -13,6 +13,7 @@ from torch.nn import functional
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
+_MOST_CLASSES = 65_536
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 
@@ -43,8 +44,11 @@ class ImageSet:
                 f"{self.name}: labels must be {len(self.images)} integers; got {self.labels.dtype} of shape "
                 f"{self.labels.shape}."
             )
-        if self.labels.min() < 0:
-            raise ValueError(f"{self.name}: labels must not be negative; got {self.labels.min()}.")
+        if not 0 <= self.labels.min() <= self.labels.max() < _MOST_CLASSES:
+            raise ValueError(
+                f"{self.name}: labels must be classes from 0 to {_MOST_CLASSES - 1:,}; they run from "
+                f"{self.labels.min()} to {self.labels.max()}."
+            )
 
     def __len__(self) -> int:
         return len(self.images)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
+import struct
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,21 @@ _OFFICIAL = {
     "resnet50": "resnet50-0676ba61.pth",
     "vgg11": "vgg11-8a719046.pth",
 }
+# What torch raises on bytes that are no weight file.
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    NotImplementedError,
+    OverflowError,
+    struct.error,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +105,9 @@ def load_network(
     name, sha256 = RANDOM, ""
     if str(weights) != RANDOM:
         path = download(architecture, cache) if str(weights) == IMAGENET else locate(weights)
-        name, sha256 = path.name, hashlib.sha256(_bytes(path)).hexdigest()
-        _load(model, read_state(path), path, head=head, drop_head=drop_head)
+        data = _bytes(path)
+        name, sha256 = path.name, hashlib.sha256(data).hexdigest()
+        _load(model, read_state(data, path), path, head=head, drop_head=drop_head)
     last = model.get_submodule(head)
     assert isinstance(last, nn.Linear)
     return LoadedNetwork(model, architecture, name, sha256, seed, float(torch.linalg.norm(last.weight.detach())))
@@ -120,28 +139,31 @@ def download(architecture: str, cache: Path | None = None) -> Path:
     return path
 
 
-def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a weight file by name.
+def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
+    """The tensors by name in the bytes of a weight file.
+
+    Args:
+        data: What is in the file.
+        path: Its name, which tells its format.
 
     Raises:
         ValueError: If it is not a file of plain tensors.
-        OSError: If it cannot be read.
     """
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.torch import load
 
         try:
-            return load(_bytes(path))
+            return load(data)
         except SafetensorError as error:
             raise ValueError(f"{path}: not a safetensors file ({error}).") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a strange file is warned of is refused below
-            document: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+            document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
         reason = str(error).strip().split("\n")[0]
-        raise ValueError(f"{path}: not a file of plain weights ({reason}).") from None
+        raise ValueError(f"{path}: not a file of plain weights ({reason or type(error).__name__}).") from None
     if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
         document = document["state_dict"]
     if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
@@ -173,6 +195,11 @@ def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, 
     for what, keys in (("lacks", missing), ("has the unknown", unknown)):
         if keys:
             raise ValueError(f"{path}: {what} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
-    if bad := [key for key, value in state.items() if not bool(torch.isfinite(value).all())]:
-        raise ValueError(f"{path}: {bad[0]!r} is not finite.")
+    for key, value in state.items():
+        if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_complex():
+            raise ValueError(f"{path}: {key!r} is not a plain tensor of real numbers.")
+        if not bool(torch.isfinite(value.to(torch.float64)).all()):
+            raise ValueError(f"{path}: {key!r} is not finite.")
+        if key.endswith("running_var") and bool((value < 0).any()):
+            raise ValueError(f"{path}: {key!r} is a variance and must not be negative.")
     model.load_state_dict(state, strict=False)

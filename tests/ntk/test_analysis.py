@@ -89,8 +89,10 @@ def test_a_tail_lost_in_single_precision_is_said_with_its_remedy():
     X = rng.normal(size=(30, 40)) @ np.diag(10.0 ** -np.linspace(0, 6, 40))
     coarse = (X.astype(np.float32) @ X.astype(np.float32).T).astype(np.float64)
     train = analyse_train((coarse + coarse.T) / 2, accumulate="float32")
-    assert "not told from rounding" in train.warning
+    assert "numerical rank" in train.warning
     assert 'accumulate="float64"' in train.warning
+    small = analyse_train(np.diag([1.0, 1e-5]), accumulate="float32").warning
+    assert small.startswith("eigenvalues below 1.69e-05 are not told from rounding; the smallest is 1e-05; accumulate=")
     assert "float64" not in analyse_train(X @ X.T, accumulate="float64").warning
 
 
@@ -110,4 +112,4 @@ def test_without_a_sharp_interval_the_reason_is_given(drawn):
     found = analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, responses, labels_ood)
     if found.sharp is None:
         assert any("no sharp interval" in warning for warning in found.warnings)
-    assert any("rounding" in warning for warning in found.warnings)
+    assert any("numerical rank 12 of 16" in warning for warning in found.warnings)

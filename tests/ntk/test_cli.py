@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
 from ntk.experiment import NtkConfig, run_analysis
 from ntk.subsample import SubsampleConfig, run_subsample
 from projnorm.cli.app import main
@@ -127,6 +128,45 @@ def test_changed_images_or_weights_are_refused_and_earlier_results_stay(tmp_path
     assert projnorm(*command, "--fresh").returncode == 0
 
 
+def test_a_record_of_earlier_images_is_not_passed_off_as_one_of_these(tmp_path, images, projnorm):
+    asked = ("--n", "6", "--m", "5", "--families", "none", "--data", str(images), "--out", str(tmp_path / "out"))
+    first = json.loads(projnorm("ntk", "predict", *asked, "--json").stdout)
+    with np.load(images) as archive:
+        pictures, labels = archive["images"], archive["labels"]
+    np.savez(images, images=255 - pictures, labels=labels)
+    assert projnorm("ntk", "gram", *asked, "--fresh").returncode == 0
+    assert_one_line_error(projnorm("ntk", "predict", *asked), "other images, weights or labels", "--fresh")
+    again = json.loads(projnorm("ntk", "predict", *asked, "--json", "--fresh").stdout)
+    assert again["rows"] != first["rows"]
+
+
+def test_a_target_smaller_than_m_keeps_its_own_size(tmp_path, images):
+    small = tmp_path / "small.npz"
+    with np.load(images) as archive:
+        np.savez(small, images=archive["images"][:3], labels=archive["labels"][:3])
+    config = NtkConfig(data=str(images), n=8, m=6, families=(), targets=(str(small),))
+    record = run_analysis(config, root=tmp_path / "runs", device="cpu")
+    assert record.arrays["sizes"].tolist() == [6, 3]
+    assert record.arrays["alignment"].shape == (2, 6, 6)
+    assert np.isnan(record.arrays["alignment"][1, 3:]).all()
+    for module in (ntk_panels, ntk_decay_grid, ntk_intervals, ntk_norm_ratio):
+        module.draw(record)
+
+
+def test_one_class_in_training_is_refused(tmp_path, images):
+    with np.load(images) as archive:
+        np.savez(images, images=archive["images"], labels=np.zeros(30, np.int64))
+    with pytest.raises(ValueError, match="training images drawn are all of one class"):
+        run_analysis(NtkConfig(data=str(images), n=8, m=6, families=()), root=tmp_path)
+
+
+def test_ntk_alone_prints_its_help(projnorm):
+    result = projnorm("ntk")
+    assert result.returncode == 0
+    assert "predict" in result.stdout
+    assert result.stderr == ""
+
+
 def test_changed_labels_are_refused_too(tmp_path, images, projnorm):
     command = ("ntk", "predict", "--n", "6", "--m", "5", "--families", "none", "--data", str(images))
     command += ("--out", str(tmp_path / "out"))
@@ -168,6 +208,9 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
         (("--severities", "one"), ("--severities", "'one'")),
         (("--severities", "9"), ("`severity`", "9")),
         (("--n", "100000"), ("`n`", "899")),
+        (("--families", "contrast,contrast"), ("`families`", "contrast, contrast")),
+        (("--seed", "36893488147419103232"), ("`seed`",)),
+        (("--memory", "inf"), ("`memory`", "inf")),
         (("--kind", "some"), ("`kind`", "some")),
         (("--device", "abacus"), ("`device`", "abacus")),
         (("--memory", "0.01"), ("`memory`", "too small")),
@@ -195,7 +238,7 @@ def test_an_experiment_that_cannot_be_is_refused(change):
 
 
 def test_two_targets_of_one_name_are_refused(tmp_path, images):
-    with pytest.raises(ValueError, match="two target sets are called 'mine'"):
+    with pytest.raises(ValueError, match="`targets` must name each one once"):
         run_analysis(NtkConfig(n=8, m=6, families=(), targets=(str(images),) * 2), root=tmp_path)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, reference_gradients, reference_gram
-from ntk.reference import vmap
 from tests.ntk.networks import images, networks, plain_network
 
 TOLERANCE = 1e-10
@@ -116,7 +115,6 @@ def test_single_precision_stays_within_rounding_and_double_products_are_closer()
 def test_chunks_do_not_change_the_reference():
     model, x = plain_network(), images(5)
     torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
-    assert vmap is not None
 
 
 @pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])
@@ -125,7 +123,7 @@ def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_check(monkeyp
     route = "structured" if rule == "_position_pairs" else "direct"
     right = getattr(contraction, rule)
     monkeypatch.setattr(contraction, rule, lambda *a: 1.01 * right(*a))
-    with pytest.raises(SelfCheckError, match="differs from plain autograd"):
+    with pytest.raises(SelfCheckError, match="plain autograd"):
         gram(model, x, config=KernelConfig(device="cpu", checks=8, route=route))
     unchecked = gram(model, x, config=KernelConfig(device="cpu", checks=0, route=route))
     with pytest.raises(AssertionError):

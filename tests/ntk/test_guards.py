@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from ntk import KernelConfig, UnsupportedNetworkError, features, gram
+from ntk import KernelConfig, SelfCheckError, UnsupportedNetworkError, contraction, features, gram
 from ntk.capture import parameter_layers
 from ntk.device import choose_device, full_precision
 from tests.ntk.networks import Flat, Functional, images, plain_network
@@ -37,6 +39,29 @@ class Unused(Twice):
     def forward(self, x):
         self.conv(x)
         return self.fc(x.mean((2, 3)))
+
+
+class Tokens(nn.Module):
+    """A linear layer that sees several rows a sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 1, bias=False)
+
+    def forward(self, x):
+        return self.fc(x[:, 0]).sum(1)
+
+
+class Constant(nn.Module):
+    """A layer that sees the same row for every sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 1)
+        self.register_buffer("row", torch.ones(1, 3))
+
+    def forward(self, x):
+        return self.fc(self.row) * x.mean((1, 2, 3))[:, None]
 
 
 class Hidden(Twice):
@@ -81,6 +106,12 @@ REFUSED = {
         lambda: head(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2, track_running_stats=False)),
         "'1' .BatchNorm2d. keeps no running",
     ),
+    "batch norm without statistics or parameters": (
+        lambda: head(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2, affine=False, track_running_stats=False)),
+        "'1' .BatchNorm2d. keeps no running",
+    ),
+    "several rows a sample": (Tokens, "'fc' .Linear. sees an input of shape"),
+    "one row for all samples": (Constant, "'fc' .Linear. sees 1 rows in a batch of 3|one number per sample"),
     "a layer without a rule": (
         lambda: head(nn.Conv2d(3, 2, 1), nn.GroupNorm(1, 2)),
         "'1' .GroupNorm. has parameters and no exact rule",
@@ -111,8 +142,9 @@ def test_a_network_without_an_exact_rule_is_refused_by_name(case):
     model = model.double().eval()
     for name in training:
         model.get_submodule(name).train()
-    with pytest.raises(UnsupportedNetworkError, match=message):
-        gram(model, images(3), config=CPU)
+    for compute in (gram, features):
+        with pytest.raises(UnsupportedNetworkError, match=message):
+            compute(model, images(3), config=replace(CPU, kind="exact", layers=None))
 
 
 def test_tied_weights_are_refused():
@@ -160,8 +192,11 @@ def test_inputs_that_cannot_be_are_refused():
 
 
 def test_a_device_that_is_not_here_is_refused():
-    with pytest.raises(ValueError, match="`device` 'abacus' is not available"):
-        choose_device("abacus")
+    for name in ("abacus", "meta", "xla"):
+        with pytest.raises(ValueError, match="`device` must be auto or one of cpu, cuda, mps"):
+            choose_device(name)
+    with pytest.raises(ValueError, match="`device` 'cuda:77' is not available"):
+        choose_device("cuda:77")
     assert choose_device("cpu") == torch.device("cpu")
     assert choose_device("auto").type in ("cuda", "mps", "cpu")
 
@@ -213,3 +248,80 @@ def test_features_that_fail_leave_no_file_and_keep_the_old_one(tmp_path):
         )
     assert out.read_bytes() == b"earlier"
     assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
+
+
+def test_batch_norm_outside_the_layers_chosen_is_looked_at_too():
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2, track_running_stats=False), Flat(), nn.Linear(128, 1))
+    with pytest.raises(UnsupportedNetworkError, match=r"'1' \(BatchNorm2d\) keeps no running"):
+        features(model.eval(), images(3).float(), config=KernelConfig(kind="exact", layers=("3",), device="cpu"))
+
+
+def test_features_of_samples_that_see_each_other_are_refused():
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.fc(x - x.mean(0))
+
+    with pytest.raises(SelfCheckError, match="independent of each other"):
+        features(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(kind="exact", device="cpu"))
+
+
+def test_a_kernel_that_overflows_is_refused():
+    model = plain_network().float()
+    with torch.no_grad():
+        model[0].weight.mul_(1e25)
+    with pytest.raises(SelfCheckError, match="is not finite"):
+        gram(model, images(5).float(), config=replace(CPU, checks=0))
+
+
+def test_a_zero_kernel_is_a_kernel():
+    model = plain_network()
+    with torch.no_grad():
+        model[9].weight.zero_()
+    kernels = gram(model, images(4), config=replace(CPU, layers=("0",)))
+    np.testing.assert_array_equal(kernels.train, np.zeros((4, 4)))
+    assert kernels.check_error == 0.0
+
+
+def test_half_precision_is_refused():
+    with pytest.raises(UnsupportedNetworkError, match="float32 or float64"):
+        gram(plain_network().bfloat16(), images(3).bfloat16(), config=CPU)
+
+
+def test_networks_of_different_layers_have_no_mean():
+    small = nn.Sequential(Flat(), nn.Linear(192, 1)).double().eval()
+    with pytest.raises(ValueError, match="`models` must all have the same layers"):
+        gram([plain_network(), small], images(3), config=CPU)
+
+
+def test_usual_ways_of_writing_a_network_work():
+    class Squeezed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(192, 1)
+
+        def forward(self, x):
+            return self.fc(input=x.flatten(1)).squeeze()
+
+    model, x = Squeezed().double().eval(), images(5)
+    with torch.no_grad():
+        kernels = gram(model, x, config=replace(CPU, batch=2))
+    expected = x.flatten(1) @ x.flatten(1).T + 1.0
+    np.testing.assert_allclose(kernels.train, expected.numpy(), rtol=1e-12)
+
+
+def test_wide_patches_are_unfolded_a_few_at_a_time(monkeypatch):
+    model = nn.Sequential(nn.Conv2d(3, 4, 5, padding=2), Flat(), nn.Linear(256, 1)).double().eval()
+    x = images(9)
+    whole = gram(model, x, config=replace(CPU, route="direct")).train
+    seen = []
+    right = contraction.patches
+    monkeypatch.setattr(contraction, "_PATCH_ENTRIES_AT_ONCE", 2 * 75 * 64)
+    monkeypatch.setattr(contraction, "patches", lambda module, x: seen.append(len(x)) or right(module, x))
+    np.testing.assert_allclose(gram(model, x, config=replace(CPU, route="direct")).train, whole, rtol=1e-12)
+    assert max(seen) == 2
+    monkeypatch.setattr(contraction, "_PAIRS_AT_ONCE", 3 * 64**2)
+    np.testing.assert_allclose(gram(model, x, config=replace(CPU, route="structured")).train, whole, rtol=1e-10)

@@ -88,7 +88,7 @@ def test_a_damaged_tile_is_found_and_computed_again(inputs, tmp_path, damage):
 def test_a_manifest_that_cannot_be_read_costs_the_tiles_and_nothing_else(inputs, tmp_path):
     model, train, targets = inputs
     expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
-    for text in ("{", "[]", '{"format": 99}', '{"format": 1, "identity": {}, "tiles": 3}'):
+    for text in ("{", "[]", '{"format": "x"}', "[" * 100_000, '{"format": 1, "identity": {}, "tiles": 3}'):
         (tmp_path / "manifest.json").write_text(text)
         assert read_manifest(tmp_path) is None
         again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
@@ -171,3 +171,52 @@ def test_a_resumed_run_uses_as_many_threads_as_before(inputs, tmp_path):
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_tiles_of_another_format_are_refused(inputs, tmp_path):
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": 2}')
+    with pytest.raises(ChangedInputError, match="holds tiles of format 2, this version writes 1"):
+        gram(*inputs, config=CONFIG, folder=tmp_path)
+
+
+def test_starting_afresh_removes_tiles_and_nothing_else(inputs, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / "00099-00000.npy").write_bytes(b"an old tile")
+    gram(*inputs, config=CONFIG, folder=tmp_path, fresh=True)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    assert not (tmp_path / "00099-00000.npy").exists()
+
+
+def test_another_preparation_of_the_images_is_another_input(inputs, tmp_path):
+    class Shift:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __repr__(self) -> str:
+            return "Shift"
+
+        def __call__(self, x):
+            return x + self.by
+
+    gram(*inputs, config=CONFIG, folder=tmp_path, prepare=Shift(0.0))
+    with pytest.raises(ChangedInputError, match="different: prepare"):
+        gram(*inputs, config=CONFIG, folder=tmp_path, prepare=Shift(1.0))
+
+
+def test_a_finished_folder_is_only_read(inputs, tmp_path):
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_a_manifest_with_a_strange_cut_is_not_believed(inputs, tmp_path):
+    gram(*inputs, config=CONFIG, folder=tmp_path)
+    document = json.loads((tmp_path / "manifest.json").read_text())
+    for cut in ({"panel": True, "batch": 1, "formed": 1}, {"panel": 0, "batch": 1, "formed": 0}, 7, {"panel": 2}):
+        document["identity"]["cut"] = cut
+        document["identity"]["threads"] = -3
+        (tmp_path / "manifest.json").write_text(json.dumps(document))
+        with pytest.raises(ChangedInputError, match="different: cut"):
+            gram(*inputs, config=CONFIG, folder=tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -132,6 +133,9 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path, state):
         "has the unknown extra": (state | {"extra": torch.zeros(1)}, 3),
         "'bn1.bias' is not finite": (state | {"bn1.bias": torch.full((64,), torch.nan)}, 3),
         r"'bn1.bias' has shape \(3,\), not \(64,\)\.": (state | {"bn1.bias": torch.zeros(3)}, 3),
+        "'bn1.running_var' is a variance": (state | {"bn1.running_var": -torch.ones(64)}, 3),
+        "'bn1.bias' is not a plain tensor": (state | {"bn1.bias": torch.ones(64, dtype=torch.complex64)}, 3),
+        "'bn1.weight' is not a plain tensor": (state | {"bn1.weight": torch.ones(64).to_sparse()}, 3),
         "holds no weights by name": ([1, 2], 3),
     }
     for message, (document, outputs) in cases.items():
@@ -185,3 +189,18 @@ def test_the_official_names_end_in_their_hash():
     assert set(weights._OFFICIAL) == set(NETWORKS) == set(HEADS)
     for name in weights._OFFICIAL.values():
         assert len(name.rpartition("-")[2].removesuffix(".pth")) == 8
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_a_damaged_file_is_one_error_wherever_the_damage_is(tmp_path, legacy):
+    path = tmp_path / "w.pth"
+    torch.save({"a": torch.zeros(3), "b": torch.ones(2, 2)}, path, _use_new_zipfile_serialization=not legacy)
+    whole = np.frombuffer(path.read_bytes(), np.uint8)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = whole.copy()
+        for position in rng.integers(len(whole), size=rng.integers(1, 6)):
+            damaged[position] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(1, len(whole) + 1)].tobytes())
+        with pytest.raises(ValueError, match=r"w\.pth"):
+            load_network("resnet18", path)
