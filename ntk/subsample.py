@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ntk.analysis import Responses, analyse_train, predict_target
+from ntk.config import KernelConfig
 from ntk.device import torch_threads
 from ntk.experiment import Experiment, NtkConfig, run_analysis
 from projnorm.runs import Arrays, Record, recorded, stacked
@@ -70,6 +71,7 @@ def run_subsample(
         OSError: If something cannot be read or written.
     """
     exact = run_analysis(config.experiment, root=root, fresh=fresh, **limits)
+    ceiling = limits.get("memory", KernelConfig().memory)
     draws = [
         _Draw(config.experiment, kind, count, _FIRST_SEED + draw)
         for kind in config.kinds
@@ -81,11 +83,7 @@ def run_subsample(
         asdict(config) | {"exact": exact.id, "inputs": _inputs(exact)},
         root=root,
         items=draws,
-        work=partial(
-            _compare,
-            exact=dict(exact.arrays),
-            limits=limits | {"memory": limits["memory"] / workers} if "memory" in limits else limits,
-        ),
+        work=partial(_compare, exact=dict(exact.arrays), limits=limits | {"memory": ceiling / workers}),
         assemble=partial(_assemble, draws=draws, targets=exact.arrays["targets"]),
         meanings=_MEANINGS,
         workers=workers,

@@ -140,3 +140,14 @@ class Functional(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out = functional.conv2d(x, self.conv.weight, self.conv.bias)
         return self.fc(out.mean((2, 3)))
+
+
+class Mixing(nn.Module):
+    """Samples that see each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x - x.mean(0))

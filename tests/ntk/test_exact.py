@@ -7,10 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, reference_gradients, reference_gram
-from tests.ntk.networks import images, networks, plain_network
+from tests.ntk.networks import Mixing, images, networks, plain_network
 
 TOLERANCE = 1e-10
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -131,14 +130,6 @@ def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_check(monkeyp
 
 
 def test_samples_that_see_each_other_fail_the_self_check():
-    class Mixing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(3, 1)
-
-        def forward(self, x):
-            return self.fc(x - x.mean(0))
-
     with pytest.raises(SelfCheckError, match="independent of each other"):
         gram(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(device="cpu", checks=8))
 

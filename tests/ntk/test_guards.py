@@ -12,7 +12,7 @@ from torch import nn
 from ntk import KernelConfig, SelfCheckError, UnsupportedNetworkError, contraction, features, gram
 from ntk.capture import parameter_layers
 from ntk.device import choose_device, full_precision
-from tests.ntk.networks import Flat, Functional, images, plain_network
+from tests.ntk.networks import Flat, Functional, Mixing, images, plain_network
 
 CPU = KernelConfig(device="cpu")
 
@@ -257,14 +257,6 @@ def test_batch_norm_outside_the_layers_chosen_is_looked_at_too():
 
 
 def test_features_of_samples_that_see_each_other_are_refused():
-    class Mixing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(3, 1)
-
-        def forward(self, x):
-            return self.fc(x - x.mean(0))
-
     with pytest.raises(SelfCheckError, match="independent of each other"):
         features(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(kind="exact", device="cpu"))
 
