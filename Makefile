@@ -18,6 +18,7 @@ lint: .venv
 bench: .venv
 	$(BIN)/python benchmarks/bench_linear.py
 	$(BIN)/python benchmarks/bench_toy.py
+	$(BIN)/python benchmarks/bench_ntk.py
 
 figures: .venv
 	$(BIN)/projnorm figures --full

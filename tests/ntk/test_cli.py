@@ -62,6 +62,7 @@ def test_predict_runs_with_no_download_and_draws_the_three_panels(tmp_path, proj
     assert again.stdout == result.stdout
 
 
+@pytest.mark.slow
 def test_analyse_prints_every_interval_and_holds_where_it_must(tmp_path, projnorm):
     result = projnorm("ntk", "analyse", *SMALL, "--accumulate", "float64", "--json", "--out", str(tmp_path))
     document = json.loads(result.stdout)
@@ -106,6 +107,7 @@ def test_own_images_own_targets_and_own_weights(tmp_path, images, projnorm):
     assert len(document["facts"]["weights_sha256"]) == 64
 
 
+@pytest.mark.slow
 def test_changed_images_or_weights_are_refused_and_earlier_results_stay(tmp_path, images, projnorm):
     weights = tmp_path / "net.pth"
     torch.manual_seed(0)
@@ -128,6 +130,7 @@ def test_changed_images_or_weights_are_refused_and_earlier_results_stay(tmp_path
     assert projnorm(*command, "--fresh").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_record_of_earlier_images_is_not_passed_off_as_one_of_these(tmp_path, images, projnorm):
     asked = ("--n", "6", "--m", "5", "--families", "none", "--data", str(images), "--out", str(tmp_path / "out"))
     first = json.loads(projnorm("ntk", "predict", *asked, "--json").stdout)
@@ -177,6 +180,7 @@ def test_changed_labels_are_refused_too(tmp_path, images, projnorm):
     assert_one_line_error(projnorm(*command), "labels", "--fresh")
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     """SIGKILL while tiles are being computed; the next run goes on and ends where an undisturbed one ends."""
     asked = ("ntk", "gram", "--n", "40", "--m", "40", "--families", "contrast,brightness", "--out")
@@ -242,6 +246,7 @@ def test_two_targets_of_one_name_are_refused(tmp_path, images):
         run_analysis(NtkConfig(n=8, m=6, families=(), targets=(str(images),) * 2), root=tmp_path)
 
 
+@pytest.mark.slow
 def test_more_coordinates_come_closer_to_the_exact_kernel(tmp_path):
     experiment = NtkConfig(n=8, m=6, families=("contrast",), severities=(5,), accumulate="float64")
     config = SubsampleConfig(experiment, counts=(500, 200_000), kinds=("coordinates", "projection"), draws=1)
@@ -253,6 +258,7 @@ def test_more_coordinates_come_closer_to_the_exact_kernel(tmp_path):
     assert arrays["projnorm_error"].shape == (4, 2)
 
 
+@pytest.mark.slow
 def test_subsample_draws_its_figure(tmp_path, projnorm):
     counts = ("--counts", "500,5000", "--draws", "1", "--workers", "1")
     result = projnorm("ntk", "subsample", *SMALL, *counts, "--json", "--out", str(tmp_path))
