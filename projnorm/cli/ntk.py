@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from ntk.plan import Plan
     from projnorm.runs import Record
 
-app = typer.Typer(
-    help="Exact tangent kernels of a network and the linear theory on them.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Exact tangent kernels of a network and the linear theory on them.", rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def _ntk(context: typer.Context) -> None:
+    """Exact tangent kernels of a network and the linear theory on them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 class _Asked:
