@@ -22,7 +22,7 @@ import torch
 from harness import interleaved_seconds, medians, write_result
 from torch import Tensor, nn
 
-from ntk import KernelConfig, features, gram, kinds, reference_gram
+from ntk import KernelConfig, features, gram, reference_gram
 from projnorm.vision import resnet18
 
 CHUNKS = (8, 16, 64)
@@ -86,19 +86,9 @@ def autograd_loop(model: nn.Module, x: Tensor) -> np.ndarray:
     return (rows @ rows.T).numpy()
 
 
-def forming_everything(model: nn.Module, x: Tensor) -> np.ndarray:
-    """The sampled features by forming every gradient of a layer and indexing."""
-    cheaper = kinds._picking_is_cheaper  # noqa: SLF001
-    kinds._picking_is_cheaper = lambda *_: False  # noqa: SLF001
-    try:
-        return sampled(model, x)
-    finally:
-        kinds._picking_is_cheaper = cheaper  # noqa: SLF001
-
-
-def sampled(model: nn.Module, x: Tensor) -> np.ndarray:
-    """The paper's 500,000 coordinates."""
-    return features(model, x, config=config(kind="coordinates")).values
+def sampled(model: nn.Module, x: Tensor, *, route: str = "best") -> np.ndarray:
+    """The paper's 500,000 coordinates; the route "direct" forms every gradient of a layer and indexes it."""
+    return features(model, x, config=config(kind="coordinates", route=route)).values
 
 
 def against_torch_func(model: nn.Module, x: Tensor) -> dict[str, Any]:
@@ -127,7 +117,7 @@ def against_forced_routes(model: nn.Module, x: Tensor) -> dict[str, Any]:
 
 def sampled_features(model: nn.Module, x: Tensor) -> dict[str, Any]:
     """Picking coordinates against forming every gradient."""
-    jobs = {"picking": lambda: sampled(model, x), "forming and indexing": lambda: forming_everything(model, x)}
+    jobs = {"picking": lambda: sampled(model, x), "forming and indexing": lambda: sampled(model, x, route="direct")}
     require_agreement(jobs)
     return ratios(jobs, dict.fromkeys(jobs, 5))
 

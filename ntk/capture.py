@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -62,7 +63,7 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
             raise UnsupportedNetworkError(
                 f"layer {name!r} ({type(module).__name__}) keeps no running statistics, so samples are not independent."
             )
-        parameters = [p for p in module._parameters.values() if p is not None]  # noqa: SLF001
+        parameters = list(module.parameters(recurse=False))
         if not parameters:
             continue
         for parameter in parameters:
@@ -117,7 +118,7 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
             # place by a ReLU, which a leaf cannot.
             leaves.append(out.requires_grad_())
             out = out.clone()
-        out.register_hook(lambda grad: grads.__setitem__(name, grad))  # type: ignore[no-untyped-call]
+        out.register_hook(partial(grads.__setitem__, name))  # type: ignore[no-untyped-call]
         return out
 
     with _frozen(model), _hooked(layers, keep), torch.enable_grad():
@@ -194,7 +195,7 @@ def _require_rule(name: str, module: nn.Module) -> None:
             f"{described} has parameters and no exact rule; supported are {', '.join(t.__name__ for t in SUPPORTED)}."
         )
     known = {"weight", "bias"}
-    if extra := {key for key, p in module._parameters.items() if p is not None} - known:  # noqa: SLF001
+    if extra := {key for key, _ in module.named_parameters(recurse=False)} - known:
         raise UnsupportedNetworkError(f"{described} has parameters without a rule: {', '.join(sorted(extra))}.")
     if isinstance(module, nn.Conv2d):
         if module.groups != 1:

@@ -22,7 +22,8 @@ class KernelConfig:
         seed: Of what is drawn.
         layers: Only the parameters of these modules; all by default.
         accumulate: "float32" products with float64 sums over layers, or "float64" products.
-        route: "best" per layer, or "direct" or "structured" wherever there is one.
+        route: "best" per layer, or "direct" or "structured" wherever there is one; for coordinates, "direct"
+            forms every gradient and indexes it.
         memory: Ceiling in bytes, of the whole process; on a GPU, of its memory.
         panel: Samples per panel; a tile of the kernel is two panels. Made smaller where the ceiling asks for it.
         batch: Samples per forward and backward pass.

@@ -57,23 +57,27 @@ class Workspace:
 
 
 class Rule(Protocol):
-    """How one layer is contracted.
-
-    Attributes:
-        route: "direct" or "structured".
-        shapes: Shape per sample of each tensor that is kept.
-        multiply_adds: Of the products, per pair of samples.
-        formed: Numbers per sample that a product needs besides what is kept.
-    """
+    """How one layer is contracted."""
 
     @property
-    def route(self) -> str: ...  # noqa: D102
+    def route(self) -> str:
+        """One of "direct" and "structured"."""
+        ...
+
     @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]: ...  # noqa: D102
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape per sample of each tensor that is kept."""
+        ...
+
     @property
-    def multiply_adds(self) -> int: ...  # noqa: D102
+    def multiply_adds(self) -> int:
+        """Of the products, per pair of samples."""
+        ...
+
     @property
-    def formed(self) -> int: ...  # noqa: D102
+    def formed(self) -> int:
+        """Numbers per sample that a product needs besides what is kept."""
+        ...
 
     def write(self, captured: Captured, out: Factors) -> None:
         """Put what is kept of a batch into `out`, one sample per row."""

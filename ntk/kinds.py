@@ -132,8 +132,10 @@ class ExactMap:
 class CoordinateMap:
     """A random subset of the coordinates, without replacement: the paper's features."""
 
-    def __init__(self, sample: Sequence[Captured], count: int, rng: np.random.Generator) -> None:
-        """Draw `count` of the coordinates.
+    def __init__(
+        self, sample: Sequence[Captured], count: int, rng: np.random.Generator, *, route: str = "best"
+    ) -> None:
+        """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it.
 
         Raises:
             ValueError: If there are fewer parameters than `count`.
@@ -152,6 +154,7 @@ class CoordinateMap:
             for captured, low, high, start in zip(sample, cuts[:-1], cuts[1:], starts[:-1], strict=True)
         ]
         self._sizes = sizes
+        self._may_pick = route != "direct"
         self.shapes = tuple((len(pick),) for pick in self._picks)
         self.fixed_bytes = 2 * self.indices.nbytes
 
@@ -168,7 +171,7 @@ class CoordinateMap:
         for layer, pick, rows in zip(captured, self._picks, out, strict=True):
             if len(pick) == 0:
                 continue
-            if isinstance(layer.module, nn.Conv2d | nn.Linear) and _picking_is_cheaper(layer, len(pick)):
+            if self._may_pick and _picking_is_cheaper(layer, len(pick)):
                 _write_picked(layer, pick, rows)
             else:
                 for part, formed in _formed(layer, rows):
@@ -240,7 +243,7 @@ def feature_map(kind: str, sample: Sequence[Captured], *, count: int, seed: int,
         sample: One captured sample, which shows the sizes.
         count: Coordinates, or the width of the projection; not used by "exact".
         seed: Of what is drawn.
-        route: Of "exact": see `ntk.contraction.rule_for`.
+        route: Of "exact", see `ntk.contraction.rule_for`; of "coordinates", "direct" forms every gradient.
 
     Raises:
         ValueError: If `kind` or `count` is not one.
@@ -249,7 +252,7 @@ def feature_map(kind: str, sample: Sequence[Captured], *, count: int, seed: int,
         return ExactMap(sample, route=route)
     rng = np.random.default_rng(seed)
     if kind == "coordinates":
-        return CoordinateMap(sample, count, rng)
+        return CoordinateMap(sample, count, rng, route=route)
     if kind == "projection":
         return ProjectionMap(sample, count, rng)
     raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind!r}.")
@@ -273,6 +276,8 @@ def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _picking_is_cheaper(layer: Captured, count: int) -> bool:
+    if not isinstance(layer.module, nn.Conv2d | nn.Linear):
+        return False
     positions = math.prod(layer.grads.shape[2:])
     return 2 * count * positions < count_parameters(layer.module)
 

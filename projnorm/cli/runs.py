@@ -60,16 +60,18 @@ def show(
             "created": record.created,
             "wall_seconds": record.wall_seconds,
             "environment": dict(record.environment),
+            "facts": dict(record.facts),
             "arrays": arrays,
         }
         typer.echo(to_json(document))
         return
-    typer.echo(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s\n\nConfiguration")
-    for key, value in record.config.items():
-        typer.echo(f"  {key}: {value}")
-    typer.echo("\nEnvironment")
-    for key, value in record.environment.items():
-        typer.echo(f"  {key}: {value}")
+    typer.echo(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s")
+    parts = {"Configuration": record.config, "Environment": record.environment, "Facts": record.facts}
+    for title, entries in parts.items():
+        if entries:
+            typer.echo(f"\n{title}")
+        for key, value in entries.items():
+            typer.echo(f"  {key}: {value}")
     typer.echo("\nArrays")
     for key, entry in arrays.items():
         typer.echo(f"  {key} {tuple(entry['shape'])}: {entry['meaning']}")

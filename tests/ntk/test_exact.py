@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ntk import KernelConfig, SelfCheckError, contraction, features, gram, reference_gradients, reference_gram
+from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
+from ntk.capture import capture, parameter_layers
 from tests.ntk.networks import Mixing, images, networks, plain_network
 
 TOLERANCE = 1e-10
@@ -146,3 +149,44 @@ def test_the_network_is_left_as_it_was():
     assert all(p.grad is None for p in model.parameters())
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rows", [1, 127, 128, 129, 300])
+def test_a_symmetric_product_in_strips_has_the_whole_upper_triangle(rows):
+    x = torch.randn(rows, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(torch.triu(contraction.upper_product(x)), torch.triu(x @ x.T))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_gradients_formed_a_few_samples_at_a_time_give_the_same_kernel(at_once):
+    model = plain_network()
+    layers = parameter_layers(model)
+    a, b = (capture(model, layers, x) for x in (images(7), images(5, seed=1)))
+    position = list(layers).index("4")
+    rule = contraction.rule_for(a[position], route="direct")
+    assert isinstance(rule, contraction.DirectFormed)
+    kept = []
+    for captured in (a[position], b[position]):
+        kept.append(tuple(torch.empty(len(captured.inputs), *shape, dtype=torch.float64) for shape in rule.shapes))
+        rule.write(captured, kept[-1])
+    rows = [contraction_rows(captured) for captured in (a[position], b[position])]
+    workspace = contraction.Workspace(at_once)
+    torch.testing.assert_close(rule.gram(kept[0], kept[1], workspace), rows[0] @ rows[1].T)
+    torch.testing.assert_close(torch.triu(rule.gram(kept[0], None, workspace)), torch.triu(rows[0] @ rows[0].T))
+
+
+def contraction_rows(captured) -> torch.Tensor:
+    rows = torch.empty(len(captured.inputs), sum(p.numel() for p in captured.module.parameters()), dtype=torch.float64)
+    contraction.write_gradient_rows(captured, rows)
+    return rows
+
+
+def test_coordinates_picked_or_formed_in_small_portions_are_the_same(monkeypatch):
+    model, x = plain_network(), images(6)
+    config = KernelConfig(kind="coordinates", count=200, device="cpu")
+    expected = features(model, x, config=config).values
+    monkeypatch.setattr(kinds, "_PICKED_AT_ONCE", 3)
+    monkeypatch.setattr(kinds, "_FORMED_AT_ONCE", 2000)
+    for route in ("best", "direct"):
+        found = features(model, x, config=replace(config, route=route)).values
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

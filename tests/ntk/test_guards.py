@@ -65,9 +65,10 @@ class Constant(nn.Module):
 
 
 class Hidden(Twice):
-    def named_parameters(self, *args, **kwargs):
-        yield from super().named_parameters(*args, **kwargs)
-        yield "extra", nn.Parameter(torch.zeros(7))
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        yield from super().named_parameters(prefix, recurse, remove_duplicate)
+        if recurse:
+            yield "extra", nn.Parameter(torch.zeros(7))
 
 
 class Extra(nn.Linear):

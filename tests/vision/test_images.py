@@ -14,6 +14,7 @@ from projnorm.vision import FAMILIES, SEVERITIES, ImageNetInput, ImageSet, corru
 from projnorm.vision.corruptions import _BLUR, _BRIGHTNESS, _CONTRAST, _NOISE
 from projnorm.vision.counter_random import normals, uniforms
 from projnorm.vision.files import locate
+from tests.damage import damaged_copies
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
@@ -211,12 +212,7 @@ def test_an_image_set_takes_rows():
 def test_a_damaged_npz_is_one_error_or_whole(tmp_path):
     path = tmp_path / "x.npz"
     np.savez_compressed(path, images=IMAGES[:2, :4, :4], labels=LABELS[:2])
-    whole = np.frombuffer(path.read_bytes(), np.uint8)
-    rng = np.random.default_rng(0)
-    for _ in range(400):
-        damaged = whole.copy()
-        for position in rng.integers(len(whole), size=rng.integers(1, 6)):
-            damaged[position] = rng.integers(256)
-        path.write_bytes(damaged.tobytes())
+    for data in damaged_copies(path.read_bytes(), 400):
+        path.write_bytes(data)
         with suppress(ValueError):
             read_image_set(path)

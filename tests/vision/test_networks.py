@@ -6,13 +6,13 @@ import hashlib
 import pickle
 from contextlib import suppress
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from projnorm.vision import load_network, resnet18, resnet50, vgg11, weights
 from projnorm.vision.networks import HEADS, NETWORKS
+from tests.damage import damaged_copies
 
 
 @pytest.fixture(scope="module")
@@ -196,11 +196,6 @@ def test_the_official_names_end_in_their_hash():
 def test_a_damaged_file_is_one_kind_of_error_wherever_the_damage_is(tmp_path, legacy):
     path = tmp_path / "w.pth"
     torch.save({"a": torch.zeros(3), "b": torch.ones(2, 2)}, path, _use_new_zipfile_serialization=not legacy)
-    whole = np.frombuffer(path.read_bytes(), np.uint8)
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        damaged = whole.copy()
-        for position in rng.integers(len(whole), size=rng.integers(1, 6)):
-            damaged[position] = rng.integers(256)
+    for data in damaged_copies(path.read_bytes(), 300):
         with suppress(ValueError):
-            weights.read_state(damaged[: rng.integers(1, len(whole) + 1)].tobytes(), path)
+            weights.read_state(data, path)
