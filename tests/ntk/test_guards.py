@@ -318,3 +318,10 @@ def test_wide_patches_are_unfolded_a_few_at_a_time(monkeypatch):
     assert max(seen) == 2
     monkeypatch.setattr(contraction, "_PAIRS_AT_ONCE", 3 * 64**2)
     np.testing.assert_allclose(gram(model, x, config=replace(CPU, route="structured")).train, whole, rtol=1e-10)
+
+
+def test_a_broken_rule_is_caught_by_the_check_of_features(monkeypatch):
+    right = contraction.patches
+    monkeypatch.setattr(contraction, "patches", lambda *a: 1.01 * right(*a))
+    with pytest.raises(SelfCheckError, match="plain autograd"):
+        features(plain_network(), images(5), config=KernelConfig(kind="exact", device="cpu"))
