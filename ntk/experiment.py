@@ -20,12 +20,11 @@ from ntk.plan import TRAIN, Plan
 from ntk.store import ChangedInputError
 from projnorm.runs import Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
-from projnorm.vision import FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, corrupt, load_network, load_splits
-from projnorm.vision.datasets import read_image_set
+from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
+from projnorm.vision.targets import Target, draw_indices, generated_targets, given_targets, require_distinct
 from projnorm.vision.weights import RANDOM
 from projnorm_theory import PowerLawFit
 
-CLEAN = "clean"
 # Fields that do not change the kernel.
 _AFTER_THE_KERNEL = ("ridge", "top")
 _LARGEST_SEED = 2**32
@@ -81,7 +80,7 @@ class NtkConfig:
     targets: tuple[str, ...] = ()
     n: int = 250
     m: int = 250
-    families: tuple[str, ...] = tuple(FAMILIES)
+    families: tuple[str, ...] = PROBE_FAMILIES
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
     architecture: str = "resnet18"
     weights: str = RANDOM
@@ -106,23 +105,6 @@ class NtkConfig:
         for name in ("families", "severities", "targets"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, getattr(self, name)))}.")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A set of images to predict the error on.
-
-    Attributes:
-        name: What it is called.
-        family: The shift that made it.
-        severity: 1 to 5; 0 where there is none.
-        images: The images and their labels.
-    """
-
-    name: str
-    family: str
-    severity: int
-    images: ImageSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,19 +135,16 @@ class Experiment:
         """
         splits = load_splits(config.data)
         rng = np.random.default_rng(config.seed)
-        train, indices = _draw(splits.train, config.n, rng, "n")[0], _draw(splits.test, config.m, rng, "m")[1]
-        test = splits.test.take(indices)
-        targets = [Target(CLEAN, CLEAN, 0, test)]
-        for family in config.families:
-            for severity in config.severities:
-                shifted = corrupt(test.images, family, severity, seed=config.seed, indices=indices)
-                name = f"{family}-{severity}"
-                targets.append(Target(name, family, severity, ImageSet(name, shifted, test.labels)))
-        for path in config.targets:
-            given = read_image_set(Path(path))
-            drawn = _draw(given, min(config.m, len(given)), rng, "m")[0]
-            targets.append(Target(Path(path).stem, "given", 0, drawn))
-        _require_distinct([target.name for target in targets])
+        train = splits.train.take(draw_indices(splits.train, config.n, rng, "n"))
+        targets = generated_targets(
+            splits.test,
+            draw_indices(splits.test, config.m, rng, "m"),
+            families=config.families,
+            severities=config.severities,
+            seed=config.seed,
+        )
+        targets += given_targets(config.targets, config.m, rng)
+        require_distinct(targets, taken=(TRAIN,))
         if len(set(train.labels.tolist())) < 2:
             raise ValueError(
                 f"the {config.n} training images drawn are all of one class; nothing can be learnt from them."
@@ -356,16 +335,3 @@ def _labels_hash(experiment: Experiment) -> str:
 
 def _line(fit: PowerLawFit | None) -> np.ndarray:
     return np.full(4, np.nan) if fit is None else np.array([fit.exponent, fit.low, fit.high, fit.prefactor])
-
-
-def _draw(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> tuple[ImageSet, np.ndarray]:
-    if count > len(images):
-        raise ValueError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
-    indices = np.sort(rng.choice(len(images), size=count, replace=False))
-    return images.take(indices), indices
-
-
-def _require_distinct(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1 or name == TRAIN:
-            raise ValueError(f"no target set may be called {name!r}, which is taken; rename the file.")

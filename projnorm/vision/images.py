@@ -58,6 +58,21 @@ class ImageSet:
         return ImageSet(self.name, self.images[indices], self.labels[indices])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """A training set and a test set of the same classes.
+
+    Attributes:
+        train: To learn from.
+        test: To predict on.
+        verified: Whether they come from an archive that has the hash its authors publish.
+    """
+
+    train: ImageSet
+    test: ImageSet
+    verified: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ImageNetInput:
     """From ``uint8`` images, shape ``(n, height, width, 3)``, to the input of a network pretrained on ImageNet.

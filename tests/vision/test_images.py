@@ -1,4 +1,4 @@
-"""Readers of image sets, what a network sees of them, and corruptions against their definitions."""
+"""Readers of image sets, and what a network sees of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from scipy import stats
-from scipy.ndimage import gaussian_filter
 
-from projnorm.vision import FAMILIES, SEVERITIES, ImageNetInput, ImageSet, corrupt, digits, load_splits, read_image_set
-from projnorm.vision.corruptions import _BLUR, _BRIGHTNESS, _CONTRAST, _NOISE
-from projnorm.vision.counter_random import normals, uniforms
+from projnorm.vision import ImageNetInput, ImageSet, digits, load_splits, read_image_set
 from projnorm.vision.files import locate
 from tests.damage import damaged_copies
 
@@ -125,82 +121,6 @@ def test_a_network_sees_centred_and_resized_images():
     large = ImageNetInput(48)(constant)
     assert large.shape == (1, 3, 48, 48)
     torch.testing.assert_close(large[:, :, :1, :1].expand_as(large), large)
-
-
-def reference(image: np.ndarray, family: str, level: int, noise: np.ndarray) -> np.ndarray:
-    """One image at a time, from the definition of the family."""
-    x = image / 255.0
-    if family == "gaussian_noise":
-        x = x + noise * _NOISE[level]
-    elif family == "gaussian_blur":
-        x = np.stack([gaussian_filter(x[..., c], _BLUR[level], mode="nearest") for c in range(3)], axis=-1)
-    elif family == "contrast":
-        means = np.array([x[..., c].mean() for c in range(3)])
-        x = (x - means) * _CONTRAST[level] + means
-    else:
-        import colorsys
-
-        out = np.empty_like(x)
-        for position in np.ndindex(x.shape[:2]):
-            h, s, v = colorsys.rgb_to_hsv(*x[position])
-            out[position] = colorsys.hsv_to_rgb(h, s, min(1.0, v + _BRIGHTNESS[level]))
-        x = out
-    return np.clip(x, 0, 1) * 255
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("severity", [1, 5])
-def test_a_corruption_is_its_definition_image_by_image(family, severity):
-    found = corrupt(IMAGES[:3], family, severity, seed=4)
-    assert found.dtype == np.uint8
-    stream = (4 * len(FAMILIES) + list(FAMILIES).index(family)) * len(SEVERITIES) + severity
-    noise = normals(stream, np.arange(3), IMAGES.shape[1:])
-    for image, out, drawn in zip(IMAGES, found, noise, strict=False):
-        assert np.abs(out - reference(image, family, severity - 1, drawn)).max() <= 1.0 + 1e-9
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_subset_is_corrupted_as_the_whole(family):
-    whole = corrupt(IMAGES, family, 3, seed=1)
-    some = np.array([7, 2, 11])
-    np.testing.assert_array_equal(corrupt(IMAGES[some], family, 3, seed=1, indices=some), whole[some])
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_images_move_further_with_severity(family):
-    images = digits().test.images[:50].astype(float)
-    moved = [np.abs(corrupt(images.astype(np.uint8), family, s, seed=0) - images).mean() for s in SEVERITIES]
-    assert moved == sorted(moved)
-
-
-def test_noise_of_different_severities_seeds_and_images_is_independent():
-    grey = np.full((2, 32, 32, 3), 128, np.uint8)
-    draws = [corrupt(grey, "gaussian_noise", s, seed=seed).astype(float) for s, seed in ((4, 0), (5, 0), (5, 1))]
-    flat = np.array([image.ravel() for draw in draws for image in draw])
-    assert np.abs(np.corrcoef(flat) - np.eye(6)).max() < 5 / np.sqrt(flat.shape[1])
-
-
-def test_counter_based_numbers_are_uniform_and_normal():
-    u = uniforms(3, np.arange(50), (2000,)).ravel()
-    assert stats.kstest(u, "uniform").pvalue > 1e-3
-    assert 0 < u.min() < u.max() < 1
-    z = normals(3, np.arange(50), (2000,)).ravel()
-    assert stats.kstest(z, "norm").pvalue > 1e-3
-    assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.02
-
-
-def test_bad_corruptions_are_refused():
-    with pytest.raises(ValueError, match="`family` must be one of gaussian_noise"):
-        corrupt(IMAGES, "fog of war", 1, seed=0)
-    with pytest.raises(ValueError, match="`severity` must be 1 to 5; got 6"):
-        corrupt(IMAGES, "contrast", 6, seed=0)
-    with pytest.raises(ValueError, match="one number per image, 12"):
-        corrupt(IMAGES, "contrast", 1, seed=0, indices=np.arange(3))
-
-
-def test_black_pixels_become_grey_when_brightened():
-    black = np.zeros((1, 2, 2, 3), np.uint8)
-    assert corrupt(black, "brightness", 5, seed=0).tolist() == [[[[76] * 3] * 2] * 2]
 
 
 def test_an_image_set_takes_rows():

@@ -1,0 +1,1 @@
+"""The neural ProjNorm, the predictors it is compared with, and the comparison."""

@@ -1,0 +1,59 @@
+"""Tensors on disk with what they are: a safetensors file named after its hash, and a small JSON file that points to it.
+
+The JSON file is written last, so a checkpoint is whole or not there; replacing one never loses the old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from projnorm.runs import write_atomically
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """Tensors by name and the facts that came with them."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write a checkpoint; `path` is that of its JSON file.
+
+    Raises:
+        OSError: If it cannot be written; an earlier one is then still whole.
+    """
+    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    sha256 = hashlib.sha256(data).hexdigest()
+    kept = _file(path, sha256)
+    write_atomically(kept, data)
+    write_atomically(path, (json.dumps({"sha256": sha256, "facts": dict(facts)}) + "\n").encode())
+    for stale in path.parent.glob(f"{path.stem}-*.safetensors"):
+        if stale != kept:
+            stale.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint, or None where there is none or it is not whole."""
+    try:
+        document = json.loads(path.read_bytes())
+        data = _file(path, document["sha256"]).read_bytes()
+        if hashlib.sha256(data).hexdigest() != document["sha256"] or not isinstance(document["facts"], dict):
+            return None
+        return Checkpoint(load(data), document["facts"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, SafetensorError):
+        return None
+
+
+def _file(path: Path, sha256: str) -> Path:
+    return path.with_name(f"{path.stem}-{sha256[:12]}.safetensors")

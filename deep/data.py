@@ -1,0 +1,82 @@
+"""The images of a run: what is trained on, what is held out, and the targets."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deep.config import DeepConfig
+from projnorm.vision import ImageSet, load_splits
+from projnorm.vision.targets import Target, draw_indices, generated_targets, given_targets, require_distinct
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunData:
+    """Everything a run looks at.
+
+    Attributes:
+        train: Images to fine-tune on, in an order drawn once.
+        validation: Labelled images of the same distribution that no training sees.
+        targets: The sets to predict the error on.
+        classes: Number of classes.
+    """
+
+    train: ImageSet
+    validation: ImageSet
+    targets: tuple[Target, ...]
+    classes: int
+
+    @property
+    def sha256(self) -> str:
+        """Of every pixel and label: other images are another run."""
+        digest = hashlib.sha256()
+        for images in (self.train, self.validation, *(target.images for target in self.targets)):
+            digest.update(np.ascontiguousarray(images.images))
+            digest.update(images.labels.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+def load_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
+    """Read, split, draw and corrupt.
+
+    Training and validation images are two parts of one drawn order of the training set, so that a smaller run uses the
+    first images of a larger one.
+
+    Args:
+        config: What was asked.
+        cache: Folder that keeps the corrupted images.
+
+    Raises:
+        ValueError: If the data is not there, not whole, or too small.
+        OSError: If it cannot be read.
+    """
+    splits = load_splits(config.data)
+    rng = np.random.default_rng(config.seed)
+    order = rng.permutation(len(splits.train))
+    left = len(order) - config.n_validation
+    n_train = config.n_train or left
+    if not 2 <= n_train <= left:
+        raise ValueError(
+            f"`n_train` and `n_validation` must leave 2 images or more of the {len(order):,} of {splits.train.name} to "
+            f"train on; got n_train = {config.n_train:,} and n_validation = {config.n_validation:,}."
+        )
+    validation = splits.train.take(order[: config.n_validation])
+    train = splits.train.take(order[config.n_validation : config.n_validation + n_train])
+    if len(np.unique(train.labels)) < 2:
+        raise ValueError(f"the {n_train} training images are all of one class; nothing can be learnt from them.")
+    indices = draw_indices(splits.test, config.m, rng, "m")
+    targets = generated_targets(
+        splits.test,
+        indices,
+        families=config.families,
+        severities=config.severities,
+        seed=config.seed,
+        cache=cache,
+    )
+    targets += given_targets(config.targets, config.m, rng)
+    require_distinct(targets)
+    classes = 1 + int(max(labels.max() for labels in (splits.train.labels, *(t.images.labels for t in targets))))
+    return RunData(train, validation, tuple(targets), classes)

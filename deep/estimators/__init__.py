@@ -1,0 +1,1 @@
+"""Predictors of the error, a file a method."""

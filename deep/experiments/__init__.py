@@ -1,0 +1,1 @@
+"""Experiments on trained networks: images in, record out."""

@@ -1,0 +1,341 @@
+"""The comparison: fine-tune a network, score every target with every method, keep a ledger and a record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from deep.config import METHODS, DeepConfig
+from deep.estimators.agree_score import AgreeScore
+from deep.estimators.atc import ATC
+from deep.estimators.conf_score import ConfScore
+from deep.estimators.entropy import Entropy
+from deep.estimators.evidence import Estimator, Evidence
+from deep.estimators.rotation import Rotation
+from deep.ledger import Ledger, Row, Scores
+from deep.outputs import forward_cached
+from deep.projnorm import ProjNorm
+from deep.stages import (
+    REFERENCE,
+    SECOND,
+    Workplace,
+    network_of,
+    reference_of,
+    rotation_head_of,
+    run_stage,
+    stages_of,
+    validation_outputs,
+)
+from deep.training import Hardware
+from ntk.device import choose_device, torch_threads
+from ntk.store import ChangedInputError
+from projnorm.runs import (
+    DamagedRecordError,
+    Record,
+    find,
+    from_npz,
+    new_record,
+    record_id,
+    save,
+    to_npz,
+    write_atomically,
+)
+from projnorm.runs.progress import watched
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+KIND = "deep"
+LEDGER = "ledger.jsonl"
+_RUN = "run.json"
+_OWN = ("stages", "outputs", "projnorm", "progress", LEDGER, _RUN)
+# A forward pass costs about so much of a step of training, a sample.
+_FORWARD = 0.15
+_MEANINGS = {
+    "targets": "name of each target set",
+    "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
+    "severities": "1 to 5; 0 where there is none",
+    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean' or 'given'",
+    "sizes": "images in it",
+    "errors": "true error of the evaluated network on it",
+    "methods": "name of each method",
+    "scores": "score of each method on each target, a column a method",
+    "layers": "name of each parameter of the network",
+    "layer_contributions": "squared distance from the reference by parameter, a row a target; empty without ProjNorm",
+    "trajectory_steps": "steps after which the distance was kept",
+    "trajectory": "distance from the reference after them, a row a target",
+}
+
+
+def run_comparison(
+    config: DeepConfig,
+    *,
+    root: Path,
+    workers: int = 1,
+    device: str = "auto",
+    compiled: bool = False,
+    fresh: bool = False,
+) -> Record:
+    """The record of this comparison: read if it is there, else gone on with from wherever it stopped.
+
+    Args:
+        config: What is asked.
+        root: Folder of the records.
+        workers: Processes on the CPU; the numbers do not depend on it. On a GPU there is one.
+        device: "auto", or a device that torch knows.
+        compiled: Train through `torch.compile`.
+        fresh: Forget what is there.
+
+    Raises:
+        ValueError: If something asked for is not there or does not fit, or what is there is of other inputs.
+        OSError: If something cannot be read or written. What was finished before stays.
+    """
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1; got {workers}.")
+    place = str(choose_device(device))
+    folder = root / record_id(KIND, asdict(config))
+    work = Workplace(config, folder, root / "corruptions", Hardware(place, compiled))
+    if fresh:
+        _forget(folder)
+    facts = _facts(work)
+    _require_same_inputs(work, facts["inputs"])
+    if not fresh and (found := _finished(root, config)) is not None:
+        return found
+    start = time.perf_counter()
+    ledger = Ledger(folder / LEDGER)
+    processes = workers if place == "cpu" else 1
+    stages, tasks = stages_of(config), _tasks(work, ledger)
+    total = sum(_stage_units(work, stage) for stage in stages) + sum(_task_units(work, task) for task in tasks)
+    with watched(work.meters, description="training", total=total) as count:
+        for stage, _ in _each(run_stage, work, stages, processes):
+            count(f"trained {stage}", _stage_units(work, stage))
+        for _ in _each(_ready, work, tuple(m for m in config.methods if m != ProjNorm.name), 1):
+            pass
+        for task, rows in _each(_score, work, tasks, processes):
+            ledger.append(rows)
+            count(work.data.targets[task.target].name, _task_units(work, task))
+    validation_error = validation_outputs(work).error(work.data.validation.labels)
+    facts |= {"validation_error": validation_error}
+    record = new_record(KIND, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
+    save(record, root)
+    return record
+
+
+def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
+    """The configuration and the ledger of a run, finished or not.
+
+    Raises:
+        ValueError: If there is no run in this folder.
+        OSError: If it cannot be read.
+    """
+    path = folder / _RUN
+    try:
+        document = json.loads(path.read_bytes())
+        config = DeepConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in document["config"].items()})
+    except FileNotFoundError:
+        raise ValueError(f"there is no run in {folder}; `projnorm deep run` makes one.") from None
+    except (ValueError, LookupError, TypeError):
+        raise ValueError(f"{path}: not the description of a run; pass --fresh to compute it again.") from None
+    return config, Ledger(folder / LEDGER)
+
+
+def _facts(work: Workplace) -> dict[str, Any]:
+    """What a reader of the record needs to know besides the configuration."""
+    network = work.initial()
+    inputs = {
+        "data_sha256": work.data.sha256,
+        "weights_sha256": network.sha256,
+        "torch": torch.__version__,
+        "device": work.hardware.device,
+    }
+    return {
+        "inputs": inputs,
+        "weights": "random: the network was never trained before" if network.is_random else network.weights,
+        "train_images": f"{len(work.data.train):,} of {work.data.train.name}",
+        "corruptions": sorted({target.origin for target in work.data.targets}),
+        "classes": work.data.classes,
+        "parameters": sum(parameter.numel() for parameter in network.model.parameters()),
+        "compiled": work.hardware.compiled,
+    }
+
+
+def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
+    """Begin a run, or check that the one that is there was begun with the same inputs."""
+    path = work.folder / _RUN
+    document = {"config": asdict(work.config), "inputs": inputs}
+    text = json.dumps(document, indent=1) + "\n"
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise ChangedInputError(
+            f"{work.folder} was computed with other images, weights, torch or device; pass --fresh to compute it "
+            "again, or use another folder."
+        )
+    write_atomically(path, text.encode())
+
+
+def _finished(root: Path, config: DeepConfig) -> Record | None:
+    try:
+        return find(root, KIND, asdict(config))
+    except DamagedRecordError as damage:
+        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
+
+
+def _forget(folder: Path) -> None:
+    for name in _OWN:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _each(
+    function: Callable[[Workplace, T], R], work: Workplace, items: Sequence[T], processes: int
+) -> Iterator[tuple[T, R]]:
+    """Results in the order of the items, so that a ledger does not depend on which worker was faster."""
+    running = Parallel(n_jobs=min(processes, max(1, len(items))), return_as="generator", pre_dispatch="all")(
+        delayed(_on_own_threads)(function, work, item) for item in items
+    )
+    yield from zip(items, running, strict=True)
+
+
+def _on_own_threads(function: Callable[[Workplace, T], R], work: Workplace, item: T) -> R:
+    if work.hardware.device != "cpu":
+        return function(work, item)
+    with torch_threads(1), threadpool_limits(1):
+        return function(work, item)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Methods to run on a target: all that need outputs only, or the one that trains."""
+
+    target: int
+    methods: tuple[str, ...]
+
+
+def _ready(work: Workplace, method: str) -> None:
+    """Train what a method needs besides the stages, before workers would each do so."""
+    _estimator(work, method)
+
+
+def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
+    """Outputs of all targets first, so that a table of five methods is there early."""
+    methods = work.config.methods
+    groups = [tuple(m for m in methods if m != ProjNorm.name), tuple(m for m in methods if m == ProjNorm.name)]
+    return [
+        _Task(index, group)
+        for group in groups
+        for index, target in enumerate(work.data.targets)
+        if not all(ledger.has(target.name, method) for method in group)
+    ]
+
+
+def _score(work: Workplace, task: _Task) -> list[Row]:
+    target = work.data.targets[task.target]
+    outputs = forward_cached(
+        work.outputs(target.name),
+        network_of(work),
+        work.last,
+        target.images.images,
+        prepare=work.prepare,
+        hardware=work.hardware,
+    )
+    labels = target.images.labels
+    evidence = Evidence(target.images.images, outputs, labels if work.config.labels == "true" else None)
+    error = outputs.error(labels)
+    rows = []
+    for method in task.methods:
+        estimator = _estimator(work, method)
+        if isinstance(estimator, ProjNorm):
+            score = _projnorm(work, estimator, target.name, evidence)
+        else:
+            score = estimator.score(evidence)
+        rows.append(Row.of(target, error, method, score))
+    return rows
+
+
+def _projnorm(work: Workplace, estimator: ProjNorm, target: str, evidence: Evidence) -> float:
+    """The value, after its parts have been kept for the record."""
+    found = estimator.measure(evidence.images, estimator.labels_of(evidence))
+    parts = {
+        "value": np.array(found.value),
+        "layers": np.array(list(found.layers)),
+        "contributions": np.array(list(found.layers.values())),
+        "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
+    }
+    write_atomically(work.folder / "projnorm" / f"{target}.npz", to_npz(parts))
+    return found.value
+
+
+@lru_cache(maxsize=len(METHODS))
+def _estimator(work: Workplace, method: str) -> Estimator:
+    """A method with what it needs, built once in every process."""
+    config, prepare, hardware = work.config, work.prepare, work.hardware
+    match method:
+        case "ConfScore":
+            return ConfScore()
+        case "Entropy":
+            return Entropy()
+        case "ATC":
+            return ATC.of(validation_outputs(work).logits, work.data.validation.labels)
+        case "AgreeScore":
+            return AgreeScore(network_of(work, SECOND), work.last, prepare, hardware)
+        case "Rotation":
+            return Rotation(network_of(work), work.last, rotation_head_of(work), prepare, hardware)
+        case "ProjNorm":
+            return ProjNorm(
+                work.initial().model,
+                reference_of(work),
+                work.projnorm_recipe,
+                config.seed,
+                prepare,
+                hardware,
+                config.labels,
+                config.trajectory,
+            )
+        case _:
+            raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
+
+
+def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
+    scores = Scores.of(row for row in ledger.rows if row.method in work.config.methods)
+    with_projnorm = ProjNorm.name in work.config.methods
+    names = [target.name for target in work.data.targets] if with_projnorm else []
+    parts = [from_npz((work.folder / "projnorm" / f"{name}.npz").read_bytes()) for name in names]
+    return {
+        "targets": scores.targets,
+        "families": scores.families,
+        "severities": scores.severities,
+        "origins": scores.origins,
+        "sizes": scores.sizes,
+        "errors": scores.errors,
+        "methods": np.array(scores.methods),
+        "scores": scores.values,
+        "layers": parts[0]["layers"] if parts else np.array([], dtype=str),
+        "layer_contributions": np.array([part["contributions"] for part in parts]),
+        "trajectory_steps": np.array(work.config.trajectory, dtype=int),
+        "trajectory": np.array([part["trajectory"] for part in parts]),
+    }
+
+
+def _stage_units(work: Workplace, stage: str) -> int:
+    recipe = work.projnorm_recipe if stage == REFERENCE else work.finetuning_recipe()
+    return recipe.steps * recipe.batch
+
+
+def _task_units(work: Workplace, task: _Task) -> int:
+    if ProjNorm.name in task.methods:
+        return work.projnorm_recipe.steps * work.projnorm_recipe.batch
+    passes = 1 + ("AgreeScore" in task.methods) + 3 * ("Rotation" in task.methods)
+    return int(_FORWARD * passes * work.config.m)

@@ -1,0 +1,151 @@
+"""The ledger of a run: one line of JSON per target and method, written as it is known and never changed.
+
+It is only ever appended to. A line that was being written when the process died is cut off when the ledger is next
+opened; what stands before it stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from projnorm.vision.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The score of one method on one target.
+
+    Attributes:
+        target: Its name.
+        family: The shift that made it.
+        severity: 1 to 5; 0 where there is none.
+        origin: "generated", "official", "clean" or "given".
+        m: Images in it.
+        error: True error of the evaluated network on them.
+        method: Which predictor.
+        score: What it says.
+    """
+
+    target: str
+    family: str
+    severity: int
+    origin: str
+    m: int
+    error: float
+    method: str
+    score: float
+
+    @classmethod
+    def of(cls, target: Target, error: float, method: str, score: float) -> Row:
+        """A row on a target."""
+        m = len(target.images)
+        return cls(target.name, target.family, target.severity, target.origin, m, error, method, score)
+
+
+class Ledger:
+    """The rows of one file.
+
+    Attributes:
+        path: The file.
+        rows: What it holds, in the order of writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a ledger, or begin one.
+
+        Raises:
+            ValueError: If a line before the last is no row.
+            OSError: If the file cannot be read.
+        """
+        self.path = path
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        self.rows = [_row(line, path, number) for number, line in enumerate(whole.splitlines(), start=1)]
+        if len(whole) < len(data):
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+
+    def has(self, target: str, method: str) -> bool:
+        """Whether this is known."""
+        return any(row.target == target and row.method == method for row in self.rows)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Write rows to the disk; those that are there already are left as they are.
+
+        Raises:
+            OSError: If they cannot be written.
+        """
+        new = [row for row in rows if not self.has(row.target, row.method)]
+        if not new:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            file.write("".join(json.dumps(asdict(row)) + "\n" for row in new).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows.extend(new)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The rows of a ledger as a matrix: targets that every method has a score for.
+
+    Attributes:
+        targets: Names, shape ``(t,)``.
+        families: Of each target.
+        severities: Of each target.
+        origins: Of each target.
+        sizes: Images in each.
+        errors: True errors.
+        methods: Names, one a column of `values`.
+        values: Scores, shape ``(t, methods)``.
+    """
+
+    targets: np.ndarray
+    families: np.ndarray
+    severities: np.ndarray
+    origins: np.ndarray
+    sizes: np.ndarray
+    errors: np.ndarray
+    methods: tuple[str, ...]
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Scores:
+        """From rows in any order; targets and methods keep the order in which they first appear."""
+        rows = list(rows)
+        methods = tuple(dict.fromkeys(row.method for row in rows))
+        by_target: dict[str, dict[str, Row]] = {}
+        for row in rows:
+            by_target.setdefault(row.target, {})[row.method] = row
+        complete = [found for found in by_target.values() if len(found) == len(methods)]
+        first = [next(iter(found.values())) for found in complete]
+        return cls(
+            np.array([row.target for row in first], dtype=str),
+            np.array([row.family for row in first], dtype=str),
+            np.array([row.severity for row in first], dtype=int),
+            np.array([row.origin for row in first], dtype=str),
+            np.array([row.m for row in first], dtype=int),
+            np.array([row.error for row in first], dtype=float),
+            methods,
+            np.array([[found[m].score for m in methods] for found in complete]).reshape(len(first), len(methods)),
+        )
+
+
+_TYPES = {field.name: {"str": str, "int": int, "float": (int, float)}[str(field.type)] for field in fields(Row)}
+
+
+def _row(line: bytes, path: Path, number: int) -> Row:
+    try:
+        document = json.loads(line)
+        if set(document) == set(_TYPES) and all(isinstance(document[k], t) for k, t in _TYPES.items()):
+            return Row(**document)
+    except (ValueError, TypeError):
+        pass
+    raise ValueError(f"{path}: line {number} is no row of a ledger; delete the file to compute it again.")

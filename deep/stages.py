@@ -1,0 +1,223 @@
+"""What a run trains before it looks at any target, each kept in its folder and trained once."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from deep.checkpoints import load_checkpoint, save_checkpoint
+from deep.config import DeepConfig
+from deep.data import RunData, load_data
+from deep.estimators.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
+from deep.outputs import Outputs, forward_cached
+from deep.projnorm import parameters_of, train_reference
+from deep.training import Hardware, Recipe, batches_per_epoch, cross_entropy, train
+from projnorm.runs.progress import Meter
+from projnorm.vision import ImageNetInput, LoadedNetwork, load_network
+from projnorm.vision.networks import HEADS
+
+NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
+# The second network differs from the first in its head and its batches.
+_SEED_OF = {NETWORK: 0, SECOND: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where a run works and on what; it travels to every worker.
+
+    Attributes:
+        config: What was asked.
+        folder: Of the run.
+        cache: Of corrupted images.
+        hardware: Where networks run.
+    """
+
+    config: DeepConfig
+    folder: Path
+    cache: Path
+    hardware: Hardware
+
+    @property
+    def data(self) -> RunData:
+        """The images, read once in every process."""
+        return _data(self.config, self.cache)
+
+    @property
+    def prepare(self) -> ImageNetInput:
+        """What the networks see of an image."""
+        return ImageNetInput(self.config.size)
+
+    @property
+    def last(self) -> str:
+        """Name of the last layer."""
+        return HEADS[self.config.architecture]
+
+    @property
+    def projnorm_recipe(self) -> Recipe:
+        """Of the training on pseudo-labels and of the reference."""
+        c = self.config
+        return Recipe(c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision)
+
+    def finetuning_recipe(self) -> Recipe:
+        """Of the evaluated network."""
+        c = self.config
+        steps = c.epochs * batches_per_epoch(len(self.data.train), c.batch)
+        return Recipe(steps, c.lr, c.batch, c.momentum, c.precision)
+
+    def initial(self, which: str = NETWORK) -> LoadedNetwork:
+        """Pretrained weights under a drawn head: theta_0."""
+        c = self.config
+        return load_network(
+            c.architecture,
+            c.weights,
+            num_outputs=self.data.classes,
+            seed=c.seed + _SEED_OF[which],
+            drop_head=True,
+        )
+
+    def meter(self, task: str) -> Meter:
+        """Says how far a task has come."""
+        return Meter(self.meters / task)
+
+    @property
+    def meters(self) -> Path:
+        """Folder of the meters."""
+        return self.folder / "progress"
+
+    def stage(self, name: str) -> Path:
+        """Checkpoint of a finished stage."""
+        return self.folder / "stages" / f"{name}.json"
+
+    def outputs(self, name: str) -> Path:
+        """Outputs of the evaluated network on a set of images."""
+        return self.folder / "outputs" / f"{name}.npz"
+
+
+def stages_of(config: DeepConfig) -> tuple[str, ...]:
+    """What has to be trained first, and independently of each other."""
+    wanted = [NETWORK]
+    if "AgreeScore" in config.methods:
+        wanted.append(SECOND)
+    if "ProjNorm" in config.methods and config.reference == "trained":
+        wanted.append(REFERENCE)
+    return tuple(wanted)
+
+
+def run_stage(work: Workplace, name: str) -> None:
+    """Train one stage and keep it, unless it is there."""
+    if load_checkpoint(work.stage(name)) is not None:
+        return
+    tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
+    save_checkpoint(work.stage(name), tensors, {"stage": name})
+    for left in work.folder.glob(f"stages/unfinished-{name}*"):
+        left.unlink(missing_ok=True)
+    work.meter(name).close()
+
+
+def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
+    """A fine-tuned network, from its stage."""
+    model, _ = _loaded(work, which)
+    return model
+
+
+def validation_outputs(work: Workplace) -> Outputs:
+    """What the evaluated network says of the labelled images that were held out."""
+    path = work.folder / "stages" / "validation.npz"
+    images = work.data.validation.images
+    return forward_cached(path, network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware)
+
+
+def rotation_head_of(work: Workplace) -> nn.Module:
+    """The head that tells rotations apart: trained with the network, or on top of it."""
+    network, head = _loaded(work, NETWORK)
+    if head is not None:
+        return head
+    found = load_checkpoint(work.stage(ROTATION))
+    if found is not None:
+        head = rotation_head(found.tensors["1.weight"].shape[1])
+        head.load_state_dict(found.tensors)
+        return head.eval()
+    c = work.config
+    images = work.data.train.images[: c.rotation_samples]
+    head = train_rotation_head(network, work.last, images, seed=c.seed, prepare=work.prepare, hardware=work.hardware)
+    save_checkpoint(work.stage(ROTATION), head.state_dict(), {"stage": ROTATION})
+    return head
+
+
+def reference_of(work: Workplace) -> dict[str, Tensor]:
+    """Parameters that ProjNorm compares with."""
+    if work.config.reference == "fine-tuned":
+        return parameters_of(network_of(work))
+    return _stage_tensors(work, REFERENCE)
+
+
+@lru_cache(maxsize=1)
+def _data(config: DeepConfig, cache: Path) -> RunData:
+    return load_data(config, cache=cache)
+
+
+@lru_cache(maxsize=2)
+def _loaded(work: Workplace, which: str) -> tuple[nn.Module, nn.Module | None]:
+    model = work.initial(which).model
+    tensors = _stage_tensors(work, which)
+    if not _is_joint(work, which):
+        model.load_state_dict(tensors)
+        return model.eval(), None
+    joint = JointRotation(model, work.last)
+    joint.load_state_dict(tensors)
+    joint.eval()
+    return joint.network, joint.head
+
+
+def _stage_tensors(work: Workplace, name: str) -> dict[str, Tensor]:
+    found = load_checkpoint(work.stage(name))
+    if found is None:
+        raise ValueError(f"{work.stage(name)} is not there or damaged; the same command trains it again.")
+    return found.tensors
+
+
+def _is_joint(work: Workplace, which: str) -> bool:
+    return work.config.rotation == "joint" and which == NETWORK and "Rotation" in work.config.methods
+
+
+def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
+    recipe, meter = work.finetuning_recipe(), work.meter(which)
+    seed = work.config.seed + _SEED_OF[which]
+    model, loss, hardware = work.initial(which).model, cross_entropy, work.hardware
+    if _is_joint(work, which):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model, loss = JointRotation(model, work.last), joint_loss
+        hardware = replace(hardware, compiled=False)
+    train(
+        model,
+        work.data.train.images,
+        work.data.train.labels,
+        recipe,
+        seed=seed,
+        prepare=work.prepare,
+        hardware=hardware,
+        loss=loss,
+        watch=lambda step, _: meter.at(step * recipe.batch),
+        checkpoint=work.stage(f"unfinished-{which}"),
+    )
+    return model.state_dict()
+
+
+def _reference(work: Workplace) -> dict[str, Tensor]:
+    c, train_set = work.config, work.data.train
+    count = len(train_set) if c.reference_samples == "all" else min(c.m, len(train_set))
+    return train_reference(
+        copy.deepcopy(work.initial().model),
+        train_set.images[:count],
+        train_set.labels[:count],
+        work.projnorm_recipe,
+        seed=c.seed,
+        prepare=work.prepare,
+        hardware=work.hardware,
+    )

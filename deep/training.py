@@ -1,0 +1,200 @@
+"""The one training loop: fine-tuning, references, pseudo-labels and heads differ in what is passed to it.
+
+A run depends on its arguments and seed alone. Batches are drawn anew from the seed at every epoch and noise at every
+step, so a training that was interrupted goes on to the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from deep.checkpoints import load_checkpoint, save_checkpoint
+
+Prepare = Callable[[Tensor], Tensor]
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+_SAVE_SECONDS = 30.0
+_MOMENTUM = "momentum of "
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """SGD with momentum and a learning rate that falls to zero along a cosine; no weight decay.
+
+    Attributes:
+        steps: Number of steps.
+        lr: Learning rate of the first step.
+        batch: Samples a step.
+        momentum: Of the gradient.
+        precision: "float32" keeps the type of the network; "mixed" multiplies in bfloat16 on CUDA.
+    """
+
+    steps: int
+    lr: float
+    batch: int
+    momentum: float = 0.9
+    precision: str = "float32"
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of a step; the first is 0."""
+        return 0.5 * self.lr * (1.0 + math.cos(math.pi * step / self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Where a network runs, which changes numbers by rounding only.
+
+    Attributes:
+        device: Of torch.
+        compiled: Whether `torch.compile` is used in training.
+    """
+
+    device: str = "cpu"
+    compiled: bool = False
+
+
+def batches_per_epoch(count: int, batch: int) -> int:
+    """A last batch of one joins the one before: batch norm has no variance of a single sample."""
+    return max(1, math.ceil(count / batch) - (count % batch == 1))
+
+
+def batch_indices(count: int, batch: int, step: int, seed: int) -> NDArray[np.intp]:
+    """Which samples a step sees: every epoch goes through all of them once, in an order of its own."""
+    per_epoch = batches_per_epoch(count, batch)
+    epoch, place = divmod(step, per_epoch)
+    start = place * batch
+    stop = count if place == per_epoch - 1 else start + batch
+    return _order(count, epoch, seed)[start:stop]
+
+
+def cross_entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Mean cross-entropy of the outputs."""
+    return functional.cross_entropy(model(x), y)
+
+
+def train(
+    model: nn.Module,
+    inputs: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    recipe: Recipe,
+    *,
+    seed: int,
+    prepare: Prepare | None = None,
+    hardware: Hardware | None = None,
+    loss: Loss = cross_entropy,
+    watch: Callable[[int, nn.Module], None] | None = None,
+    checkpoint: Path | None = None,
+) -> nn.Module:
+    """Train a network in place and return it, in eval mode.
+
+    Args:
+        model: Where training starts.
+        inputs: One sample per row.
+        labels: Classes, shape ``(n,)``.
+        recipe: How.
+        seed: Of the batches and of what layers draw.
+        prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`.
+        hardware: Where; the CPU by default.
+        loss: Of network, inputs and labels.
+        watch: Called after every step with the number of steps done and the network.
+        checkpoint: JSON file of a checkpoint that is written every half minute and gone on from.
+
+    Raises:
+        ValueError: If there are fewer than two samples, the labels do not fit, or the loss is no longer finite.
+    """
+    hardware = hardware or Hardware()
+    _check(inputs, labels, recipe, hardware)
+    device = torch.device(hardware.device)
+    model.to(device=device, memory_format=torch.channels_last if inputs.ndim == 4 else torch.preserve_format).train()
+    optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, recipe, seed)
+    called = torch.compile(model) if hardware.compiled else model
+    mixed = torch.autocast(device.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
+    devices = [device] if device.type == "cuda" else []
+    saved = time.monotonic()
+    with torch.random.fork_rng(devices=devices):
+        for step in range(first, recipe.steps):
+            torch.manual_seed(_step_seed(seed, step))
+            chosen = batch_indices(len(labels), recipe.batch, step, seed)
+            x, y = torch.from_numpy(inputs[chosen]).to(device), torch.from_numpy(labels[chosen]).to(device)
+            if prepare is not None:
+                x = prepare(x)
+            if x.ndim == 4:
+                x = x.contiguous(memory_format=torch.channels_last)
+            for group in optimiser.param_groups:
+                group["lr"] = recipe.lr_at(step)
+            optimiser.zero_grad()
+            with mixed:
+                value = loss(called, x, y)
+            value.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            if watch is not None:
+                watch(step + 1, model)
+            if checkpoint is not None and step + 1 < recipe.steps and time.monotonic() - saved > _SAVE_SECONDS:
+                _require_finite(value, step, recipe)
+                _save(checkpoint, model, optimiser, recipe, seed, step + 1)
+                saved = time.monotonic()
+    if first < recipe.steps:
+        _require_finite(value, recipe.steps - 1, recipe)
+    return model.eval()
+
+
+@lru_cache(maxsize=4)
+def _order(count: int, epoch: int, seed: int) -> NDArray[np.intp]:
+    return np.random.default_rng((seed, epoch)).permutation(count)
+
+
+def _step_seed(seed: int, step: int) -> int:
+    return int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _check(inputs: NDArray[np.generic], labels: NDArray[np.int64], recipe: Recipe, hardware: Hardware) -> None:
+    if len(inputs) != len(labels) or len(labels) < 2:
+        raise ValueError(
+            f"training needs two samples or more, one label each; got {len(inputs)} samples and {len(labels)} labels."
+        )
+    if recipe.precision == "mixed" and torch.device(hardware.device).type != "cuda":
+        raise ValueError(f"`precision` mixed needs CUDA; the device is {hardware.device}. Use float32.")
+
+
+def _require_finite(value: Tensor, step: int, recipe: Recipe) -> None:
+    if not bool(torch.isfinite(value)):
+        raise ValueError(f"the loss is not finite after step {step + 1}; lower the learning rate from {recipe.lr:g}.")
+
+
+def _identity(recipe: Recipe, seed: int) -> dict[str, object]:
+    return {**asdict(recipe), "seed": seed}
+
+
+def _save(path: Path, model: nn.Module, optimiser: torch.optim.SGD, recipe: Recipe, seed: int, step: int) -> None:
+    tensors = dict(model.state_dict())
+    for name, parameter in model.named_parameters():
+        if (buffer := optimiser.state[parameter].get("momentum_buffer")) is not None:
+            tensors[_MOMENTUM + name] = buffer
+    save_checkpoint(path, tensors, {"step": step, "recipe": _identity(recipe, seed)})
+
+
+def _resume(path: Path, model: nn.Module, optimiser: torch.optim.SGD, recipe: Recipe, seed: int) -> int:
+    """Put a checkpoint of the same training into place; returns the number of steps done."""
+    found = load_checkpoint(path)
+    if found is None or found.facts.get("recipe") != _identity(recipe, seed):
+        return 0
+    model.load_state_dict({k: v for k, v in found.tensors.items() if not k.startswith(_MOMENTUM)})
+    for name, parameter in model.named_parameters():
+        if (buffer := found.tensors.get(_MOMENTUM + name)) is not None:
+            optimiser.state[parameter]["momentum_buffer"] = buffer.to(parameter.device).clone(
+                memory_format=torch.preserve_format
+            )
+    return int(found.facts["step"])

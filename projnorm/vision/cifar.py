@@ -1,0 +1,231 @@
+"""CIFAR-10 and CIFAR-100 as published: the binary and the Python version, as an archive or an unpacked folder.
+
+An archive is read in memory and never unpacked to disk; only regular files with the names below are looked at.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import ssl
+import tarfile
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import numpy as np
+
+from projnorm.runs import write_atomically
+from projnorm.vision.cifar_pickles import Batch, read_batch
+from projnorm.vision.files import DATA_VARIABLE
+from projnorm.vision.images import ImageSet, Splits
+
+ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
+# MD5 as the authors publish it at https://www.cs.toronto.edu/~kriz/cifar.html.
+PUBLISHED_MD5 = {
+    "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
+    "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
+    "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
+    "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
+}
+_DOWNLOADS = {"cifar10": "cifar-10-binary.tar.gz", "cifar100": "cifar-100-binary.tar.gz"}
+_HOST = "https://www.cs.toronto.edu/~kriz"
+_TIMEOUT = 60.0
+_PIXELS = 3 * 32 * 32
+_IMAGES_IN_A_BATCH = 10_000
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+# The files hold 31.0 MB, those with all training images of CIFAR-100 155.2 MB; a whole archive unpacks to 186.3 MB.
+_MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED, _MOST_PACKED = 35_000_000, 160_000_000, 256_000_000, 200_000_000
+# What gzip and tarfile raise on bytes that are no archive.
+_UNREADABLE = (
+    gzip.BadGzipFile,
+    zlib.error,
+    tarfile.TarError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """One of the four ways CIFAR is published; `label_bytes` is None for pickles."""
+
+    train: tuple[str, ...]
+    test: str
+    classes: int
+    label_bytes: int | None
+
+
+_VERSIONS = (
+    _Version(tuple(f"{name}.bin" for name in _BATCHES), "test_batch.bin", 10, 1),
+    _Version(("train.bin",), "test.bin", 100, 2),
+    _Version(_BATCHES, "test_batch", 10, None),
+    _Version(("train",), "test", 100, None),
+)
+_LIMITS = {
+    name: _MOST_TRAIN_BYTES if len(version.train) == 1 and name != version.test else _MOST_BYTES
+    for version in _VERSIONS
+    for name in (*version.train, version.test)
+}
+
+
+def read_cifar(path: Path) -> Splits:
+    """CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; of two versions in one, the binary one.
+
+    Raises:
+        ValueError: If the files are not there, not whole, or larger than they can be.
+        OSError: If they cannot be read.
+    """
+    if path.is_dir():
+        version = _version([name for name in _LIMITS if (path / name).is_file()], path)
+        present = (name for name in (*version.train, version.test) if (path / name).is_file())
+        return _splits(version, {name: _file(path / name) for name in present}, path, verified=False)
+    with path.open("rb") as file:
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        file.seek(0)
+        with _Bounded(fileobj=file) as stream:
+            try:
+                files = _members(stream)
+            except _UNREADABLE as error:
+                raise ValueError(f"{path}: not a whole archive of CIFAR ({error}).") from None
+    return _splits(_version(files, path), files, path, verified=md5 in PUBLISHED_MD5.values())
+
+
+def download_cifar(name: str, cache: Path | None = None) -> Path:
+    """The binary archive as published, from the cache if it is there.
+
+    Args:
+        name: "cifar10" or "cifar100".
+        cache: Where it is kept; by default the folder that PROJNORM_DATA names, or else ``~/.cache/projnorm``.
+
+    Raises:
+        ValueError: If it cannot be downloaded or arrives damaged; nothing is kept then.
+        OSError: If the cache cannot be written to.
+    """
+    if name not in _DOWNLOADS:
+        raise ValueError(f"`name` must be one of {', '.join(_DOWNLOADS)}; got {name!r}.")
+    file = _DOWNLOADS[name]
+    folder = cache or Path(os.environ.get(DATA_VARIABLE) or Path.home() / ".cache" / "projnorm")
+    path, url, published = folder / file, f"{_HOST}/{file}", PUBLISHED_MD5[file]
+    if path.is_file() and _md5(path.read_bytes()) == published:
+        return path
+    try:
+        with urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310
+            if not response.url.startswith("https://"):
+                raise URLError(f"it leads to {response.url}, which is not https")
+            data = response.read(_MOST_PACKED)
+    except (URLError, TimeoutError, ConnectionError, ssl.SSLError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        raise ValueError(
+            f"cannot download {url} ({reason}); fetch the file where there is a network and put it into {folder}, or "
+            "pass its path as the data."
+        ) from None
+    if (md5 := _md5(data)) != published:
+        raise ValueError(
+            f"the download of {url} is damaged ({len(data):,} bytes with MD5 {md5}, not {published}); nothing was "
+            "kept, try again."
+        )
+    write_atomically(path, data)
+    return path
+
+
+class _Bounded(gzip.GzipFile):
+    """Refuses to give more than a whole archive holds."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if self.tell() > _MOST_UNPACKED:
+            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
+        return data
+
+
+def _members(stream: _Bounded) -> dict[str, bytes]:
+    """The files of CIFAR in a tar stream; links, devices and everything else are passed over."""
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            name = PurePosixPath(member.name).name
+            if name not in _LIMITS or not member.isreg() or member.issparse():
+                continue
+            if name in found:
+                raise ValueError(f"it has two files called {name}")
+            if member.size > _LIMITS[name]:
+                raise ValueError(f"its {name} has {member.size:,} bytes, at most {_LIMITS[name]:,} are possible")
+            content = archive.extractfile(member)
+            assert content is not None
+            found[name] = content.read()
+    while stream.read(1 << 20):  # to the end, where the checksum of the whole is
+        pass
+    return found
+
+
+def _file(path: Path) -> bytes:
+    if path.stat().st_size > _LIMITS[path.name]:
+        raise ValueError(
+            f"{path}: has {path.stat().st_size:,} bytes, at most {_LIMITS[path.name]:,} are possible for CIFAR."
+        )
+    return path.read_bytes()
+
+
+def _version(names: Collection[str], path: Path) -> _Version:
+    for version in _VERSIONS:
+        if version.train[0] in names and version.test in names:
+            return version
+    raise ValueError(
+        f"{path}: no binary version of CIFAR-10 (data_batch_1.bin, ... and test_batch.bin) or CIFAR-100 (train.bin and "
+        "test.bin) here, and no Python version (the same without .bin); image folders are train/<class> and test/<class>."
+    )
+
+
+def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified: bool) -> Splits:
+    """Smaller sets of the same format may have fewer batches, but none may be missing between others."""
+    names = [name for name in version.train if name in files]
+    lacking = next((name for name in version.train if name not in files), None)
+    if lacking and (lacking in version.train[: len(names)] or len(files[names[0]]) >= _IMAGES_IN_A_BATCH * _PIXELS):
+        raise ValueError(f"{path}: lacks {lacking}.")
+    train, test = (
+        _image_set([_batch(files[name], version, path / name) for name in part], path)
+        for part in (names, [version.test])
+    )
+    return Splits(train, test, verified)
+
+
+def _batch(data: bytes, version: _Version, path: Path) -> Batch:
+    """A record of the binary version is its labels, the last of which counts, then the planes."""
+    if version.label_bytes is None:
+        try:
+            batch = read_batch(data, width=_PIXELS)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}.") from None
+    else:
+        length = version.label_bytes + _PIXELS
+        if not data or len(data) % length:
+            raise ValueError(f"{path}: {len(data):,} bytes are not a whole number of records of {length:,}.")
+        records = np.frombuffer(data, dtype=np.uint8).reshape(-1, length)
+        batch = Batch(records[:, version.label_bytes :], records[:, version.label_bytes - 1].astype(np.int64))
+    if batch.labels.max() >= version.classes:
+        raise ValueError(
+            f"{path}: has class {batch.labels.max()}; CIFAR-{version.classes} has 0 to {version.classes - 1}."
+        )
+    return batch
+
+
+def _image_set(batches: list[Batch], path: Path) -> ImageSet:
+    images = [batch.pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
+    return ImageSet(
+        str(path), np.ascontiguousarray(np.concatenate(images)), np.concatenate([batch.labels for batch in batches])
+    )
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()

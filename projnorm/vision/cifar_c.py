@@ -1,0 +1,134 @@
+"""CIFAR-10-C and CIFAR-100-C as published: an array per corruption, the five severities one after the other.
+
+D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, 2019.
+"""
+
+from __future__ import annotations
+
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.vision.files import locate
+from projnorm.vision.images import ImageSet, Labels
+
+_LEVELS = 5
+_LABELS = "labels.npy"
+_IMAGE = (32, 32, 3)
+# What numpy raises on bytes that are no NPY file.
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    OverflowError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CifarC:
+    """A folder of corrupted images; they stay on disk until they are asked for.
+
+    Attributes:
+        folder: Where the files are.
+        families: Names of the corruptions present, sorted.
+        labels: Of the images of one severity, the same for all, shape ``(per_severity,)``.
+    """
+
+    folder: Path
+    families: tuple[str, ...]
+    labels: Labels
+
+    @property
+    def per_severity(self) -> int:
+        """Number of images of each family and severity."""
+        return len(self.labels)
+
+    def images(self, family: str, severity: int, indices: NDArray[np.intp]) -> ImageSet:
+        """Some images of one family and severity; nothing else is read.
+
+        Args:
+            family: One of `families`.
+            severity: 1 to 5.
+            indices: Which images, from 0 to ``per_severity - 1``; image `i` is image `i` of the clean test set.
+
+        Raises:
+            ValueError: If there are no such images, or the file has changed.
+            OSError: If it cannot be read.
+        """
+        if family not in self.families:
+            raise ValueError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
+        if severity not in range(1, _LEVELS + 1):
+            raise ValueError(f"`severity` must be 1 to {_LEVELS}; got {severity!r}.")
+        indices = np.asarray(indices)
+        if indices.ndim != 1 or not indices.size or not np.issubdtype(indices.dtype, np.integer):
+            raise ValueError(f"`indices` must be one or more integers; got {indices.dtype} of shape {indices.shape}.")
+        if not 0 <= indices.min() <= indices.max() < self.per_severity:
+            raise ValueError(
+                f"`indices` must be 0 to {self.per_severity - 1:,}; they run from {indices.min()} to {indices.max()}."
+            )
+        stored = _images(self.folder / f"{family}.npy", _LEVELS * self.per_severity)
+        pixels = np.array(stored[(severity - 1) * self.per_severity + indices.astype(np.intp)])
+        return ImageSet(f"{self.folder.name}:{family}-{severity}", pixels, self.labels[indices])
+
+
+def open_cifar_c(folder: str | Path) -> CifarC:
+    """CIFAR-10-C, CIFAR-100-C, or a smaller set of the same format.
+
+    Args:
+        folder: With ``labels.npy`` and ``<family>.npy``, as given or under the folder that PROJNORM_DATA names.
+
+    Raises:
+        ValueError: If a file is missing or not what it should be; every one is looked at, but no pixels are read.
+        OSError: If a file cannot be read.
+    """
+    folder = locate(folder)
+    if not (folder / _LABELS).is_file():
+        raise ValueError(f"{folder}: has no {_LABELS}; pass the unpacked folder CIFAR-10-C or CIFAR-100-C.")
+    labels = _labels(folder / _LABELS)
+    paths = sorted(path for path in folder.glob("*.npy") if path.name != _LABELS and not path.name.startswith("."))
+    if not paths:
+        raise ValueError(f"{folder}: has {_LABELS}, but no <family>.npy beside it.")
+    for path in paths:
+        _images(path, _LEVELS * len(labels))
+    return CifarC(folder, tuple(path.stem for path in paths), labels)
+
+
+def _labels(path: Path) -> Labels:
+    stored = _array(path)
+    if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
+        raise ValueError(
+            f"{path}: must hold integers, as many for each of {_LEVELS} severities; got {stored.dtype} of shape "
+            f"{stored.shape}."
+        )
+    by_severity = np.array(stored).reshape(_LEVELS, -1)
+    if not (by_severity == by_severity[0]).all():
+        raise ValueError(f"{path}: the labels of the {_LEVELS} severities differ from one another.")
+    return by_severity[0].astype(np.int64)
+
+
+def _images(path: Path, count: int) -> NDArray[np.uint8]:
+    stored = _array(path)
+    if stored.dtype != np.uint8 or stored.shape != (count, *_IMAGE):
+        raise ValueError(
+            f"{path}: must be uint8 of shape {(count, *_IMAGE)}, like {_LABELS}; got {stored.dtype} of shape "
+            f"{stored.shape}."
+        )
+    return stored
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """The array on disk; unlike `np.load`, this knows no pickles and no zip files."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except _UNREADABLE as error:
+        raise ValueError(f"{path}: not a whole NPY file of plain numbers ({error}).") from None

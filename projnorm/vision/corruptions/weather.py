@@ -1,0 +1,64 @@
+"""Weather and light: fog, frost, snow, brightness."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from projnorm.vision.corruptions.blur import moved, zoom_matrix
+from projnorm.vision.corruptions.draws import Draws, Floats
+from projnorm.vision.corruptions.parameters import BRIGHTNESS, FOG, FROST, FROST_TEXTURE, SNOW
+from projnorm.vision.corruptions.plasma import plasma_fractal
+
+LUMA = np.array([0.299, 0.587, 0.114])
+
+
+def fog(x: Floats, level: int, draws: Draws) -> Floats:
+    """Add a plasma fractal and rescale to the brightest number of the image."""
+    amount, decay = FOG[level]
+    brightest = x.max(axis=(1, 2, 3), keepdims=True)
+    mist = plasma_fractal(draws, x.shape[1], x.shape[2], decay)
+    return (x + amount * mist[..., None]) * brightest / (brightest + amount)
+
+
+def frost(x: Floats, level: int, draws: Draws) -> Floats:
+    """Mix with a texture of frost.
+
+    CIFAR-10-C cuts its texture from five photographs, which are not bundled here. Instead each image gets a drawn one:
+    a cloudy plasma fractal and, on top, the ridges of a second one, which run like needles of ice, tinted cold. The
+    weights of picture and frost are those of the script.
+    """
+    picture, ice = FROST[level]
+    return picture * x + ice * frost_texture(draws, x.shape[1], x.shape[2])
+
+
+def frost_texture(draws: Draws, height: int, width: int) -> Floats:
+    """A drawn texture of frost, shape ``(n, height, width, 3)``, between 0 and 1."""
+    ice = FROST_TEXTURE
+    cloud, folded = (plasma_fractal(draws, height, width, ice.decay, part=part) for part in (0, 1))
+    needles = (1.0 - np.abs(2.0 * folded - 1.0)) ** ice.sharpness
+    grey = np.minimum(ice.shade + ice.cloud * cloud + ice.needles * needles, 1.0)
+    return grey[..., None] * np.array(ice.tint)
+
+
+def snow(x: Floats, level: int, draws: Draws) -> Floats:
+    """Whiten the picture and add blown flakes, and the same flakes turned by half a circle.
+
+    The script sends the blurred flakes through an 8-bit file; here they stay as they are.
+    """
+    snow = SNOW[level]
+    _, height, width, _ = x.shape
+    flakes = snow.mean + snow.deviation * draws.normals((height, width))
+    flakes = zoom_matrix(height, snow.zoom) @ flakes @ zoom_matrix(width, snow.zoom).T
+    flakes = np.floor(np.clip(np.where(flakes < snow.threshold, 0.0, flakes), 0.0, 1.0) * 255.0) / 255.0
+    angles = -90.0 + 45.0 * (2.0 * draws.uniforms((), part=1) - 1.0)
+    flakes = moved(flakes[..., None], snow.radius, snow.sigma, angles)
+    grey = (x @ LUMA)[..., None]
+    whitened = snow.keep * x + (1.0 - snow.keep) * np.maximum(x, 1.5 * grey + 0.5)
+    return whitened + flakes + flakes[:, ::-1, ::-1]
+
+
+def brightness(x: Floats, level: int, _draws: Draws) -> Floats:
+    """Raise the value of HSV; hue and saturation stay, so every channel keeps its share of the largest one."""
+    value = x.max(axis=3, keepdims=True)
+    brighter = np.clip(value + BRIGHTNESS[level], 0.0, 1.0)
+    return np.where(value > 0, x * (brighter / np.where(value > 0, value, 1.0)), brighter)

@@ -1,0 +1,111 @@
+"""The sets of images whose error is to be predicted: the clean test set, its corruptions, and sets from files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.vision.corruptions import corrupt, corrupt_cached
+from projnorm.vision.datasets import read_image_set
+from projnorm.vision.images import ImageSet
+
+CLEAN = "clean"
+GIVEN = "given"
+# Where the pixels of a target come from.
+GENERATED, OFFICIAL = "generated", "official"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A set of images to predict the error on.
+
+    Attributes:
+        name: What it is called.
+        family: The shift that made it; "clean", or "given" for a set from a file.
+        severity: 1 to 5; 0 where there is none.
+        origin: "generated" here, "official" of CIFAR-C, "clean" or "given".
+        images: The images and their labels.
+    """
+
+    name: str
+    family: str
+    severity: int
+    origin: str
+    images: ImageSet
+
+
+def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
+    """`count` different indices in ascending order.
+
+    Raises:
+        ValueError: If there are not so many images; `option` is named as the culprit.
+    """
+    if count > len(images):
+        raise ValueError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
+    return np.sort(rng.choice(len(images), size=count, replace=False))
+
+
+def generated_targets(
+    test: ImageSet,
+    indices: NDArray[np.intp],
+    *,
+    families: tuple[str, ...],
+    severities: tuple[int, ...],
+    seed: int,
+    cache: Path | None = None,
+) -> list[Target]:
+    """The chosen images of a test set, clean and under every family and severity.
+
+    Args:
+        test: The whole test set.
+        indices: Which images.
+        families: Corruptions.
+        severities: Of each.
+        seed: Of what the corruptions draw.
+        cache: Folder that keeps the corrupted images.
+
+    Raises:
+        ValueError: If there is no such family or severity.
+        OSError: If the cache cannot be written to.
+    """
+    chosen = test.take(indices)
+    targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
+    for family in families:
+        for severity in severities:
+            if cache is None:
+                pixels = corrupt(chosen.images, family, severity, seed=seed, indices=indices)
+            else:
+                pixels = corrupt_cached(chosen.images, family, severity, seed=seed, indices=indices, folder=cache)
+            name = f"{family}-{severity}"
+            targets.append(Target(name, family, severity, GENERATED, ImageSet(name, pixels, chosen.labels)))
+    return targets
+
+
+def given_targets(paths: tuple[str, ...], m: int, rng: np.random.Generator) -> list[Target]:
+    """At most `m` images of each set from a file.
+
+    Raises:
+        ValueError: If a file is no set of images.
+        OSError: If it cannot be read.
+    """
+    targets = []
+    for path in paths:
+        whole = read_image_set(Path(path))
+        drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
+        targets.append(Target(Path(path).stem, GIVEN, 0, GIVEN, drawn))
+    return targets
+
+
+def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
+    """Refuse two targets of one name, or one that is `taken`.
+
+    Raises:
+        ValueError: If a name is not free.
+    """
+    names = [target.name for target in targets]
+    for name in names:
+        if names.count(name) > 1 or name in taken:
+            raise ValueError(f"no target set may be called {name!r}, which is taken; rename the file.")

@@ -1,0 +1,309 @@
+"""Every family of corruptions one image at a time, straight from its definition, with the tools a person would take.
+
+The definitions are those of CIFAR-10-C (Hendrycks and Dietterich, ICLR 2019), with the drawn frost of this package.
+Nothing here is shared with the package but the parameters and the random numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import affine_transform, convolve1d, correlate, gaussian_filter, map_coordinates, zoom
+from scipy.stats import poisson
+
+from projnorm.vision.corruptions import parameters
+from projnorm.vision.corruptions.draws import Draws
+from tests.vision.canny_reference import relief_reference
+
+Floats = NDArray[np.float64]
+Pixels = NDArray[np.uint8]
+
+_SEVERITIES = 5
+_GREY = (0.299, 0.587, 0.114)
+_WATER, _MUD = (175, 238, 238), (63, 42, 20)
+
+
+def reference(image: Pixels, family: str, severity: int, draws: Draws) -> Floats:
+    """The corrupted image before it is cut to whole numbers.
+
+    Args:
+        image: Shape ``(height, width, 3)``.
+        family: One of the 19.
+        severity: 1 to 5.
+        draws: The random numbers of this one image.
+    """
+    return 255.0 * np.clip(REFERENCES[family](image / 255.0, severity - 1, draws), 0.0, 1.0)
+
+
+def corrupt_one_by_one(
+    images: Pixels, family: str, severity: int, seed: int, indices: NDArray[np.integer] | None = None
+) -> Pixels:
+    """Every image corrupted by `reference`, in a loop."""
+    keys = range(len(images)) if indices is None else indices
+    out = np.empty_like(images)
+    for image, key, place in zip(images, keys, out, strict=True):
+        place[:] = reference(image, family, severity, draws_of(family, severity, seed, int(key)))
+    return out
+
+
+def draws_of(family: str, severity: int, seed: int, key: int) -> Draws:
+    """The random numbers of one image: every seed, family and severity has a stream, counted in this order."""
+    stream = (seed * len(REFERENCES) + list(REFERENCES).index(family)) * _SEVERITIES + severity
+    return Draws(stream, np.array([key]))
+
+
+def hsv_of(x: Floats) -> tuple[Floats, Floats, Floats]:
+    """Hue, saturation and value, each from 0 to 1; what is grey has hue 0."""
+    red, green, blue = np.moveaxis(x, -1, 0)
+    value, spread = x.max(axis=-1), np.ptp(x, axis=-1)
+    some_spread, some_value = np.where(spread > 0, spread, 1.0), np.where(value > 0, value, 1.0)
+    sextant = np.select(
+        [spread == 0, value == red, value == green],
+        [0.0, (green - blue) / some_spread, 2.0 + (blue - red) / some_spread],
+        4.0 + (red - green) / some_spread,
+    )
+    return sextant / 6.0 % 1.0, spread / some_value, value
+
+
+def rgb_of(hue: Floats, saturation: Floats, value: Floats) -> Floats:
+    """Back from hue, saturation and value."""
+    channels = []
+    for start in (5, 3, 1):
+        turn = (start + 6.0 * hue) % 6.0
+        channels.append(value - value * saturation * np.clip(np.minimum(turn, 4.0 - turn), 0.0, 1.0))
+    return np.stack(channels, axis=-1)
+
+
+def _gaussian_noise(x: Floats, level: int, draws: Draws) -> Floats:
+    return x + draws.normals(x.shape)[0] * parameters.GAUSSIAN_NOISE[level]
+
+
+def _shot_noise(x: Floats, level: int, draws: Draws) -> Floats:
+    photons = parameters.SHOT_NOISE[level]
+    return poisson.ppf(draws.uniforms(x.shape)[0], photons * x) / photons
+
+
+def _impulse_noise(x: Floats, level: int, draws: Draws) -> Floats:
+    struck = draws.uniforms(x.shape)[0] <= parameters.IMPULSE_NOISE[level]
+    salt = draws.uniforms(x.shape, 1)[0] <= 0.5
+    out = x.copy()
+    out[struck & salt] = 1.0
+    out[struck & ~salt] = 0.0
+    return out
+
+
+def _speckle_noise(x: Floats, level: int, draws: Draws) -> Floats:
+    return x * (1.0 + draws.normals(x.shape)[0] * parameters.SPECKLE_NOISE[level])
+
+
+def _gaussian_blur(x: Floats, level: int, _draws: Draws) -> Floats:
+    return _blurred(x, parameters.GAUSSIAN_BLUR[level])
+
+
+def _glass_blur(x: Floats, level: int, draws: Draws) -> Floats:
+    sigma, rounds = parameters.GLASS[level]
+    height, width, _ = x.shape
+    pixels = (255.0 * _blurred(x, sigma)).astype(np.uint8)
+    for uniforms in draws.uniforms((rounds, 2, height, width))[0]:
+        for row in range(height - 1, 1, -1):
+            for column in range(width - 1, 1, -1):
+                left, up = (uniforms[:, row, column] < 0.5).astype(int)
+                pixels[row, column] = pixels[row - up, column - left]
+    return _blurred(pixels / 255.0, sigma)
+
+
+def _defocus_blur(x: Floats, level: int, _draws: Draws) -> Floats:
+    radius, edge = parameters.DEFOCUS[level]
+    across, down = np.meshgrid(np.arange(-8, 9), np.arange(-8, 9))
+    disk = (np.hypot(across, down) <= radius).astype(np.float64)
+    bell = np.array([math.exp(-(t**2) / (2.0 * edge**2)) for t in (-1, 0, 1)])
+    for axis in (0, 1):
+        disk = convolve1d(disk, bell / bell.sum(), axis=axis)
+    return np.stack([correlate(x[..., c], disk / disk.sum(), mode="mirror") for c in range(3)], axis=-1)
+
+
+def _motion_blur(x: Floats, level: int, draws: Draws) -> Floats:
+    radius, sigma = parameters.MOTION[level]
+    return _blown(x, radius, sigma, -45.0 + 90.0 * float(draws.uniforms(())[0]))
+
+
+def _zoom_blur(x: Floats, level: int, _draws: Draws) -> Floats:
+    factors = np.arange(1.0, parameters.ZOOM[level], 0.01)
+    return np.mean([x, *(_zoomed(x, factor) for factor in factors)], axis=0)
+
+
+def _fog(x: Floats, level: int, draws: Draws) -> Floats:
+    amount, decay = parameters.FOG[level]
+    height, width, _ = x.shape
+    mist = _landscape(draws, max(height, width), decay)[:height, :width, None]
+    return (x + amount * mist) * x.max() / (x.max() + amount)
+
+
+def _frost(x: Floats, level: int, draws: Draws) -> Floats:
+    picture, weight = parameters.FROST[level]
+    ice = parameters.FROST_TEXTURE
+    height, width, _ = x.shape
+    cloud, folded = (_landscape(draws, max(height, width), ice.decay, part)[:height, :width] for part in (0, 1))
+    needles = np.minimum(2.0 * folded, 2.0 - 2.0 * folded) ** ice.sharpness
+    texture = np.minimum(ice.shade + ice.cloud * cloud + ice.needles * needles, 1.0)
+    return picture * x + weight * np.multiply.outer(texture, ice.tint)
+
+
+def _snow(x: Floats, level: int, draws: Draws) -> Floats:
+    snow = parameters.SNOW[level]
+    flakes = _zoomed(snow.mean + snow.deviation * draws.normals(x.shape[:2])[0][..., None], snow.zoom)
+    flakes[flakes < snow.threshold] = 0.0
+    flakes = (255.0 * np.clip(flakes, 0.0, 1.0)).astype(np.uint8) / 255.0
+    flakes = _blown(flakes, snow.radius, snow.sigma, -135.0 + 90.0 * float(draws.uniforms((), 1)[0]))
+    grey = sum(weight * x[..., c, None] for c, weight in enumerate(_GREY))
+    whitened = snow.keep * x + (1.0 - snow.keep) * np.maximum(x, 1.5 * grey + 0.5)
+    return whitened + flakes + np.rot90(flakes, 2)
+
+
+def _spatter(x: Floats, level: int, draws: Draws) -> Floats:
+    drops = parameters.SPATTER[level]
+    liquid = gaussian_filter(
+        drops.mean + drops.deviation * draws.normals(x.shape[:2])[0], drops.sigma, mode="nearest", truncate=4.0
+    )
+    liquid[liquid < drops.threshold] = 0.0
+    if drops.mud:
+        mud = gaussian_filter((liquid > drops.threshold) * 1.0, drops.strength, mode="nearest", truncate=4.0)
+        mud[mud < 0.8] = 0.0
+        return (1.0 - mud)[..., None] * x + np.multiply.outer(mud, np.array(_MUD) / 255.0)
+    grey = (255.0 * liquid).astype(np.int64) % 256
+    light = grey * relief_reference(grey)
+    if light.max() > 0:
+        light = light / light.max()
+    return x + drops.strength * np.multiply.outer(light, np.array(_WATER) / 255.0)
+
+
+def _contrast(x: Floats, level: int, _draws: Draws) -> Floats:
+    means = [x[..., c].mean() for c in range(3)]
+    return parameters.CONTRAST[level] * (x - means) + means
+
+
+def _brightness(x: Floats, level: int, _draws: Draws) -> Floats:
+    hue, saturation, value = hsv_of(x)
+    return rgb_of(hue, saturation, np.clip(value + parameters.BRIGHTNESS[level], 0.0, 1.0))
+
+
+def _saturate(x: Floats, level: int, _draws: Draws) -> Floats:
+    factor, offset = parameters.SATURATE[level]
+    hue, saturation, value = hsv_of(x)
+    return rgb_of(hue, np.clip(factor * saturation + offset, 0.0, 1.0), value)
+
+
+def _jpeg_compression(x: Floats, level: int, _draws: Draws) -> Floats:
+    file = io.BytesIO()
+    _picture(x).save(file, "JPEG", quality=parameters.JPEG[level])
+    return np.asarray(Image.open(file)) / 255.0
+
+
+def _pixelate(x: Floats, level: int, _draws: Draws) -> Floats:
+    height, width, _ = x.shape
+    share = parameters.PIXELATE[level]
+    small = _picture(x).resize((int(width * share), int(height * share)), Image.Resampling.BOX)
+    return np.asarray(small.resize((width, height), Image.Resampling.BOX)) / 255.0
+
+
+def _elastic_transform(x: Floats, level: int, draws: Draws) -> Floats:
+    height, width, _ = x.shape
+    strength, smoothness, jitter = (min(height, width) * share for share in parameters.ELASTIC[level])
+    # Points are (across, down, 1); the middle is (height, width) halved, which is the script's order.
+    middle, third = np.array([height // 2, width // 2]), min(height, width) // 3
+    before = np.array([middle + third, [middle[0] + third, middle[1] - third], middle - third])
+    after = before + jitter * (2.0 * draws.uniforms((3, 2))[0] - 1.0)
+    forward = np.linalg.solve(np.column_stack([before, np.ones(3)]), after).T
+    back = np.linalg.inv(np.vstack([forward, [0.0, 0.0, 1.0]]))
+    matrix, offset = back[:2, :2][::-1, ::-1], back[:2, 2][::-1]
+    x = np.stack([affine_transform(x[..., c], matrix, offset, order=1, mode="mirror") for c in range(3)], axis=-1)
+    across, down = (
+        strength * gaussian_filter(2.0 * uniforms - 1.0, smoothness, mode="reflect", truncate=3.0)
+        for uniforms in draws.uniforms((2, height, width), 1)[0]
+    )
+    rows, columns = np.indices((height, width))
+    places = [rows + down, columns + across]
+    return np.stack([map_coordinates(x[..., c], places, order=1, mode="reflect") for c in range(3)], axis=-1)
+
+
+def _picture(x: Floats) -> Image.Image:
+    return Image.fromarray(np.rint(255.0 * x).astype(np.uint8))
+
+
+def _blurred(x: Floats, sigma: float) -> Floats:
+    return gaussian_filter(x, (sigma, sigma, 0.0), mode="nearest", truncate=4.0)
+
+
+def _blown(x: Floats, radius: int, sigma: float, degrees: float) -> Floats:
+    """ImageMagick's motion blur: half a bell along a line of whole pixels, the border repeated."""
+    height, width, _ = x.shape
+    reach = 2 * radius
+    padded = np.pad(x, ((reach, reach), (reach, reach), (0, 0)), mode="edge")
+    total, out = 0.0, np.zeros_like(x)
+    for tap in range(2 * radius + 1):
+        row = reach + math.ceil(tap * math.sin(math.radians(degrees)) - 0.5)
+        column = reach + math.ceil(tap * math.cos(math.radians(degrees)) - 0.5)
+        weight = math.exp(-(tap**2) / (2.0 * sigma**2))
+        total += weight
+        out += weight * padded[row : row + height, column : column + width]
+    return out / total
+
+
+def _zoomed(x: Floats, factor: float) -> Floats:
+    """The middle enlarged, and of that the middle, as large as the picture was."""
+    height, width, _ = x.shape
+    kept = [math.ceil(size / factor) for size in (height, width)]
+    top, left = (height - kept[0]) // 2, (width - kept[1]) // 2
+    large = zoom(x[top : top + kept[0], left : left + kept[1]], (factor, factor, 1.0), order=1)
+    top, left = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2
+    return large[top : top + height, left : left + width]
+
+
+def _landscape(draws: Draws, size: int, decay: float, part: int = 0) -> Floats:
+    """The diamond-square algorithm on a torus: every new point is the mean of four around it, and a shock."""
+    side = 2
+    while side < size:
+        side *= 2
+    shocks = iter(2.0 * draws.uniforms((side**2 - 1,), part)[0] - 1.0)
+    land = np.zeros((side, side))
+    wobble, step = 100.0, side
+    while step > 1:
+        half = step // 2
+        diagonal = [(-half, -half), (-half, half), (half, -half), (half, half)]
+        straight = [(-half, 0), (half, 0), (0, -half), (0, half)]
+        for first_row, first_column, around in ((half, half, diagonal), (0, half, straight), (half, 0, straight)):
+            rows, columns = np.arange(first_row, side, step), np.arange(first_column, side, step)
+            known = [land[np.ix_((rows + down) % side, (columns + across) % side)] for down, across in around]
+            new = np.fromiter(shocks, float, count=rows.size * columns.size).reshape(rows.size, columns.size)
+            land[np.ix_(rows, columns)] = sum(known) / 4.0 + wobble * wobble * new
+        step, wobble = half, wobble / decay
+    return (land - land.min()) / np.ptp(land)
+
+
+# In the order in which the package counts its streams.
+REFERENCES: dict[str, Callable[[Floats, int, Draws], Floats]] = {
+    "gaussian_noise": _gaussian_noise,
+    "gaussian_blur": _gaussian_blur,
+    "contrast": _contrast,
+    "brightness": _brightness,
+    "defocus_blur": _defocus_blur,
+    "elastic_transform": _elastic_transform,
+    "fog": _fog,
+    "frost": _frost,
+    "glass_blur": _glass_blur,
+    "impulse_noise": _impulse_noise,
+    "jpeg_compression": _jpeg_compression,
+    "motion_blur": _motion_blur,
+    "pixelate": _pixelate,
+    "saturate": _saturate,
+    "shot_noise": _shot_noise,
+    "snow": _snow,
+    "spatter": _spatter,
+    "speckle_noise": _speckle_noise,
+    "zoom_blur": _zoom_blur,
+}

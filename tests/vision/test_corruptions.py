@@ -1,0 +1,304 @@
+"""Every family of corruptions against its definition, and what all of them promise."""
+
+from __future__ import annotations
+
+import colorsys
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.ndimage import gaussian_filter
+from sklearn.datasets import load_sample_image
+
+from projnorm.runs import to_npz
+from projnorm.vision import FAMILIES, PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, corrupt, corrupt_cached
+from projnorm.vision.corruptions import parameters
+from projnorm.vision.corruptions.draws import Draws
+from projnorm.vision.corruptions.families import stream_of
+from projnorm.vision.corruptions.spatter import _relief, canny, equalised
+from projnorm.vision.counter_random import normals, uniforms
+from tests.damage import damaged_copies
+from tests.vision.canny_reference import canny_reference, levels_reference, relief_reference
+from tests.vision.corruption_reference import (
+    REFERENCES,
+    corrupt_one_by_one,
+    draws_of,
+    hsv_of,
+    reference,
+    rgb_of,
+)
+
+# A few hundred additions of numbers up to 255, each rounded to 53 bits.
+ROUNDING = 1e-9
+# Which severities move the pictures further one after the other, where it is not 1 to 5.
+GROWING = {
+    "elastic_transform": [(5, 4, 3, 2, 1)],  # the corners move less and less, and they move most of the picture
+    "frost": [(1, 2)],  # then the picture darkens under the frost, which takes back what the frost adds
+    "glass_blur": [(1, 2), (2, 4), (3, 5)],  # the blur widens and narrows again, and hides what the exchange moved
+    "motion_blur": [(1, 2, 3), (4, 5)],  # 3 and 4 have one bell, whose tail hardly reaches the longer radius
+    "saturate": [(1, 2), (3, 4, 5)],  # first colours are lost, then gained
+    "spatter": [(1, 2, 3), (4, 5)],  # first water, then mud
+}
+
+
+@cache
+def photographs(count: int, height: int, width: int) -> np.ndarray:
+    """Pieces of two photographs, four times smaller than they were."""
+    rng = np.random.default_rng(count)
+    pieces = []
+    for number in range(count):
+        photograph = load_sample_image("china.jpg" if number % 2 else "flower.jpg")
+        top, left = rng.integers(photograph.shape[0] - 4 * height), rng.integers(photograph.shape[1] - 4 * width)
+        piece = photograph[top : top + 4 * height, left : left + 4 * width]
+        pieces.append(piece.reshape(height, 4, width, 4, 3).mean(axis=(1, 3)).astype(np.uint8))
+    return np.stack(pieces)
+
+
+def varied(height: int, width: int) -> np.ndarray:
+    """Noise, a smooth picture with all shades, and a photograph."""
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, size=(height, width, 3), dtype=np.uint8)
+    waves = gaussian_filter(rng.normal(size=(height, width, 3)), (3, 3, 0))
+    smooth = 255 * (waves - waves.min()) / np.ptp(waves)
+    return np.stack([noise, smooth.astype(np.uint8), photographs(4, height, width)[1]])
+
+
+def assert_cut_from_the_reference(images, family, severity, seed):
+    """What is found is the reference cut to whole numbers, except where rounding decides which side it is cut to."""
+    found = corrupt(images, family, severity, seed=seed)
+    assert found.dtype == np.uint8
+    assert found.shape == images.shape
+    for key, (image, out) in enumerate(zip(images, found, strict=True)):
+        expected = reference(image, family, severity, draws_of(family, severity, seed, key))
+        assert (out - expected).max() <= ROUNDING
+        assert (expected - out).max() <= 1.0 + ROUNDING
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_corruption_is_its_definition_image_by_image(family, severity):
+    assert_cut_from_the_reference(varied(32, 32), family, severity, seed=4)
+
+
+@pytest.mark.parametrize("shape", [(20, 28), (35, 18)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_images_of_any_shape_are_corrupted_by_the_same_definition(family, shape):
+    assert_cut_from_the_reference(varied(*shape), family, 3, seed=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_black_and_white_images_give_numbers(family):
+    flat = np.stack([np.zeros((32, 32, 3), np.uint8), np.full((32, 32, 3), 255, np.uint8)])
+    for severity in SEVERITIES:
+        out = FAMILIES[family](flat / 255.0, severity - 1, Draws(stream_of(family, severity, 2), np.arange(2)))
+        assert np.isfinite(out).all()
+        assert_cut_from_the_reference(flat, family, severity, seed=2)
+
+
+@pytest.mark.parametrize("severity", [3, 5])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_subset_is_corrupted_as_the_whole(family, severity):
+    images = np.random.default_rng(3).integers(0, 256, size=(150, 8, 8, 3), dtype=np.uint8)
+    whole = corrupt(images, family, severity, seed=1)
+    some = np.array([149, 3, 128, 127, 0])  # from both blocks of 128
+    np.testing.assert_array_equal(corrupt(images[some], family, severity, seed=1, indices=some), whole[some])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_images_move_further_with_severity(family):
+    images = photographs(24, 32, 32)
+    moved = {s: np.abs(corrupt(images, family, s, seed=0) - images.astype(float)).mean() for s in SEVERITIES}
+    for order in GROWING.get(family, [SEVERITIES]):
+        steps = [moved[severity] for severity in order]
+        assert steps == sorted(steps)
+    assert (list(moved.values()) == sorted(moved.values())) == (family not in GROWING)
+
+
+def test_families_keep_their_streams():
+    assert list(FAMILIES) == list(REFERENCES)
+    assert len(FAMILIES) == 19
+    assert set(PROBE_FAMILIES) < set(PAPER_FAMILIES) == set(FAMILIES) - {"zoom_blur"}
+    streams = {stream_of(family, s, seed) for family in FAMILIES for s in SEVERITIES for seed in range(3)}
+    assert len(streams) == 19 * 5 * 3
+
+
+def test_one_by_one_is_as_all_at_once():
+    images, keys = varied(8, 8), np.array([7, 1, 9])
+    found = corrupt(images, "gaussian_noise", 2, seed=3, indices=keys)
+    np.testing.assert_array_equal(corrupt_one_by_one(images, "gaussian_noise", 2, 3, keys), found)
+    np.testing.assert_array_equal(
+        corrupt_one_by_one(images, "fog", 2, 3), corrupt(images, "fog", 2, seed=3, indices=np.arange(3))
+    )
+
+
+def test_noise_of_different_severities_seeds_and_images_is_independent():
+    grey = np.full((2, 32, 32, 3), 128, np.uint8)
+    draws = [corrupt(grey, "gaussian_noise", s, seed=seed).astype(float) for s, seed in ((4, 0), (5, 0), (5, 1))]
+    flat = np.array([image.ravel() for draw in draws for image in draw])
+    assert np.abs(np.corrcoef(flat) - np.eye(6)).max() < 5 / np.sqrt(flat.shape[1])
+
+
+def test_the_parts_of_a_draw_are_independent():
+    draws = Draws(7, np.arange(40))
+    parts = np.array([draws.uniforms((200,), part).ravel() for part in range(3)])
+    assert np.abs(np.corrcoef(parts) - np.eye(3)).max() < 5 / np.sqrt(parts.shape[1])
+
+
+def test_counter_based_numbers_are_uniform_and_normal():
+    u = uniforms(3, np.arange(50), (2000,)).ravel()
+    assert stats.kstest(u, "uniform").pvalue > 1e-3
+    assert 0 < u.min() < u.max() < 1
+    z = normals(3, np.arange(50), (2000,)).ravel()
+    assert stats.kstest(z, "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+@pytest.mark.parametrize("shade", [0.2, 0.6])
+def test_normal_noise_has_the_standard_deviation_it_is_to_have(severity, shade):
+    x = np.full((20, 32, 32, 3), shade)
+    for family, sigma in (
+        ("gaussian_noise", parameters.GAUSSIAN_NOISE[severity - 1]),
+        ("speckle_noise", parameters.SPECKLE_NOISE[severity - 1] * shade),
+    ):
+        noise = FAMILIES[family](x, severity - 1, Draws(stream_of(family, severity, 0), np.arange(20))) - shade
+        assert abs(noise.mean()) < 5 * sigma / np.sqrt(x.size)
+        assert abs(noise.std() - sigma) < 5 * sigma / np.sqrt(2 * x.size)
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+@pytest.mark.parametrize("shade", [1, 51, 153, 255])
+def test_shot_noise_counts_photons(severity, shade):
+    photons, x = parameters.SHOT_NOISE[severity - 1], np.full((20, 32, 32, 3), shade / 255.0)
+    draws = Draws(stream_of("shot_noise", severity, 0), np.arange(20))
+    counts = photons * FAMILIES["shot_noise"](x, severity - 1, draws)
+    np.testing.assert_allclose(counts, np.round(counts), atol=ROUNDING)
+    mean = photons * shade / 255.0
+    assert abs(counts.mean() - mean) < 5 * np.sqrt(mean / x.size)
+    # The fourth central moment of a Poisson number is mean + 3 mean^2.
+    assert abs(counts.var() - mean) < 5 * np.sqrt((mean + 2 * mean**2) / x.size)
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_impulse_noise_strikes_its_share_black_or_white(severity):
+    out = corrupt(np.full((20, 32, 32, 3), 99, np.uint8), "impulse_noise", severity, seed=0)
+    assert set(np.unique(out)) == {0, 99, 255}
+    share, struck = parameters.IMPULSE_NOISE[severity - 1], out != 99
+    assert abs(struck.mean() - share) < 5 * np.sqrt(share * (1 - share) / out.size)
+    assert abs((out[struck] == 255).mean() - 0.5) < 5 * 0.5 / np.sqrt(struck.sum())
+
+
+def test_black_pixels_become_grey_when_brightened():
+    black = np.zeros((1, 2, 2, 3), np.uint8)
+    assert corrupt(black, "brightness", 5, seed=0).tolist() == [[[[76] * 3] * 2] * 2]
+
+
+def test_the_colours_of_the_reference_are_those_of_colorsys():
+    colours = np.concatenate([np.random.default_rng(1).integers(0, 4, size=(200, 3)) / 3.0, np.eye(3), np.ones((1, 3))])
+    found = np.stack(hsv_of(colours), axis=-1)
+    np.testing.assert_allclose(found, [colorsys.rgb_to_hsv(*colour) for colour in colours], atol=1e-15)
+    np.testing.assert_allclose(rgb_of(*found.T), [colorsys.hsv_to_rgb(*hsv) for hsv in found], atol=2e-15)
+
+
+def liquids(count: int, height: int, width: int) -> np.ndarray:
+    """Whole numbers from 0 to 255: noise of several roughnesses, half of it with holes; the last image is flat."""
+    rng = np.random.default_rng(5)
+    layers = []
+    for number in range(count - 1):
+        waves = gaussian_filter(rng.normal(size=(height, width)), 0.5 + number % 5 / 2)
+        layer = np.floor(255 * (waves - waves.min()) / np.ptp(waves))
+        layers.append(np.where(layer < 140, 0, layer) if number % 2 else layer)
+    return np.stack([*layers, np.full((height, width), 160.0)])
+
+
+def test_edges_are_those_of_a_flood_from_the_strong_ones():
+    grey = liquids(31, 24, 19)
+    found = canny(grey)
+    np.testing.assert_array_equal(found, [canny_reference(image, 50.0, 150.0) for image in grey])
+    assert 0.01 < found.mean() < 0.5
+    assert not found[-1].any()
+    strong = [canny_reference(image, 150.0, 150.0) for image in grey]
+    assert np.sum(strong) < found.sum()  # the others are there because they touch a strong one
+
+
+def test_histograms_are_levelled():
+    values = np.minimum(liquids(31, 24, 19), 20 + 3 * np.arange(31)[:, None, None])
+    found = equalised(values)
+    for image, out in zip(values.astype(int), found, strict=True):
+        # Either neighbour will do for a half: OpenCV's single precision does not tell which it takes.
+        assert np.abs(out - levels_reference(image)).max() <= 0.5 + ROUNDING
+    np.testing.assert_array_equal(found, np.round(found))
+    np.testing.assert_array_equal(found[-1], values[-1])
+
+
+def test_light_on_drops_does_not_come_from_another_image():
+    grey = liquids(6, 24, 19)
+    np.testing.assert_array_equal(_relief(grey), [relief_reference(image.astype(int)) for image in grey])
+    np.testing.assert_array_equal(_relief(grey[-1:])[0], relief_reference(grey[-1].astype(int)))
+
+
+def test_corrupted_images_are_read_from_the_file_the_second_time(tmp_path, monkeypatch):
+    images, keys = varied(8, 8), np.array([4, 0, 9])
+    folder = tmp_path / "not" / "there"
+    first = corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder)
+    np.testing.assert_array_equal(first, corrupt(images, "fog", 2, seed=1, indices=keys))
+
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("projnorm.vision.corruptions.cache.corrupt", refuse)
+    np.testing.assert_array_equal(corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder), first)
+    with pytest.raises(AssertionError, match="computed again"):
+        corrupt_cached(images, "fog", 3, seed=1, indices=keys, folder=folder)
+
+
+def test_whatever_is_asked_differently_is_another_file(tmp_path):
+    images, keys = varied(8, 8), np.arange(3)
+    asked = [
+        (images, "contrast", 2, 1, keys),
+        (images, "fog", 2, 1, keys),
+        (images, "fog", 3, 1, keys),
+        (images, "fog", 2, 2, keys),
+        (images, "fog", 2, 1, keys + 1),
+        (images[::-1], "fog", 2, 1, keys),
+        (images[:2], "fog", 2, 1, keys[:2]),
+        (images.reshape(3, 4, 16, 3), "fog", 2, 1, keys),
+    ]
+    for _ in range(2):
+        for pictures, family, severity, seed, indices in asked:
+            found = corrupt_cached(pictures, family, severity, seed=seed, indices=indices, folder=tmp_path)
+            np.testing.assert_array_equal(found, corrupt(pictures, family, severity, seed=seed, indices=indices))
+        assert len(list(tmp_path.iterdir())) == len(asked)
+
+
+def test_a_damaged_file_is_computed_again(tmp_path):
+    images, keys = varied(8, 8), np.arange(3)
+
+    def ask():
+        return corrupt_cached(images, "impulse_noise", 5, seed=0, indices=keys, folder=tmp_path)
+
+    first = ask()
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    other_pixels = to_npz({"images": 255 - first, "sha256": np.array("0" * 64)})
+    no_hash = to_npz({"images": 255 - first})
+    for data in (*damaged_copies(whole, 200), b"", other_pixels, no_hash):
+        path.write_bytes(data)
+        np.testing.assert_array_equal(ask(), first)
+    assert path.read_bytes() == whole
+
+
+def test_bad_corruptions_are_refused(tmp_path):
+    images = varied(8, 8)
+    with pytest.raises(ValueError, match=r"`family` must be one of gaussian_noise, .*zoom_blur; got 'fog of war'"):
+        corrupt(images, "fog of war", 1, seed=0)
+    for severity in (0, 6):
+        with pytest.raises(ValueError, match=f"`severity` must be 1 to 5; got {severity}"):
+            corrupt(images, "contrast", severity, seed=0)
+    with pytest.raises(ValueError, match=r"`indices` must hold one number per image, 3; got shape \(2,\)"):
+        corrupt(images, "contrast", 1, seed=0, indices=np.arange(2))
+    for family, severity, count, message in (("mist", 1, 3, "family"), ("fog", 9, 3, "severity"), ("fog", 1, 1, "ind")):
+        with pytest.raises(ValueError, match=f"`{message}"):
+            corrupt_cached(images, family, severity, seed=0, indices=np.arange(count), folder=tmp_path)
+    assert not list(tmp_path.iterdir())
