@@ -81,8 +81,8 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
             draws.append((drawn.r_squared, drawn.spearman, misses[chosen].mean()))
     ends = np.nanquantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0) if draws else np.full((2, 3), np.nan)
     centres = (found.r_squared, found.spearman, float(misses.mean()) if len(misses) else float("nan"))
-    intervals = [Interval(c, float(low), float(high)) for c, low, high in zip(centres, *ends, strict=True)]
-    return Quality(method, *intervals, targets=len(errors))
+    r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
+    return Quality(method, r_squared, spearman, mae, len(errors))
 
 
 def qualities(scores: Scores, *, seed: int = 0) -> list[Quality]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from projnorm.vision import FAMILIES, NETWORKS, PAPER_FAMILIES, SEVERITIES
 from projnorm.vision.weights import RANDOM
@@ -105,16 +107,27 @@ class DeepConfig:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, values))}.")
-        for name, allowed in (("families", tuple(FAMILIES)), ("methods", METHODS), ("severities", SEVERITIES)):
+        members: dict[str, tuple[object, ...]] = {
+            "families": tuple(FAMILIES),
+            "methods": METHODS,
+            "severities": SEVERITIES,
+        }
+        for name, known in members.items():
             for value in getattr(self, name):
-                if value not in allowed:
-                    raise ValueError(f"`{name}` must be of {', '.join(map(str, allowed))}; got {value!r}.")
+                if value not in known:
+                    raise ValueError(f"`{name}` must be of {', '.join(map(str, known))}; got {value!r}.")
         if not self.methods:
             raise ValueError(f"`methods` must name at least one of {', '.join(METHODS)}.")
         if any(not 1 <= step <= self.steps for step in self.trajectory):
             raise ValueError(f"`trajectory` must hold steps from 1 to {self.steps}; got {self.trajectory}.")
 
     @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Its fields."""
-        return tuple(field.name for field in fields(cls))
+    def from_json(cls, document: Mapping[str, Any]) -> DeepConfig:
+        """From what JSON makes of `dataclasses.asdict`.
+
+        Raises:
+            ValueError: If a value is none.
+            TypeError: If a field is missing or unknown.
+        """
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        return cls(**values)

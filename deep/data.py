@@ -34,7 +34,7 @@ class RunData:
         """Of every pixel and label: other images are another run."""
         digest = hashlib.sha256()
         for images in (self.train, self.validation, *(target.images for target in self.targets)):
-            digest.update(np.ascontiguousarray(images.images))
+            digest.update(np.ascontiguousarray(images.images).data)
             digest.update(images.labels.astype("<i8").tobytes())
         return digest.hexdigest()
 

@@ -138,7 +138,8 @@ class Scores:
         )
 
 
-_TYPES = {field.name: {"str": str, "int": int, "float": (int, float)}[str(field.type)] for field in fields(Row)}
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+_TYPES = {field.name: _KINDS[str(field.type)] for field in fields(Row)}
 
 
 def _row(line: bytes, path: Path, number: int) -> Row:

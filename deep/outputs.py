@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.training import Hardware, Prepare
+from deep.training import Hardware, Prepare, placed
 from projnorm.runs import from_npz, to_npz, write_atomically
 
 _BATCH = 250
@@ -59,9 +59,8 @@ def forward(
         ValueError: If an output is not finite.
     """
     device = torch.device((hardware or Hardware()).device)
-    memory = torch.channels_last if images.ndim == 4 else torch.preserve_format
     modes = [(module, module.training) for module in model.modules()]
-    model.to(device=device, memory_format=memory).eval()
+    placed(model, device, images=images.ndim == 4).eval()
     features: list[Tensor] = []
     logits: list[Tensor] = []
     hook = model.get_submodule(head).register_forward_pre_hook(lambda _, given: features.append(given[0].cpu()))
@@ -70,7 +69,9 @@ def forward(
             for start in range(0, len(images), _BATCH):
                 x = torch.from_numpy(images[start : start + _BATCH]).to(device)
                 x = x if prepare is None else prepare(x)
-                logits.append(model(x.contiguous(memory_format=memory)).cpu())
+                if x.ndim == 4:
+                    x = x.contiguous(memory_format=torch.channels_last)
+                logits.append(model(x).cpu())
     finally:
         hook.remove()
         for module, training in modes:

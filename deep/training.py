@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -117,10 +118,10 @@ def train(
     hardware = hardware or Hardware()
     _check(inputs, labels, recipe, hardware)
     device = torch.device(hardware.device)
-    model.to(device=device, memory_format=torch.channels_last if inputs.ndim == 4 else torch.preserve_format).train()
+    placed(model, device, images=inputs.ndim == 4).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, recipe, seed)
-    called = torch.compile(model) if hardware.compiled else model
+    called = cast("nn.Module", torch.compile(model)) if hardware.compiled else model
     mixed = torch.autocast(device.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
     devices = [device] if device.type == "cuda" else []
     saved = time.monotonic()
@@ -149,6 +150,12 @@ def train(
     if first < recipe.steps:
         _require_finite(value, recipe.steps - 1, recipe)
     return model.eval()
+
+
+def placed(model: nn.Module, device: torch.device, *, images: bool) -> nn.Module:
+    """The network on a device; for images with channels last, which convolutions are fastest on."""
+    model.to(device)
+    return model.to(memory_format=torch.channels_last) if images else model  # type: ignore[call-overload]
 
 
 @lru_cache(maxsize=4)

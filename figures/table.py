@@ -1,10 +1,16 @@
-"""A small table that prints aligned in a terminal and renders in the page."""
+"""A small table that prints aligned in a terminal, renders in the page, and goes into a document or a spreadsheet."""
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    character: f"\\{character}" for character in "&%$#_{}"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +32,31 @@ class Table:
         header = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
         rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows)
         return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+    def markdown(self) -> str:
+        """A table of Markdown."""
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+    def latex(self) -> str:
+        """A tabular with the rules of booktabs."""
+        header, *rows = (
+            " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in line) for line in (self.header, *self.rows)
+        )
+        body = "\n".join(f"{row} \\\\" for row in rows)
+        columns = "l" * len(self.header)
+        return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{header} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}"
+
+    def csv(self) -> str:
+        """Comma-separated values."""
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows([self.header, *self.rows])
+        return buffer.getvalue().rstrip("\n")
+
+
+FORMATS = {
+    "text": Table.text,
+    "markdown": Table.markdown,
+    "latex": Table.latex,
+    "csv": Table.csv,
+}

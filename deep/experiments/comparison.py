@@ -142,7 +142,7 @@ def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
     path = folder / _RUN
     try:
         document = json.loads(path.read_bytes())
-        config = DeepConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in document["config"].items()})
+        config = DeepConfig.from_json(document["config"])
     except FileNotFoundError:
         raise ValueError(f"there is no run in {folder}; `projnorm deep run` makes one.") from None
     except (ValueError, LookupError, TypeError):

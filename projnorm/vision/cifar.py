@@ -183,7 +183,8 @@ def _version(names: Collection[str], path: Path) -> _Version:
             return version
     raise ValueError(
         f"{path}: no binary version of CIFAR-10 (data_batch_1.bin, ... and test_batch.bin) or CIFAR-100 (train.bin and "
-        "test.bin) here, and no Python version (the same without .bin); image folders are train/<class> and test/<class>."
+        "test.bin) here, and no Python version (the same without .bin); other images belong into train/<class> and "
+        "test/<class>."
     )
 
 

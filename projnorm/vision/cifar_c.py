@@ -6,6 +6,7 @@ D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
 from __future__ import annotations
 
 import tokenize
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,9 @@ def _images(path: Path, count: int) -> NDArray[np.uint8]:
 def _array(path: Path) -> NDArray[Any]:
     """The array on disk; unlike `np.load`, this knows no pickles and no zip files."""
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            return np.lib.format.open_memmap(path, mode="r")
     except _UNREADABLE as error:
-        raise ValueError(f"{path}: not a whole NPY file of plain numbers ({error}).") from None
+        reason = str(error).split("\n")[0].removesuffix(".")
+        raise ValueError(f"{path}: not a whole NPY file of plain numbers ({reason}).") from None

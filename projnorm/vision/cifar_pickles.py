@@ -7,6 +7,7 @@ these files consist of are followed, and the functions they name are stood in fo
 from __future__ import annotations
 
 import pickletools
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ _ARGUMENT_IS_VALUE = frozenset(
         "SHORT_BINBYTES",
     ]
 )
-_LONGEST_NAME = 80
+_LONGEST_NAME, _LONGEST_REASON = 80, 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,9 @@ def read_batch(data: bytes, *, width: int) -> Batch:
         ValueError: If it is anything else, or asks for what such a file does not need.
     """
     try:
-        batch = _follow(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of strange escapes in strings
+            batch = _follow(data)
         if not isinstance(batch, dict):
             raise ValueError("it holds no dictionary")
         found = {_text(key): value for key, value in batch.items()}
@@ -87,7 +90,7 @@ def read_batch(data: bytes, *, width: int) -> Batch:
             raise ValueError("`labels` or `fine_labels` must be a list of classes")
         return Batch(_pixels(found.get("data"), (len(labels), width)), np.array(labels, dtype=np.int64))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a pickled batch of CIFAR ({error})") from None
+        raise ValueError(f"not a pickled batch of CIFAR ({str(error)[:_LONGEST_REASON]})") from None
 
 
 def _follow(data: bytes) -> Any:

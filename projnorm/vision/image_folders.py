@@ -95,7 +95,13 @@ def _listing(folder: Path) -> _Listing:
 
 def _read_all(files: tuple[Path, ...]) -> Images:
     first = _pixels(files[0])
-    images = np.empty((len(files), *first.shape), dtype=np.uint8)
+    try:
+        images = np.empty((len(files), *first.shape), dtype=np.uint8)
+    except MemoryError:
+        raise ValueError(
+            f"{files[0].parent.parent}: {len(files):,} images of {first.shape[1]} x {first.shape[0]} px do not fit "
+            "into memory; resize them first."
+        ) from None
     for index, file in enumerate(files):
         pixels = _pixels(file)
         if pixels.shape != first.shape:
@@ -135,4 +141,4 @@ def _pixels(file: Path) -> Images:
         struct.error,
         zlib.error,
     ) as error:
-        raise ValueError(f"{file}: not a whole image ({error}).") from None
+        raise ValueError(f"{file}: cannot be read as an image ({error}).") from None

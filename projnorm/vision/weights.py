@@ -119,6 +119,8 @@ def download(architecture: str, cache: Path | None = None) -> Path:
     Raises:
         ValueError: If they cannot be downloaded or arrive damaged.
     """
+    if architecture not in _OFFICIAL:
+        raise ValueError(f"there are no ImageNet weights of {architecture}; pass a file, or {RANDOM!r}.")
     file = _OFFICIAL[architecture]
     folder = cache or Path(torch.hub.get_dir()) / "checkpoints"
     path = folder / file

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
-from projnorm.runs import to_npz
+from projnorm.runs import from_npz, to_npz
 from projnorm.vision import FAMILIES, PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, corrupt, corrupt_cached
 from projnorm.vision.corruptions import parameters
 from projnorm.vision.corruptions.draws import Draws
@@ -201,14 +201,36 @@ def test_the_colours_of_the_reference_are_those_of_colorsys():
     np.testing.assert_allclose(rgb_of(*found.T), [colorsys.hsv_to_rgb(*hsv) for hsv in found], atol=2e-15)
 
 
+def sizes_pixelated_unlike_pillow(sizes):
+    unlike = []
+    for size in sizes:
+        images = np.random.default_rng(size).integers(0, 256, size=(1, size, size, 3), dtype=np.uint8)
+        for severity in SEVERITIES:
+            found = corrupt(images, "pixelate", severity, seed=0)
+            if (found != corrupt_one_by_one(images, "pixelate", severity, 0)).any():
+                unlike.append((size, severity))
+    return unlike
+
+
+def test_pixels_are_pillows():
+    # In pictures of 6 and 18 px the border of a box meets the middle of a pixel.
+    assert sizes_pixelated_unlike_pillow((6, 18, 28, 32, 64, 96)) == []
+
+
+@pytest.mark.xfail(reason="where a border meets a middle but for rounding, `_box_matrix` keeps a pixel Pillow does not")
+def test_pixels_are_pillows_whatever_the_size():
+    assert sizes_pixelated_unlike_pillow(range(2, 65)) == []
+
+
 def liquids(count: int, height: int, width: int) -> np.ndarray:
-    """Whole numbers from 0 to 255: noise of several roughnesses, half of it with holes; the last image is flat."""
+    """Whole numbers from 0 to 255: noise of several roughnesses, with holes or in steps; the last image is flat."""
     rng = np.random.default_rng(5)
     layers = []
     for number in range(count - 1):
         waves = gaussian_filter(rng.normal(size=(height, width)), 0.5 + number % 5 / 2)
         layer = np.floor(255 * (waves - waves.min()) / np.ptp(waves))
-        layers.append(np.where(layer < 140, 0, layer) if number % 2 else layer)
+        # Steps of 25 make gradients as large as the thresholds of Canny, and as their neighbours.
+        layers.append([layer, np.where(layer < 140, 0, layer), layer // 25 * 25][number % 3])
     return np.stack([*layers, np.full((height, width), 160.0)])
 
 
@@ -281,9 +303,10 @@ def test_a_damaged_file_is_computed_again(tmp_path):
     first = ask()
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    other_pixels = to_npz({"images": 255 - first, "sha256": np.array("0" * 64)})
-    no_hash = to_npz({"images": 255 - first})
-    for data in (*damaged_copies(whole, 200), b"", other_pixels, no_hash):
+    sha256 = from_npz(whole)["sha256"]
+    other_pixels, other_shape = 255 - first, first.reshape(3, 4, 16, 3)
+    wrong = [{"images": other_pixels, "sha256": sha256}, {"images": other_shape, "sha256": sha256}, {"images": first}]
+    for data in (*damaged_copies(whole, 200), b"", *map(to_npz, wrong)):
         path.write_bytes(data)
         np.testing.assert_array_equal(ask(), first)
     assert path.read_bytes() == whole

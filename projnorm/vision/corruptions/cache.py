@@ -26,8 +26,8 @@ def corrupt_cached(
         OSError: If the folder cannot be written to.
     """
     asked = hashlib.sha256(f"{_VERSION} {family} {severity} {seed} {images.shape}".encode())
-    asked.update(np.ascontiguousarray(images))
-    asked.update(np.ascontiguousarray(indices, dtype="<i8"))
+    asked.update(np.ascontiguousarray(images).data)
+    asked.update(np.ascontiguousarray(indices, dtype="<i8").data)
     path = folder / f"{family}-{severity}-{asked.hexdigest()[:16]}.npz"
     found = _whole(path)
     if found is None or found.shape != images.shape:
@@ -48,4 +48,4 @@ def _whole(path: Path) -> Images | None:
 
 
 def _hash(images: Images) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()

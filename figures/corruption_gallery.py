@@ -1,0 +1,55 @@
+"""One picture under every family and severity of corruptions."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
+
+from figures.families import spoken
+from figures.style import house_style, settled
+from projnorm.vision import FAMILIES, SEVERITIES, corrupt
+
+TITLE = "The corruptions"
+CAPTION = (
+    "A photograph that comes with scikit-learn at 32 px, clean on the left, then at severities 1 to 5 of each of the 19 "
+    "families of CIFAR-10-C. All are generated here; the frost is a drawn texture, where CIFAR-10-C has photographs."
+)
+_COLUMNS = 2
+_SIZE = 32
+
+
+def draw(picture: NDArray[np.uint8] | None = None, *, seed: int = 0) -> Figure:
+    """A grid of pictures.
+
+    Args:
+        picture: Shape ``(height, width, 3)``; the sample by default.
+        seed: Of what the corruptions draw.
+    """
+    image = (_sample() if picture is None else picture)[None]
+    strips = {
+        family: np.concatenate([image[0], *(corrupt(image, family, s, seed=seed)[0] for s in SEVERITIES)], axis=1)
+        for family in sorted(FAMILIES)
+    }
+    rows = -(-len(strips) // _COLUMNS)
+    with house_style():
+        figure = Figure(figsize=(7.4, 0.74 * rows), layout="constrained")
+        grid = figure.subplots(rows, _COLUMNS, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for axes, (family, strip) in zip(grid.T.flat, strips.items(), strict=False):
+            axes.imshow(strip, interpolation="nearest")
+            axes.set_title(spoken(family), fontsize=7, loc="left", pad=2)
+        return settled(figure)
+
+
+def _sample() -> NDArray[np.uint8]:
+    """The flower of scikit-learn, its middle at 32 px."""
+    from sklearn.datasets import load_sample_image
+
+    photograph = load_sample_image("flower.jpg")
+    side = min(photograph.shape[:2])
+    top, left = ((size - side) // 2 for size in photograph.shape[:2])
+    square = Image.fromarray(photograph[top : top + side, left : left + side])
+    return np.asarray(square.resize((_SIZE, _SIZE), Image.Resampling.BOX))

@@ -1,0 +1,58 @@
+"""The paper's scatter plots: true error against the score of every method, one colour and marker a family."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from deep.ledger import Scores
+from figures.families import looks, spoken
+from figures.style import TRUTH, house_style, settled
+from projnorm.following import following
+
+TITLE = "Score against error, method by method"
+CAPTION = (
+    "One point a target: the true error of the network on it against what a method says without its labels. Colour and "
+    "marker tell the family of shifts, larger marks are stronger shifts, the star is the clean test set. The line is the "
+    "least-squares fit over all targets."
+)
+_COLUMNS = 3
+
+
+def draw(scores: Scores, *, heading: str = "") -> Figure:
+    """One panel per method, the families in a legend on the right."""
+    columns = min(_COLUMNS, len(scores.methods))
+    rows = math.ceil(len(scores.methods) / columns)
+    with house_style():
+        figure = Figure(figsize=(2.5 * columns + 1.5, 2.35 * rows + 0.35), layout="constrained")
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        styles = looks(scores.families.tolist())
+        for axes, method, score in zip(grid.flat, scores.methods, scores.values.T, strict=False):
+            for family, style in styles.items():
+                members = np.flatnonzero(scores.families == family)
+                if len(members):
+                    axes.scatter(
+                        score[members],
+                        100 * scores.errors[members],
+                        s=10 + 6 * scores.severities[members],
+                        alpha=0.8,
+                        linewidths=0,
+                        label=spoken(family),
+                        **style,
+                    )
+            found = following(score, scores.errors)
+            if not math.isnan(found.r_squared):
+                ends = np.array([score.min(), score.max()])
+                axes.plot(ends, np.polyval(np.polyfit(score, 100 * scores.errors, 1), ends), color=TRUTH, lw=0.8)
+            axes.set_title(rf"{method}: $R^2$ {found.r_squared:.3f}, $\rho$ {found.spearman:.3f}", fontsize=8)
+            axes.set_ylim(0, 100)
+        for axes in grid.flat[len(scores.methods) :]:
+            axes.set_axis_off()
+        handles, labels = grid.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", fontsize=6.5)
+        figure.supxlabel("score", fontsize=9)
+        figure.supylabel("true error (%)", fontsize=9)
+        figure.suptitle(heading, fontsize=7)
+        return settled(figure)

@@ -1,0 +1,44 @@
+"""The true error of a network against the severity of every family of shifts."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from deep.ledger import Scores
+from figures.families import CLEAN, looks, spoken
+from figures.style import COLUMN_WIDTH, TRUTH, house_style, settled
+
+TITLE = "Error against severity"
+CAPTION = (
+    "True error of the network on every corruption; the dashed line is the clean test set. The parameters of some "
+    "families do not order the severities by difficulty, and their lines bend."
+)
+
+
+def draw(scores: Scores, *, heading: str = "") -> Figure:
+    """One line per family."""
+    with house_style():
+        figure = Figure(figsize=(COLUMN_WIDTH + 1.3, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for family, style in looks(scores.families.tolist()).items():
+            members = np.flatnonzero(scores.families == family)
+            if family == CLEAN:
+                for error in scores.errors[members]:
+                    axes.axhline(100 * error, color=TRUTH, ls="--", lw=0.8)
+            elif len(members) and scores.severities[members].max() > 0:
+                members = members[np.argsort(scores.severities[members])]
+                axes.plot(
+                    scores.severities[members],
+                    100 * scores.errors[members],
+                    ms=4,
+                    lw=1,
+                    label=spoken(family),
+                    **style,
+                )
+        axes.set_xticks(sorted(set(scores.severities[scores.severities > 0].tolist())))
+        axes.set_xlabel("severity")
+        axes.set_ylabel("true error (%)")
+        figure.legend(loc="outside right upper", fontsize=6.5)
+        figure.suptitle(heading, fontsize=7)
+        return settled(figure)

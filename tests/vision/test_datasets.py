@@ -1,0 +1,615 @@
+"""Readers of CIFAR, CIFAR-C and image folders: small files of the published formats, and hostile ones."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import pickle
+import shutil
+import struct
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from projnorm.vision import cifar, download_cifar, image_folders, load_splits, open_cifar_c, read_image_set
+from projnorm.vision.cifar_pickles import read_batch
+from tests.damage import damaged_copies
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
+LABELS = np.arange(12, dtype=np.int64) % 7
+PLANES = IMAGES.transpose(0, 3, 1, 2).reshape(12, -1)
+BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
+ARCHIVES = tuple(cifar.PUBLISHED_MD5)
+
+
+def binary(rows: slice, *, coarse: bool = False) -> bytes:
+    columns = [LABELS[rows, None].astype(np.uint8), PLANES[rows]]
+    return np.hstack([np.full_like(columns[0], 99), *columns] if coarse else columns).tobytes()
+
+
+def pickled(rows: slice, *, key: bytes = b"labels", protocol: int = 2) -> bytes:
+    names = [b"%d.png" % row for row in range(12)[rows]]
+    batch = {b"filenames": names, key: LABELS[rows].tolist(), b"data": PLANES[rows], b"coarse_labels": [99], b"x": b""}
+    return pickle.dumps(batch, protocol=protocol)
+
+
+def published(archive: str) -> dict[str, bytes]:
+    """Ten training images and two test images, in the files that the archive holds."""
+    if "-100-" in archive:
+        parts = {"train": slice(10), "test": slice(10, 12)}
+        if "binary" in archive:
+            return {f"{name}.bin": binary(rows, coarse=True) for name, rows in parts.items()}
+        return {name: pickled(rows, key=b"fine_labels") for name, rows in parts.items()}
+    parts = {name: slice(2 * i, 2 * i + 2) for i, name in enumerate([*BATCHES, "test_batch"])}
+    if "binary" in archive:
+        return {f"{name}.bin": binary(rows) for name, rows in parts.items()}
+    return {name: pickled(rows) for name, rows in parts.items()}
+
+
+def tar(files: dict[str, bytes], *, prefix: str = "cifar/", extra: tuple[tarfile.TarInfo, ...] = ()) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in extra:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+        for name, data in files.items():
+            member = tarfile.TarInfo(prefix + name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def write_archive(path: Path, tarred: bytes) -> Path:
+    path.write_bytes(gzip.compress(tarred, 1, mtime=0))
+    return path
+
+
+def special(name: str, kind: bytes, target: str = "", size: int = 0) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.size = kind, target, size
+    return member
+
+
+def write_folder(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def assert_is_cifar(splits) -> None:
+    np.testing.assert_array_equal(splits.train.images, IMAGES[:10])
+    np.testing.assert_array_equal(splits.train.labels, LABELS[:10])
+    np.testing.assert_array_equal(splits.test.images, IMAGES[10:])
+    np.testing.assert_array_equal(splits.test.labels, LABELS[10:])
+
+
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_an_archive_and_the_folder_it_unpacks_to_hold_the_same_images(tmp_path, archive):
+    files = published(archive)
+    path = write_archive(tmp_path / archive, tar({"readme.html": b"<p>", **files}))
+    assert_is_cifar(load_splits(path))
+    assert_is_cifar(load_splits(write_folder(tmp_path / "unpacked", files)))
+    assert not load_splits(path).verified
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([archive, "unpacked"])
+
+
+def test_an_archive_with_the_published_hash_is_verified(tmp_path, monkeypatch):
+    path = write_archive(tmp_path / ARCHIVES[0], tar(published(ARCHIVES[0])))
+    md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    monkeypatch.setitem(cifar.PUBLISHED_MD5, ARCHIVES[0], md5)
+    assert load_splits(path).verified
+
+
+def test_of_two_versions_the_binary_one_is_read(tmp_path):
+    broken = dict.fromkeys([*BATCHES, "test_batch"], b"no pickle")
+    assert_is_cifar(load_splits(write_folder(tmp_path, broken | published("cifar-10-binary"))))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_pickles_of_later_protocols_and_either_order_of_bytes_are_read(tmp_path, protocol):
+    batch = {"data": np.asfortranarray(PLANES[:10]), "fine_labels": LABELS[:10].tolist()}
+    files = {"train": pickle.dumps(batch, protocol=protocol), "test": pickled(slice(10, 12), protocol=protocol)}
+    assert_is_cifar(load_splits(write_folder(tmp_path, files)))
+
+
+def python2_batch(images: np.ndarray, labels: bytes) -> bytes:
+    """As cPickle of Python 2 wrote the published batches: strings are not told from bytes."""
+    raw = images.tobytes()
+    return b"".join(
+        [
+            b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05(",
+            b"".join(b"K" + bytes([label]) for label in labels),
+            b"eU\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\tU\x01b\x87Rq\n",
+            b"(K\x01K"
+            + bytes([len(images)])
+            + b"M\x00\x0c\x86cnumpy\ndtype\nq\x0bU\x02u1K\x00K\x01\x87Rq\x0c(K\x03U\x01|NNN",
+            b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T" + struct.pack("<i", len(raw)) + raw,
+            b"tbU\tfilenamesq\r]q\x0e(U\x05a.pngq\x0fU\x05b.pngq\x10eu.",
+        ]
+    )
+
+
+def test_pickles_of_python_2_are_read(tmp_path):
+    files = {
+        "data_batch_1": python2_batch(PLANES[:10], bytes(LABELS[:10].tolist())),
+        "test_batch": python2_batch(PLANES[10:], bytes(LABELS[10:].tolist())),
+    }
+    assert_is_cifar(load_splits(write_folder(tmp_path, files)))
+
+
+class Runs:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_that_would_run_a_command_is_refused_by_name(tmp_path, protocol):
+    witness = tmp_path / "witness"
+    hostile = pickle.dumps({b"data": Runs(f"touch {witness}"), b"labels": [0]}, protocol=protocol)
+    write_folder(tmp_path, {"train": hostile, "test": pickled(slice(2))})
+    with pytest.raises(
+        ValueError, match=r"train: not a pickled batch of CIFAR \(it asks for '(posix|nt)\.system'"
+    ) as e:
+        load_splits(tmp_path)
+    assert "\n" not in str(e.value)
+    assert not witness.exists()
+
+
+def laughs() -> bytes:
+    """A tuple of tuples of tuples whose hash takes 2 ** 60 steps, as the key of a dictionary."""
+    doubled = b"".join(b"q%ch%ch%c\x86" % (i, i, i) for i in range(60))
+    return b"\x80\x02}(K\x00\x85" + doubled + b"K\x00u."
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "exhausted|STOP"),
+        (b"no pickle", "unknown"),
+        (pickle.dumps([1, 2], 2), "it holds no dictionary"),
+        (pickle.dumps({b"data": PLANES[:1]}, 2), "`labels` or `fine_labels` must be a list of classes"),
+        (pickle.dumps({b"data": PLANES[:1], b"labels": [-1]}, 2), "must be a list of classes"),
+        (pickle.dumps({b"data": PLANES[:1], b"labels": [10**30]}, 2), "must be a list of classes"),
+        (pickle.dumps({b"data": PLANES[:1], b"labels": [True]}, 2), "must be a list of classes"),
+        (pickle.dumps({b"data": b"x", b"labels": [0]}, 2), "`data` must be an array"),
+        (pickle.dumps({b"data": PLANES[:1], b"labels": [0, 1]}, 2), "an array of bytes with 3,072 for each of the 2"),
+        (pickle.dumps({b"data": PLANES[:1] * 1.0, b"labels": [0]}, 2), "`data` must be an array of bytes"),
+        (pickle.dumps({b"data": PLANES[:0], b"labels": []}, 2), "for each of the 0 labels"),
+        (pickle.dumps({b"data": PLANES[:1], b"labels": [0]}, 5), "it asks for 'numpy._core.numeric._frombuffer'"),
+        (b"\x80\x02r\xff\xff\xff\xff.", "list index out of range"),
+        (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "bytes"),
+        (b"\x80\x02}}K\x00b.", "it gives a state to what has none"),
+        (b"\x80\x02K\x00)R.", "it calls what is no function"),
+        (b"\x80\x02cnumpy\nndarray\n)R.", "it calls numpy.ndarray in a way that no such file does"),
+        (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
+        (b"(iposix\nsystem\n.", "it has the instruction INST"),
+        (laughs(), "it holds a dictionary whose keys are not names"),
+    ],
+)
+def test_other_pickles_are_refused_in_one_line(tmp_path, data, message):
+    write_folder(tmp_path, {"train": data, "test": pickled(slice(2))})
+    with pytest.raises(ValueError, match=rf"train: not a pickled batch of CIFAR \(.*({message})") as e:
+        load_splits(tmp_path)
+    assert "\n" not in str(e.value)
+
+
+def test_classes_and_batches_that_cannot_be_are_refused(tmp_path):
+    write_folder(tmp_path, published("cifar-10-binary"))
+    (tmp_path / "test_batch.bin").write_bytes(b"\x0a" + binary(slice(1))[1:])
+    with pytest.raises(ValueError, match=r"test_batch\.bin: has class 10; CIFAR-10 has 0 to 9"):
+        load_splits(tmp_path)
+    (tmp_path / "test_batch.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"test_batch\.bin: 0 bytes are not a whole number of records of 3,073"):
+        load_splits(tmp_path)
+    (tmp_path / "data_batch_3.bin").unlink()
+    with pytest.raises(ValueError, match=r"lacks data_batch_3\.bin\."):
+        load_splits(tmp_path)
+
+
+def test_a_set_of_full_size_must_have_all_its_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "_IMAGES_IN_A_BATCH", 2)
+    write_folder(tmp_path, published("cifar-10-binary"))
+    assert_is_cifar(load_splits(tmp_path))
+    (tmp_path / "data_batch_5.bin").unlink()
+    with pytest.raises(ValueError, match=r"lacks data_batch_5\.bin\."):
+        load_splits(tmp_path)
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    extra = (
+        special("cifar/train.bin", tarfile.SYMTYPE, str(tmp_path / "secret")),
+        special("cifar/test.bin", tarfile.LNKTYPE, "../../secret"),
+        special("train.bin", tarfile.CHRTYPE),
+        special("test.bin", tarfile.FIFOTYPE),
+        special("train.bin", tarfile.DIRTYPE),
+        special("../../etc/passwd", tarfile.REGTYPE, size=3),
+    )
+    path = write_archive(inside / "x.tar.gz", tar(published("cifar-100-binary"), prefix="../../", extra=extra))
+    assert_is_cifar(load_splits(path))
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["inside", "secret", "x.tar.gz"]
+    write_archive(path, tar({}, extra=extra))
+    with pytest.raises(ValueError, match=r"x\.tar\.gz: no binary version of CIFAR-10 .* no Python version"):
+        load_splits(path)
+    extra = (special("other/test.bin", tarfile.REGTYPE, size=3),)
+    write_archive(path, tar(published("cifar-100-binary"), extra=extra))
+    with pytest.raises(
+        ValueError, match=r"x\.tar\.gz: not a whole archive of CIFAR \(it has two files called test\.bin"
+    ):
+        load_splits(path)
+
+
+def test_bombs_are_refused_before_they_unpack(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.tar.gz"
+    write_archive(path, special("data_batch_1.bin", tarfile.REGTYPE, size=10**12).tobuf(tarfile.GNU_FORMAT))
+    with pytest.raises(
+        ValueError, match=r"bomb\.tar\.gz: .*its data_batch_1\.bin has 1,000,000,000,000 bytes, at most 35"
+    ):
+        load_splits(path)
+    monkeypatch.setattr(cifar, "_MOST_UNPACKED", 1_000_000)
+    for name, kind in (("junk", tarfile.REGTYPE), ("long", tarfile.GNUTYPE_LONGNAME), ("pax", tarfile.XHDTYPE)):
+        write_archive(path, special(name, kind, size=10**12).tobuf(tarfile.GNU_FORMAT) + bytes(2_000_000))
+        with pytest.raises(ValueError, match=r"bomb\.tar\.gz: .*it unpacks to more than 1,000,000 bytes"):
+            load_splits(path)
+    write_archive(path, tar(published("cifar-100-binary")) + bytes(2_000_000))
+    with pytest.raises(ValueError, match="it unpacks to more than 1,000,000 bytes"):
+        load_splits(path)
+    monkeypatch.setitem(cifar._LIMITS, "test.bin", 100)
+    with pytest.raises(ValueError, match=r"test\.bin: has 6,148 bytes, at most 100 are possible"):
+        load_splits(write_folder(tmp_path / "folder", published("cifar-100-binary")))
+
+
+def test_archives_that_are_cut_short_or_something_else_are_refused(tmp_path):
+    path = tmp_path / "x.tar.gz"
+    whole = gzip.compress(tar(published("cifar-10-binary")), 1)
+    for data in (b"", b"text", whole[:3], whole[: len(whole) // 2], whole[:-1], whole[:-8] + bytes(8), whole + b"more"):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"x\.tar\.gz: not a whole archive of CIFAR \("):
+            load_splits(path)
+    chain = special("n", tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT) * 2000
+    for data in (b"", b"text" * 300, chain):
+        write_archive(path, data)
+        with pytest.raises(ValueError, match=r"x\.tar\.gz: not a whole archive of CIFAR \("):
+            load_splits(path)
+
+
+@pytest.mark.parametrize("archive", ["cifar-10-binary.tar.gz", "cifar-100-python.tar.gz"])
+def test_a_damaged_archive_is_one_error_or_whole(tmp_path, archive):
+    path = tmp_path / archive
+    tarred = tar(published(archive))
+    for data in damaged_copies(gzip.compress(tarred, 1), 40):
+        path.write_bytes(data)
+        with suppress(ValueError):
+            assert_is_cifar(load_splits(path))
+    headers = tarred[:512]
+    for data in damaged_copies(headers, 100):
+        fields = data[:148] + b" " * 8 + data[156:]
+        write_archive(path, data[:148] + b"%06o\0 " % sum(fields) + data[156:] + tarred[len(data) :])
+        with suppress(ValueError):
+            load_splits(path)
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_damaged_pickle_is_one_error_or_whole(protocol):
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 12)
+    whole = pickle.dumps({b"data": pixels, b"labels": [3, 4], b"filenames": [b"a", b"b"]}, protocol)
+    np.testing.assert_array_equal(read_batch(whole, width=12).pixels, pixels)
+    for data in damaged_copies(whole, 500):
+        with suppress(ValueError):
+            assert read_batch(data, width=12).pixels.shape == (2, 12)
+
+
+class Response(io.BytesIO):
+    def __init__(self, data: bytes, url: str) -> None:
+        super().__init__(data)
+        self.url = url
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A stand-in for the network that serves one archive and keeps what was asked of it."""
+    archive = gzip.compress(tar(published("cifar-10-binary")), 1)
+    asked: list[str] = []
+
+    def urlopen(url: str, timeout: float) -> Response:
+        assert timeout > 0
+        asked.append(url)
+        return Response(archive, url)
+
+    monkeypatch.setattr(cifar, "urlopen", urlopen)
+    md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
+    monkeypatch.setitem(cifar.PUBLISHED_MD5, "cifar-10-binary.tar.gz", md5)
+    return asked
+
+
+def test_a_download_is_kept_and_not_asked_for_again(tmp_path, server):
+    path = download_cifar("cifar10", tmp_path / "new")
+    assert path == tmp_path / "new" / "cifar-10-binary.tar.gz"
+    assert download_cifar("cifar10", tmp_path / "new") == path
+    assert server == ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"]
+    assert load_splits(path).verified
+    path.write_bytes(b"damaged later")
+    assert load_splits(download_cifar("cifar10", tmp_path / "new")).verified
+    assert len(server) == 2
+
+
+def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, server, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PROJNORM_DATA", raising=False)
+    assert download_cifar("cifar10").parent == tmp_path / ".cache" / "projnorm"
+    monkeypatch.setenv("PROJNORM_DATA", str(tmp_path / "data"))
+    assert download_cifar("cifar10").parent == tmp_path / "data"
+    assert len(server) == 2
+
+
+def test_a_damaged_download_is_not_kept(tmp_path, server):
+    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was kept, try again"):
+        download_cifar("cifar100", tmp_path)
+    assert len(server) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (URLError("no route"), "no route"),
+        (HTTPError("https://x", 404, "Not Found", None, None), "Not Found"),  # type: ignore[arg-type]
+        (TimeoutError("timed out"), "timed out"),
+        (ConnectionResetError(), "ConnectionResetError"),
+    ],
+)
+def test_without_a_network_one_line_says_how_to_get_the_file(tmp_path, monkeypatch, failure, reason):
+    def urlopen(url: str, timeout: float):  # noqa: ARG001
+        raise failure
+
+    monkeypatch.setattr(cifar, "urlopen", urlopen)
+    with pytest.raises(
+        ValueError, match=rf"cannot download https://.*\({reason}\); fetch the file .* put it into"
+    ) as e:
+        download_cifar("cifar10", tmp_path)
+    assert "\n" not in str(e.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_download_must_stay_on_https_and_have_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "urlopen", lambda url, timeout: Response(b"", "http://x"))  # noqa: ARG005
+    with pytest.raises(ValueError, match="it leads to http://x, which is not https"):
+        download_cifar("cifar10", tmp_path)
+    with pytest.raises(ValueError, match="`name` must be one of cifar10, cifar100; got 'cifar'"):
+        download_cifar("cifar", tmp_path)
+
+
+def save_image(path: Path, pixels: np.ndarray, **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+
+
+def make_folders(root: Path, *parts: str) -> Path:
+    """Two images of each of three classes in each part."""
+    for part_number, part in enumerate(parts):
+        for row in range(6):
+            name = ("ant", "bee", "cat")[row // 2]
+            save_image(root / part / name / f"{row}.png", IMAGES[6 * part_number + row])
+    return root
+
+
+@pytest.mark.parametrize("test", ["test", "val"])
+def test_image_folders_number_classes_and_files_by_name(tmp_path, test):
+    make_folders(tmp_path, "train", test)
+    (tmp_path / "train" / "ant" / ".hidden.png").write_bytes(b"no image")
+    (tmp_path / "train" / "ant" / "notes.txt").write_bytes(b"no image")
+    (tmp_path / "train" / ".cache").mkdir()
+    splits = load_splits(tmp_path)
+    np.testing.assert_array_equal(splits.train.images, IMAGES[:6])
+    np.testing.assert_array_equal(splits.test.images, IMAGES[6:])
+    for part in (splits.train, splits.test, read_image_set(tmp_path / test)):
+        assert part.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert not splits.verified
+
+
+def test_grey_palette_and_transparent_images_become_rgb(tmp_path):
+    folder = tmp_path / "class"
+    rgb = Image.fromarray(IMAGES[0])
+    palette = rgb.quantize(16)
+    grey = rgb.convert("L")
+    faint = rgb.copy()
+    faint.putalpha(Image.fromarray(IMAGES[1, ..., 0]))
+    expected = []
+    folder.mkdir()
+    for name, image, options in [
+        ("0.png", rgb, {}),
+        ("1.bmp", rgb, {}),
+        ("2.WEBP", rgb, {"lossless": True, "format": "WEBP"}),
+        ("3.png", grey, {}),
+        ("4.png", palette, {}),
+        ("5.png", palette, {"transparency": bytes(range(16))}),
+        ("6.png", faint, {}),
+        ("7.png", grey.convert("1"), {}),
+    ]:
+        image.save(folder / name, **options)
+        expected.append(np.asarray(rgb if image is faint else image.convert("RGB")))
+    rgb.save(folder / "8.jpeg", quality=100)
+    found = read_image_set(tmp_path).images
+    np.testing.assert_array_equal(found[:8], expected)
+    with Image.open(folder / "8.jpeg") as image:
+        np.testing.assert_array_equal(found[8], np.asarray(image))
+
+
+def test_image_folders_that_do_not_fit_together_are_refused(tmp_path):
+    make_folders(tmp_path, "train")
+    with pytest.raises(ValueError, match="has train but no folder test or val beside it"):
+        load_splits(tmp_path)
+    make_folders(tmp_path, "train", "test")
+    shutil.move(tmp_path / "test" / "bee", tmp_path / "test" / "wasp")
+    with pytest.raises(ValueError, match="must have the same classes; only train has bee and only test has wasp"):
+        load_splits(tmp_path)
+    shutil.rmtree(tmp_path / "test" / "wasp")
+    with pytest.raises(ValueError, match=r"must have the same classes; only train has bee\.$"):
+        load_splits(tmp_path)
+    (tmp_path / "test" / "bee").mkdir()
+    with pytest.raises(ValueError, match=r"bee: has no images \(\.png, \.jpg, \.jpeg, \.bmp, \.webp\)"):
+        load_splits(tmp_path)
+    save_image(tmp_path / "test" / "bee" / "odd.png", IMAGES[0, :20])
+    with pytest.raises(ValueError, match=r"odd\.png: is 32 x 20 px, but .*0\.png is 32 x 32 px; resize the images"):
+        load_splits(tmp_path)
+    with pytest.raises(ValueError, match="ant: has no folders, one for each class"):
+        read_image_set(tmp_path / "test" / "ant")
+
+
+def test_images_that_are_not_whole_or_too_large_are_refused(tmp_path, monkeypatch):
+    file = tmp_path / "class" / "x.png"
+    save_image(file, IMAGES[0])
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"x\.png: cannot be read as an image \("):
+        read_image_set(tmp_path)
+    for data in (b"", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n"):
+        file.write_bytes(data)
+        with pytest.raises(ValueError, match=r"x\.png: not a PNG, JPEG, BMP or WebP image"):
+            read_image_set(tmp_path)
+    Image.fromarray(IMAGES[0, ..., 0].astype(np.uint16) * 256).save(file)
+    with pytest.raises(ValueError, match=r"x\.png: .*pixels of mode I;16; convert it to 8 bits first"):
+        read_image_set(tmp_path)
+    file.write_bytes(whole)
+    for most in (600, 300):  # more than once and more than twice what Pillow thinks safe
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+        with pytest.raises(
+            ValueError, match=r"x\.png: cannot be read as an image \(Image size \(1024 pixels\) exceeds"
+        ):
+            read_image_set(tmp_path)
+
+
+def test_more_images_than_fit_into_memory_are_refused(tmp_path, monkeypatch):
+    def empty(shape, dtype):
+        raise MemoryError(shape, dtype)
+
+    save_image(tmp_path / "class" / "x.png", IMAGES[0])
+    monkeypatch.setattr(image_folders.np, "empty", empty)
+    with pytest.raises(ValueError, match="1 images of 32 x 32 px do not fit into memory; resize them first"):
+        read_image_set(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "bmp", "webp"])
+def test_a_damaged_image_is_one_error_or_an_image(tmp_path, ending):
+    file = tmp_path / "class" / f"x.{ending}"
+    save_image(file, IMAGES[0, :8, :8])
+    for data in damaged_copies(file.read_bytes(), 120):
+        file.write_bytes(data)
+        with suppress(ValueError):
+            read_image_set(tmp_path)
+
+
+FOGGY = RNG.integers(0, 256, size=(20, 32, 32, 3), dtype=np.uint8)
+NOISY = RNG.integers(0, 256, size=(20, 32, 32, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def corrupted(tmp_path) -> Path:
+    """Four images in five severities, as in CIFAR-10-C."""
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "labels.npy", np.tile(LABELS[:4], 5).astype(np.uint8))
+    np.save(folder / "fog.npy", FOGGY)
+    np.save(folder / "elastic_transform.npy", NOISY)
+    return folder
+
+
+def test_cifar_c_gives_the_asked_rows_of_a_severity(corrupted):
+    found = open_cifar_c(corrupted)
+    assert found.families == ("elastic_transform", "fog")
+    assert found.per_severity == 4
+    for severity in range(1, 6):
+        images = found.images("fog", severity, np.array([3, 0]))
+        np.testing.assert_array_equal(images.images, FOGGY[4 * (severity - 1) :][[3, 0]])
+        np.testing.assert_array_equal(images.labels, LABELS[[3, 0]])
+        assert images.name == f"CIFAR-10-C:fog-{severity}"
+    assert type(images.images) is np.ndarray
+    np.testing.assert_array_equal(found.images("elastic_transform", 5, np.arange(4)).images, NOISY[16:])
+
+
+def test_cifar_c_is_sought_under_the_data_folder(corrupted, monkeypatch):
+    monkeypatch.setenv("PROJNORM_DATA", str(corrupted.parent))
+    assert open_cifar_c("CIFAR-10-C").folder == corrupted
+
+
+def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
+    found = open_cifar_c(corrupted)
+    some = np.array([0])
+    with pytest.raises(ValueError, match="`family` must be one of elastic_transform, fog; got 'labels'"):
+        found.images("labels", 1, some)
+    for severity in (0, 6):
+        with pytest.raises(ValueError, match=f"`severity` must be 1 to 5; got {severity}"):
+            found.images("fog", severity, some)
+    for indices in (np.array([], dtype=int), np.array([[0]]), np.array([0.0])):
+        with pytest.raises(ValueError, match="`indices` must be one or more integers"):
+            found.images("fog", 1, indices)
+    for indices in (np.array([-1]), np.array([4])):
+        with pytest.raises(ValueError, match="`indices` must be 0 to 3; they run from"):
+            found.images("fog", 1, indices)
+
+
+@pytest.mark.parametrize(
+    ("file", "array", "message"),
+    [
+        (
+            "labels.npy",
+            np.zeros(20),
+            r"must hold integers, as many for each of 5 severities; got float64 of shape \(20,\)",
+        ),
+        ("labels.npy", np.zeros(19, int), r"must hold integers.*got int64 of shape \(19,\)"),
+        ("labels.npy", np.zeros(0, int), r"must hold integers"),
+        ("labels.npy", np.zeros((5, 4), int), r"got int64 of shape \(5, 4\)"),
+        ("labels.npy", np.arange(20), "the labels of the 5 severities differ"),
+        ("labels.npy", np.array([{}] * 20), "not a whole NPY file of plain numbers"),
+        ("labels.npy", np.zeros(25, int), None),
+        ("fog.npy", FOGGY / 255.0, r"must be uint8 of shape \(20, 32, 32, 3\), like labels.npy; got float64"),
+        ("fog.npy", FOGGY[:19], r"got uint8 of shape \(19, 32, 32, 3\)"),
+        ("fog.npy", FOGGY[:, :16], r"got uint8 of shape \(20, 16, 32, 3\)"),
+        ("fog.npy", np.array([{}]), "not a whole NPY file of plain numbers"),
+    ],
+)
+def test_cifar_c_of_another_format_is_refused(corrupted, file, array, message):
+    np.save(corrupted / file, array, allow_pickle=True)
+    culprit = file if message else "elastic_transform.npy"
+    with pytest.raises(ValueError, match=rf"{culprit}: .*{message or 'must be uint8 of shape .25, 32, 32, 3.'}") as e:
+        open_cifar_c(corrupted)
+    assert "\n" not in str(e.value)
+
+
+def test_a_folder_that_is_not_cifar_c_is_refused(corrupted):
+    whole = (corrupted / "fog.npy").read_bytes()
+    for data in (b"", b"text", whole[:50], whole[:-1]):
+        (corrupted / "fog.npy").write_bytes(data)
+        with pytest.raises(ValueError, match=r"fog\.npy: not a whole NPY file of plain numbers \("):
+            open_cifar_c(corrupted)
+    for file in ("fog.npy", "elastic_transform.npy"):
+        (corrupted / file).unlink()
+    with pytest.raises(ValueError, match=r"has labels\.npy, but no <family>\.npy beside it"):
+        open_cifar_c(corrupted)
+    (corrupted / "labels.npy").unlink()
+    with pytest.raises(ValueError, match=r"has no labels\.npy; pass the unpacked folder"):
+        open_cifar_c(corrupted)
+
+
+@pytest.mark.parametrize("file", ["labels.npy", "fog.npy"])
+def test_a_damaged_file_of_cifar_c_is_one_error_or_whole(corrupted, file):
+    whole = (corrupted / file).read_bytes()
+    for data in damaged_copies(whole[:128], 200):
+        (corrupted / file).write_bytes(data + whole[128:] if len(data) == 128 else data)
+        with suppress(ValueError):
+            open_cifar_c(corrupted).images("fog", 2, np.arange(4))
