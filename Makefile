@@ -19,6 +19,7 @@ bench: .venv
 	$(BIN)/python benchmarks/bench_linear.py
 	$(BIN)/python benchmarks/bench_toy.py
 	$(BIN)/python benchmarks/bench_ntk.py
+	$(BIN)/python benchmarks/bench_deep.py
 
 figures: .venv
 	$(BIN)/projnorm figures --full

@@ -55,5 +55,10 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
         return None
 
 
+def checkpoint_hash(path: Path) -> str:
+    """The SHA-256 of the tensors of a checkpoint that is there."""
+    return str(json.loads(path.read_bytes())["sha256"])
+
+
 def _file(path: Path, sha256: str) -> Path:
     return path.with_name(f"{path.stem}-{sha256[:12]}.safetensors")

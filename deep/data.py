@@ -9,8 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from deep.config import DeepConfig
-from projnorm.vision import ImageSet, load_splits
-from projnorm.vision.targets import Target, draw_indices, generated_targets, given_targets, require_distinct
+from projnorm.vision import ImageSet, load_splits, open_cifar_c
+from projnorm.vision.targets import (
+    GENERATED,
+    Shifts,
+    Target,
+    draw_indices,
+    generated_targets,
+    given_targets,
+    official_targets,
+    require_distinct,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,14 +77,11 @@ def load_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
     if len(np.unique(train.labels)) < 2:
         raise ValueError(f"the {n_train} training images are all of one class; nothing can be learnt from them.")
     indices = draw_indices(splits.test, config.m, rng, "m")
-    targets = generated_targets(
-        splits.test,
-        indices,
-        families=config.families,
-        severities=config.severities,
-        seed=config.seed,
-        cache=cache,
-    )
+    shifts = Shifts(config.families, config.severities)
+    if config.corruptions == GENERATED:
+        targets = generated_targets(splits.test, indices, shifts, seed=config.seed, cache=cache)
+    else:
+        targets = official_targets(splits.test, indices, shifts, open_cifar_c(config.corruptions))
     targets += given_targets(config.targets, config.m, rng)
     require_distinct(targets)
     classes = 1 + int(max(labels.max() for labels in (splits.train.labels, *(t.images.labels for t in targets))))

@@ -52,7 +52,19 @@ PRESETS: dict[str, DeepConfig] = {
         trajectory=(1, 2, 5, 10, 20, 30, 40),
         rotation_samples=2_000,
     ),
-    "digits": DeepConfig(),
+    "digits": DeepConfig(
+        architecture="small-cnn",
+        severities=(1, 3, 5),
+        n_validation=200,
+        m=400,
+        epochs=20,
+        lr=0.05,
+        batch=64,
+        steps=60,
+        projnorm_lr=0.05,
+        projnorm_batch=64,
+        rotation_samples=400,
+    ),
 }
 
 

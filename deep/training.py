@@ -113,7 +113,7 @@ def train(
         checkpoint: JSON file of a checkpoint that is written every half minute and gone on from.
 
     Raises:
-        ValueError: If there are fewer than two samples, the labels do not fit, or the loss is no longer finite.
+        ValueError: If there are fewer than two samples, the labels do not fit, or the weights are no longer finite.
     """
     hardware = hardware or Hardware()
     _check(inputs, labels, recipe, hardware)
@@ -144,11 +144,10 @@ def train(
             if watch is not None:
                 watch(step + 1, model)
             if checkpoint is not None and step + 1 < recipe.steps and time.monotonic() - saved > _SAVE_SECONDS:
-                _require_finite(value, step, recipe)
+                _require_finite(model, step + 1, recipe)
                 _save(checkpoint, model, optimiser, recipe, seed, step + 1)
                 saved = time.monotonic()
-    if first < recipe.steps:
-        _require_finite(value, recipe.steps - 1, recipe)
+    _require_finite(model, recipe.steps, recipe)
     return model.eval()
 
 
@@ -176,9 +175,9 @@ def _check(inputs: NDArray[np.generic], labels: NDArray[np.int64], recipe: Recip
         raise ValueError(f"`precision` mixed needs CUDA; the device is {hardware.device}. Use float32.")
 
 
-def _require_finite(value: Tensor, step: int, recipe: Recipe) -> None:
-    if not bool(torch.isfinite(value)):
-        raise ValueError(f"the loss is not finite after step {step + 1}; lower the learning rate from {recipe.lr:g}.")
+def _require_finite(model: nn.Module, steps: int, recipe: Recipe) -> None:
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
+        raise ValueError(f"the weights are not finite after {steps} steps; lower the learning rate from {recipe.lr:g}.")
 
 
 def _identity(recipe: Recipe, seed: int) -> dict[str, object]:

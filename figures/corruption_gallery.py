@@ -13,8 +13,8 @@ from projnorm.vision import FAMILIES, SEVERITIES, corrupt
 
 TITLE = "The corruptions"
 CAPTION = (
-    "A photograph that comes with scikit-learn at 32 px, clean on the left, then at severities 1 to 5 of each of the 19 "
-    "families of CIFAR-10-C. All are generated here; the frost is a drawn texture, where CIFAR-10-C has photographs."
+    "A photograph that comes with scikit-learn at 32 px, clean on the left, then at severities 1 to 5 of each of the "
+    "19 families of CIFAR-10-C. All are generated here; the frost is a drawn texture, where CIFAR-10-C has photographs."
 )
 _COLUMNS = 2
 _SIZE = 32

@@ -14,9 +14,9 @@ from projnorm.following import following
 
 TITLE = "Score against error, method by method"
 CAPTION = (
-    "One point a target: the true error of the network on it against what a method says without its labels. Colour and "
-    "marker tell the family of shifts, larger marks are stronger shifts, the star is the clean test set. The line is the "
-    "least-squares fit over all targets."
+    "One point a target: the true error of the network on it against what a method says without its labels. Colour "
+    "and marker tell the family of shifts, larger marks are stronger shifts, the star is the clean test set. The line "
+    "is the least-squares fit over all targets."
 )
 _COLUMNS = 3
 

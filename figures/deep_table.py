@@ -9,17 +9,15 @@ from deep.ledger import Scores
 from figures.table import Table
 
 CAPTION = (
-    "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that a "
-    "straight line from score to error predicts on a family of shifts left out of its fit. In brackets 95 % intervals "
-    "from 2,000 bootstrap draws of whole families."
+    "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
+    "a straight line from score to error predicts on a family of shifts left out of its fit. In brackets 95 % "
+    "intervals from 2,000 bootstrap draws of whole families."
 )
 
 
 def build(scores: Scores) -> Table:
     """One row per method."""
-    rows = [
-        (q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in qualities(scores)
-    ]
+    rows = [(q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in qualities(scores)]
     return Table(("method", "R^2", "rho", "MAE"), rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
@@ -21,10 +23,22 @@ CAPTION = (
     "the error of the kernel regression's own labels, one point a target; larger marks are stronger shifts."
 )
 _WIDTH = 8.2
+# More families than this have their legend in the scatter plots of the comparison.
+_LEGEND = 8
 
 
-def draw(record: Record) -> Figure:
-    """Three panels side by side."""
+def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | None = None) -> Figure:
+    """Three panels side by side.
+
+    Args:
+        record: Of an experiment on kernels.
+        aligned: The target of the first panel; the one with the largest error by default.
+        decays: The targets of the second panel; the strongest of each family by default.
+    """
+    arrays = record.arrays
+    names = arrays["targets"].tolist()
+    shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)
+    lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
     with house_style():
         figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
         axes = figure.subplot_mosaic(
@@ -32,9 +46,9 @@ def draw(record: Record) -> Figure:
             width_ratios=(1.05, 1, 1.15),
             height_ratios=(3, 1),
         )
-        _alignment(figure, axes["heat"], record)
-        _spans(axes["spans"], record)
-        _decay(axes["decay"], record)
+        _alignment(figure, axes["heat"], record, shown)
+        _spans(axes["spans"], record, shown)
+        _decay(axes["decay"], record, lines)
         _prediction(axes["scatter"], record)
         figure.suptitle(heading(record), fontsize=8)
         return settled(figure)
@@ -51,13 +65,18 @@ def heading(record: Record) -> str:
     )
 
 
-def most_shifted(record: Record) -> int:
-    """The target with the largest error."""
-    return int(np.argmax(record.arrays["error"]))
+def true_error(record: Record) -> np.ndarray:
+    """The error that is predicted: of the fine-tuned network where there is one, else of the kernel regression."""
+    return record.arrays.get("network_error", record.arrays["error"])
 
 
-def _alignment(figure: Figure, axes: Axes, record: Record) -> None:
-    target = most_shifted(record)
+def _strongest(record: Record) -> list[int]:
+    families, severities = record.arrays["families"], record.arrays["severities"]
+    members = [np.flatnonzero(families == family) for family in looks(families.tolist())]
+    return [int(group[np.argmax(severities[group])]) for group in members if len(group)]
+
+
+def _alignment(figure: Figure, axes: Axes, record: Record, target: int) -> None:
     matrix = record.arrays["alignment"][target]
     top = len(matrix)
     image = axes.imshow(
@@ -75,8 +94,8 @@ def _alignment(figure: Figure, axes: Axes, record: Record) -> None:
     figure.colorbar(image, ax=axes, label="|cosine|", shrink=0.8)
 
 
-def _spans(axes: Axes, record: Record) -> None:
-    overlap, target = record.arrays["span_overlap"], most_shifted(record)
+def _spans(axes: Axes, record: Record, target: int) -> None:
+    overlap = record.arrays["span_overlap"]
     index = np.arange(1, overlap.shape[1] + 1)
     axes.plot(index, overlap[0], color=TRUTH, lw=1)
     axes.plot(index, overlap[target], color=CYCLE[3], lw=1)
@@ -86,20 +105,17 @@ def _spans(axes: Axes, record: Record) -> None:
     axes.set_ylabel("span")
 
 
-def _decay(axes: Axes, record: Record) -> None:
+def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
     arrays, config = record.arrays, record.config
     styles = looks(arrays["families"].tolist())
     exponent = arrays["train_decay"][0]
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{exponent:.2f}}}$"
     axes.loglog(index, arrays["train_eigenvalues"] / config["n"], color=TRUTH, lw=1.8, label=label)
-    for family in styles:
-        members = np.flatnonzero(arrays["families"] == family)
-        if not len(members):
-            continue
-        strongest = members[np.argmax(arrays["severities"][members])]
-        values = arrays["eigenvalues"][strongest]
-        values = values[values > 0] / arrays["sizes"][strongest]
+    for target in targets:
+        family = str(arrays["families"][target])
+        values = arrays["eigenvalues"][target]
+        values = values[values > 0] / arrays["sizes"][target]
         line = "--" if family == CLEAN else "-"
         axes.loglog(
             np.arange(1, len(values) + 1), values, line, color=styles[family]["color"], lw=1, label=spoken(family)
@@ -111,7 +127,7 @@ def _decay(axes: Axes, record: Record) -> None:
 
 
 def _prediction(axes: Axes, record: Record) -> None:
-    arrays = record.arrays
+    arrays, truth = record.arrays, true_error(record)
     styles = looks(arrays["families"].tolist())
     for family, style in styles.items():
         members = np.flatnonzero(arrays["families"] == family)
@@ -119,15 +135,17 @@ def _prediction(axes: Axes, record: Record) -> None:
             sizes = 14 + 9 * arrays["severities"][members]
             axes.scatter(
                 arrays["projnorm"][members],
-                100 * arrays["error"][members],
+                100 * truth[members],
                 s=sizes,
                 label=spoken(family),
                 alpha=0.8,
                 linewidths=0,
                 **style,
             )
-    found = following(arrays["projnorm"], arrays["error"])
+    found = following(arrays["projnorm"], truth)
     axes.set_title(rf"(c) $R^2$ = {found.r_squared:.3f}, Spearman {found.spearman:.3f}")
     axes.set_xlabel("ProjNormLinear")
-    axes.set_ylabel("error of the kernel regression (%)")
-    axes.legend(fontsize=6, loc="upper left")
+    whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
+    axes.set_ylabel(f"error of the {whose} (%)")
+    if len(styles) <= _LEGEND:
+        axes.legend(fontsize=6, loc="upper left")

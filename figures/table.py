@@ -44,8 +44,8 @@ class Table:
             " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in line) for line in (self.header, *self.rows)
         )
         body = "\n".join(f"{row} \\\\" for row in rows)
-        columns = "l" * len(self.header)
-        return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{header} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}"
+        lines = [f"\\begin{{tabular}}{{{'l' * len(self.header)}}}", "\\toprule", f"{header} \\\\", "\\midrule", body]
+        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
 
     def csv(self) -> str:
         """Comma-separated values."""

@@ -134,7 +134,7 @@ def analyse_train(k_train: Floats, *, accumulate: str = "float64") -> TrainAnaly
     Raises:
         ValueError: If it is not a Gram matrix.
     """
-    space = GramSpace.of(k_train, name="k_train", noise=_noise(k_train, accumulate))
+    space = GramSpace.of(k_train, name="k_train", noise=kernel_noise(k_train, accumulate))
     eigenvalues = space.singular_values**2
     return TrainAnalysis(eigenvalues, _decay(eigenvalues), space, _warning(k_train, space, accumulate))
 
@@ -206,7 +206,7 @@ def predict_target(
 
 
 def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, accumulate: str) -> tuple[LinearPair, str]:
-    ood = GramSpace.of(k_ood, name="k_ood", noise=_noise(k_ood, accumulate))
+    ood = GramSpace.of(k_ood, name="k_ood", noise=kernel_noise(k_ood, accumulate))
     return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, accumulate)
 
 
@@ -223,7 +223,7 @@ def _one_hot(labels: NDArray[np.int64], classes: int) -> Floats:
     return (labels[:, None] == np.arange(classes)).astype(np.float64)
 
 
-def _noise(K: Floats, accumulate: str) -> float:
+def kernel_noise(K: Floats, accumulate: str) -> float:
     """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry.
 
     The largest eigenvalue is at least ``||K||_F^2 / tr K``, which costs no decomposition.

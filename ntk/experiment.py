@@ -21,14 +21,14 @@ from ntk.store import ChangedInputError
 from projnorm.runs import Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
-from projnorm.vision.targets import Target, draw_indices, generated_targets, given_targets, require_distinct
+from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
 from projnorm.vision.weights import RANDOM
 from projnorm_theory import PowerLawFit
 
 # Fields that do not change the kernel.
 _AFTER_THE_KERNEL = ("ridge", "top")
 _LARGEST_SEED = 2**32
-_MEANINGS = {
+MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
     "severities": "1 to 5; 0 where there is none",
@@ -139,8 +139,7 @@ class Experiment:
         targets = generated_targets(
             splits.test,
             draw_indices(splits.test, config.m, rng, "m"),
-            families=config.families,
-            severities=config.severities,
+            Shifts(config.families, config.severities),
             seed=config.seed,
         )
         targets += given_targets(config.targets, config.m, rng)
@@ -240,8 +239,8 @@ def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits
     record = new_record(
         "ntk",
         asdict(config),
-        _arrays(experiment, train, targets),
-        _MEANINGS,
+        analysis_arrays(experiment, train, targets),
+        MEANINGS,
         time.perf_counter() - start,
         {**facts(experiment, kernels), "labels_sha256": labels, "warnings": warnings},
     )
@@ -290,9 +289,10 @@ def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
     }
 
 
-def _arrays(
+def analysis_arrays(
     experiment: Experiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
 ) -> dict[str, np.ndarray]:
+    """What `analyse` found, as the arrays that `MEANINGS` describes."""
     targets = list(analysed.values())
     top = max(len(t.alignment.overlap) for t in targets)
     widest = max(len(t.eigenvalues) for t in targets)

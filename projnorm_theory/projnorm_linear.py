@@ -75,7 +75,11 @@ def projnorm_linear(theta: ArrayLike, X_ood: ArrayLike, *, rcond: float | None =
 
 
 def projnorm_linear_of_pair(
-    pair: LinearPair, Y: ArrayLike, *, ridge: float | tuple[float, float] = 0.0
+    pair: LinearPair,
+    Y: ArrayLike,
+    *,
+    ridge: float | tuple[float, float] = 0.0,
+    pseudo_labels: ArrayLike | None = None,
 ) -> PairProjNormLinear:
     r"""ProjNormLinear of the minimum-norm solution for `Y`, from what a `LinearPair` holds.
 
@@ -84,19 +88,32 @@ def projnorm_linear_of_pair(
 
     .. math:: \|(I - \tilde P)\hat\theta\|^2 + \|b\,(\tilde\Lambda + b)^{-1} V^\top\hat\theta\|^2
 
+    Pseudo-labels need not be the linear model's own. With :math:`\tilde Y` from elsewhere, such as the network whose
+    tangent features these are, :math:`\tilde\theta = \tilde X^\top(\tilde K + bI)^{-1}\tilde Y` takes the place of
+    :math:`\tilde P\hat\theta`:
+
+    .. math:: \|\hat\theta - \tilde\theta\|^2 = \|(I - \tilde P)\hat\theta\|^2 + \|V^\top(\hat\theta - \tilde\theta)\|^2
+
     Args:
         pair: The two row spaces.
         Y: Training responses, shape ``(n,)`` or ``(n, c)``.
         ridge: Added to both Gram matrices, or a pair for (train, ood).
+        pseudo_labels: Responses of the shifted inputs, shape ``(m,)`` or ``(m, c)``; by default what the training fit
+            predicts for them.
 
     Raises:
-        ValueError: If `Y` does not fit the pair or a ridge is negative.
+        ValueError: If `Y` or `pseudo_labels` do not fit the pair, or a ridge is negative.
     """
     ridge_train, ridge_ood = _as_ridge(ridge)
     fit = pair.fit(Y)
     lam = pair.ood_eigenvalues[:, None]
     theta = pair.ridge_coordinates(fit, ridge_train)
-    unlearnt = (ridge_ood / (lam + ridge_ood)) * (pair.cosines @ theta)
+    seen = pair.cosines @ theta
+    if pseudo_labels is None:
+        unlearnt = (ridge_ood / (lam + ridge_ood)) * seen
+    else:
+        labels = pair.as_ood_responses(pseudo_labels, outputs=theta.shape[1])
+        unlearnt = seen - (lam / (lam + ridge_ood)) * pair.ood_coordinates(labels)
     return PairProjNormLinear(
         value=math.hypot(pair.distance_to_ood(theta), frobenius(unlearnt)),
         rank=pair.ood_rank,
@@ -117,6 +134,7 @@ def projnorm_linear_from_gram(
     *,
     rcond: float | None = None,
     ridge: float | tuple[float, float] = 0.0,
+    pseudo_labels: ArrayLike | None = None,
 ) -> PairProjNormLinear:
     r"""ProjNormLinear of the minimum-norm solution when only kernels were kept.
 
@@ -133,11 +151,13 @@ def projnorm_linear_from_gram(
         k_ood: :math:`\tilde K = \tilde X\tilde X^\top`, shape ``(m, m)``.
         rcond: On singular values of the features; squared on the Gram matrices. Default ``sqrt(rows * eps)``.
         ridge: Added to both Gram matrices, or a pair for (train, ood).
+        pseudo_labels: As in `projnorm_linear_of_pair`.
 
     Raises:
         ValueError: If a block is not what its name says, or the three cannot come from the same features.
     """
-    return projnorm_linear_of_pair(LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond), Y, ridge=ridge)
+    pair = LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond)
+    return projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=pseudo_labels)
 
 
 def _as_ridge(ridge: float | tuple[float, float]) -> tuple[float, float]:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, ntk, report, runs, toy
+from projnorm.cli import bound, deep, ntk, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 # Of the extra `nn`, without which the theory works and the commands on networks do not.
-_EXTRA = ("torch", "sklearn", "safetensors")
+_EXTRA = ("torch", "sklearn", "safetensors", "PIL")
 
 app = typer.Typer(
     name="projnorm",
@@ -28,6 +28,7 @@ app.command("toy")(toy.run)
 app.command("bound")(bound.run)
 app.command("figures")(report.run_figures)
 app.add_typer(ntk.app, name="ntk")
+app.add_typer(deep.app, name="deep")
 app.add_typer(runs.app, name="runs")
 
 

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from projnorm.cli.options import OUT, WORKERS, Fresh, Json, Out, Seed, Workers, given, integers, runs_folder, to_json
+from projnorm.cli.options import (
+    OUT,
+    WORKERS,
+    Fresh,
+    Json,
+    Out,
+    Seed,
+    Workers,
+    given,
+    integers,
+    runs_folder,
+    to_json,
+    words,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +56,7 @@ class _Asked:
             str | None, typer.Option(help="Shifts of the test set, such as contrast,brightness; none for no shift.")
         ] = None,
         severities: Annotated[str | None, typer.Option(help="Such as 1,3,5; all five.")] = None,
-        architecture: Annotated[str | None, typer.Option(help="resnet18, resnet50 or vgg11.")] = None,
+        architecture: Annotated[str | None, typer.Option(help="resnet18, resnet50, vgg11 or small-cnn.")] = None,
         weights: Annotated[
             str | None, typer.Option(help="random (default), imagenet, or a .pth or .safetensors file.")
         ] = None,
@@ -65,7 +78,7 @@ class _Asked:
             targets=tuple(target) if target else None,
             n=n,
             m=m,
-            families=_words(families),
+            families=words(families),
             severities=integers(severities, "--severities"),
             architecture=architecture,
             weights=weights,
@@ -302,9 +315,3 @@ def _plan_text(plan: Plan) -> str:
         f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed"
     )
     return f"{Table(header, rows).text()}\n\n{cost}"
-
-
-def _words(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
-    return () if text == "none" else tuple(part.strip() for part in text.split(","))

@@ -48,6 +48,13 @@ def _finite(value: Any) -> Any:
     return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
+def words(text: str | None) -> tuple[str, ...] | None:
+    """Words separated by commas; "none" for no word at all."""
+    if text is None:
+        return None
+    return () if text == "none" else tuple(part.strip() for part in text.split(","))
+
+
 def numbers(text: str | None, option: str) -> tuple[float, ...] | None:
     """Numbers separated by commas.
 

@@ -33,7 +33,7 @@ PUBLISHED_MD5 = {
     "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
     "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
 }
-_DOWNLOADS = {"cifar10": "cifar-10-binary.tar.gz", "cifar100": "cifar-100-binary.tar.gz"}
+DOWNLOADS = {"cifar10": "cifar-10-binary.tar.gz", "cifar100": "cifar-100-binary.tar.gz"}
 _HOST = "https://www.cs.toronto.edu/~kriz"
 _TIMEOUT = 60.0
 _PIXELS = 3 * 32 * 32
@@ -112,11 +112,11 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
         ValueError: If it cannot be downloaded or arrives damaged; nothing is kept then.
         OSError: If the cache cannot be written to.
     """
-    if name not in _DOWNLOADS:
-        raise ValueError(f"`name` must be one of {', '.join(_DOWNLOADS)}; got {name!r}.")
-    file = _DOWNLOADS[name]
-    folder = cache or Path(os.environ.get(DATA_VARIABLE) or Path.home() / ".cache" / "projnorm")
-    path, url, published = folder / file, f"{_HOST}/{file}", PUBLISHED_MD5[file]
+    if name not in DOWNLOADS:
+        raise ValueError(f"`name` must be one of {', '.join(DOWNLOADS)}; got {name!r}.")
+    path = cached_archive(name, cache)
+    file, folder, published = path.name, path.parent, PUBLISHED_MD5[path.name]
+    url = f"{_HOST}/{file}"
     if path.is_file() and _md5(path.read_bytes()) == published:
         return path
     try:
@@ -137,6 +137,11 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
         )
     write_atomically(path, data)
     return path
+
+
+def cached_archive(name: str, cache: Path | None = None) -> Path:
+    """Where `download_cifar` puts the archive."""
+    return (cache or Path(os.environ.get(DATA_VARIABLE) or Path.home() / ".cache" / "projnorm")) / DOWNLOADS[name]
 
 
 class _Bounded(gzip.GzipFile):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from projnorm.runs import from_npz
-from projnorm.vision.cifar import ARCHIVE_ENDINGS, read_cifar
+from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
 from projnorm.vision.files import locate
 from projnorm.vision.image_folders import has_class_folders, read_class_folders, read_folder_splits
 from projnorm.vision.images import ImageSet, Splits
@@ -20,10 +20,10 @@ def load_splits(source: str | Path) -> Splits:
     """A training and a test set.
 
     Args:
-        source: "digits"; an archive of CIFAR-10 or CIFAR-100 as published, binary or Python version, or the folder it
-            unpacks to; a folder with ``train/<class>/*`` and ``test/<class>/*`` or ``val/<class>/*``, images of one
-            size; or an NPZ file with `train_images`, `train_labels`, `test_images` and `test_labels`, or with `images`
-            and `labels`, which are then halved.
+        source: "digits"; "cifar10" or "cifar100", downloaded before; an archive of CIFAR-10 or CIFAR-100 as published,
+            binary or Python version, or the folder it unpacks to; a folder with ``train/<class>/*`` and
+            ``test/<class>/*`` or ``val/<class>/*``, images of one size; or an NPZ file with `train_images`,
+            `train_labels`, `test_images` and `test_labels`, or with `images` and `labels`, which are then halved.
 
     Raises:
         ValueError: If there is no such set, or it is not whole.
@@ -32,6 +32,10 @@ def load_splits(source: str | Path) -> Splits:
     if str(source) == DIGITS:
         return digits()
     path = locate(source)
+    if str(source) in DOWNLOADS and not path.exists():
+        path = cached_archive(str(source))
+        if not path.exists():
+            raise ValueError(f"{source} is not at {path}; pass --download to fetch it, or the path of its archive.")
     if not path.exists():
         raise ValueError(
             f"there is no data at {path}; pass an archive or folder of CIFAR, a folder with train/<class>/* and "

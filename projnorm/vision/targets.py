@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.vision.cifar_c import CifarC
 from projnorm.vision.corruptions import corrupt, corrupt_cached
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.images import ImageSet
@@ -37,6 +39,18 @@ class Target:
     images: ImageSet
 
 
+@dataclass(frozen=True, slots=True)
+class Shifts:
+    """Families of corruptions, each at every one of the severities."""
+
+    families: tuple[str, ...]
+    severities: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Family by family."""
+        return ((family, severity) for family in self.families for severity in self.severities)
+
+
 def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
     """`count` different indices in ascending order.
 
@@ -49,21 +63,14 @@ def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option:
 
 
 def generated_targets(
-    test: ImageSet,
-    indices: NDArray[np.intp],
-    *,
-    families: tuple[str, ...],
-    severities: tuple[int, ...],
-    seed: int,
-    cache: Path | None = None,
+    test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, *, seed: int, cache: Path | None = None
 ) -> list[Target]:
     """The chosen images of a test set, clean and under every family and severity.
 
     Args:
         test: The whole test set.
         indices: Which images.
-        families: Corruptions.
-        severities: Of each.
+        shifts: Families and severities.
         seed: Of what the corruptions draw.
         cache: Folder that keeps the corrupted images.
 
@@ -73,14 +80,32 @@ def generated_targets(
     """
     chosen = test.take(indices)
     targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
-    for family in families:
-        for severity in severities:
-            if cache is None:
-                pixels = corrupt(chosen.images, family, severity, seed=seed, indices=indices)
-            else:
-                pixels = corrupt_cached(chosen.images, family, severity, seed=seed, indices=indices, folder=cache)
-            name = f"{family}-{severity}"
-            targets.append(Target(name, family, severity, GENERATED, ImageSet(name, pixels, chosen.labels)))
+    for family, severity in shifts:
+        if cache is None:
+            pixels = corrupt(chosen.images, family, severity, seed=seed, indices=indices)
+        else:
+            pixels = corrupt_cached(chosen.images, family, severity, seed=seed, indices=indices, folder=cache)
+        name = f"{family}-{severity}"
+        targets.append(Target(name, family, severity, GENERATED, ImageSet(name, pixels, chosen.labels)))
+    return targets
+
+
+def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC) -> list[Target]:
+    """As `generated_targets`, with the corrupted images from the official files.
+
+    Raises:
+        ValueError: If the files are not of this test set, or lack a family.
+        OSError: If they cannot be read.
+    """
+    chosen = test.take(indices)
+    if cifar_c.per_severity != len(test) or not np.array_equal(cifar_c.labels[indices], chosen.labels):
+        raise ValueError(
+            f"{cifar_c.folder}: its labels are not those of the test set of {test.name}; pass the files made from it."
+        )
+    targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
+    for family, severity in shifts:
+        images = cifar_c.images(family, severity, indices)
+        targets.append(Target(f"{family}-{severity}", family, severity, OFFICIAL, images))
     return targets
 
 

@@ -118,6 +118,9 @@ def _box_matrix(before: int, after: int) -> Floats:
     scale = before / after
     reach = max(scale, 1.0)
     centres = (np.arange(after)[:, None] + 0.5) * scale
-    inside = (np.arange(before) + 0.5 - centres) / reach
-    matrix = ((inside > -0.5) & (inside <= 0.5)).astype(np.float64)
+    pixels = np.arange(before)
+    inside = (pixels + 0.5 - centres) / reach
+    # Pillow looks at these pixels only, which decides where rounding puts a centre on the border of a box.
+    first, last = ((centres + side * reach / 2 + 0.5).astype(np.intp) for side in (-1, 1))
+    matrix = ((inside > -0.5) & (inside <= 0.5) & (pixels >= first) & (pixels < last)).astype(np.float64)
     return matrix / matrix.sum(axis=1, keepdims=True)

@@ -1,0 +1,221 @@
+"""The paper's Section 4.3: ProjNormLinear on tangent kernels against the error of the fine-tuned network.
+
+The kernels are those of the network before fine-tuning, as in the paper, or after it. Besides ProjNormLinear as it is
+defined, every variant of `ntk.variants` is computed; one is chosen by its R^2 on the probe families alone and reported
+on the others.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from deep.checkpoints import checkpoint_hash
+from deep.experiments.comparison import open_run
+from deep.ledger import Ledger, Row
+from deep.outputs import forward_cached
+from deep.stages import NETWORK, Workplace, network_of
+from deep.training import Hardware
+from ntk.analysis import Responses, kernel_noise
+from ntk.device import choose_device
+from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
+from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
+from projnorm.following import Following, following
+from projnorm.runs import Record, find, new_record, record_id, save
+from projnorm.runs.progress import tracked
+from projnorm.vision import PROBE_FAMILIES, LoadedNetwork, load_network
+from projnorm.vision.targets import CLEAN, Target
+from projnorm.vision.weights import RANDOM
+
+PREDICT_KIND = "deep-ntk"
+METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK, tuned"
+BODIES = ("initial", "fine-tuned")
+
+
+@dataclass(frozen=True, slots=True)
+class NtkPredictConfig:
+    """Which kernels.
+
+    Attributes:
+        run: Name of the comparison whose network and targets are used.
+        n: Training images.
+        m: Images of each target; 0 for all.
+        body: Weights under the drawn scalar head: "initial" as in the paper, or "fine-tuned".
+        heads: Last layers drawn, over which the kernel is averaged.
+        top: Eigenvectors in the alignment.
+    """
+
+    run: str
+    n: int = 1000
+    m: int = 0
+    body: str = "initial"
+    heads: int = 1
+    top: int = 300
+
+    def __post_init__(self) -> None:
+        """Refuse what no kernel can be made of."""
+        if self.body not in BODIES:
+            raise ValueError(f"`body` must be one of {', '.join(BODIES)}; got {self.body!r}.")
+        for name, least in (("n", 2), ("m", 0), ("heads", 1), ("top", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class VariantQuality:
+    """How well a variant follows the error of the network.
+
+    Attributes:
+        variant: As text.
+        probes: On the families the choice is made on, and the clean set.
+        others: On the other families.
+        all: On all targets.
+    """
+
+    variant: str
+    probes: Following
+    others: Following
+    all: Following
+
+
+def run_ntk_predict(
+    config: NtkPredictConfig, *, root: Path, device: str = "auto", memory: float = 4e9, fresh: bool = False
+) -> Record:
+    """Kernels, analysis and variants on the targets of a comparison; its ledger gets two more methods.
+
+    Raises:
+        ValueError: If the comparison is not finished, or something does not fit.
+        OSError: If something cannot be read or written.
+    """
+    folder = root / config.run
+    deep_config, ledger = open_run(folder)
+    if not (folder / "record.json").exists():
+        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
+    work = Workplace(deep_config, folder, root / "corruptions", Hardware(str(choose_device(device))))
+    experiment = _experiment(config, work)
+    asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
+    found = None if fresh else find(root, PREDICT_KIND, asked)
+    if found is None:
+        found = _computed(experiment, work, root, asked, memory=memory, fresh=fresh)
+    _enter(ledger, work, found)
+    return found
+
+
+def variant_qualities(record: Record) -> list[VariantQuality]:
+    """Every variant on the probe families, on the others and on all; the best on the probes first."""
+    arrays = record.arrays
+    probes = np.isin(arrays["families"], (CLEAN, *PROBE_FAMILIES))
+    truth = arrays["network_error"]
+    rows = [
+        VariantQuality(
+            str(name), following(v[probes], truth[probes]), following(v[~probes], truth[~probes]), following(v, truth)
+        )
+        for name, v in zip(arrays["variants"], arrays["variant_values"], strict=True)
+    ]
+    return sorted(rows, key=lambda row: -np.nan_to_num(row.probes.r_squared))
+
+
+def _computed(
+    experiment: Experiment, work: Workplace, root: Path, asked: dict[str, Any], *, memory: float, fresh: bool
+) -> Record:
+    start = time.perf_counter()
+    kernel = experiment.kernel_config(memory=memory, device=work.hardware.device)
+    tiles = root / record_id(PREDICT_KIND, asked) / "tiles"
+    kernels = experiment.kernels(kernel, folder=tiles, fresh=fresh)
+    train, analysed = analyse(experiment, kernels)
+    responses = Responses.of(experiment.train.labels, experiment.classes)
+    accumulate = experiment.config.accumulate
+    predicted = [_predicted(work, target)[: len(target.images)] for target in experiment.targets]
+    values = []
+    for target, labels in tracked(
+        zip(experiment.targets, predicted, strict=True), description="variants", total=len(predicted)
+    ):
+        blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
+        noise = max(kernel_noise(blocks.train, accumulate), kernel_noise(blocks.ood, accumulate))
+        found = variant_values(blocks, responses.train, responses.ood(labels), noise=noise)
+        values.append([found[variant] for variant in VARIANTS])
+    whole = {target.name: target.images.labels for target in work.data.targets}
+    errors = [float(np.mean(_predicted(work, t) != whole[t.name])) for t in experiment.targets]
+    arrays = analysis_arrays(experiment, train, analysed) | {
+        "network_error": np.array(errors),
+        "variants": np.array([str(variant) for variant in VARIANTS]),
+        "variant_values": np.array(values).T,
+    }
+    meanings = MEANINGS | {
+        "network_error": "true error of the fine-tuned network on all images of each target",
+        "variants": "ways to compute ProjNormLinear on the kernels",
+        "variant_values": "its value, a row a variant and a column a target",
+    }
+    warnings = [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
+    said = {**facts(experiment, kernels), "warnings": warnings}
+    record = new_record(PREDICT_KIND, asked, arrays, meanings, time.perf_counter() - start, said)
+    save(record, root)
+    return record
+
+
+def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
+    """The comparison's images under kernels; the first `n` and `m` of them."""
+    c, data = work.config, work.data
+    m = config.m or c.m
+    if config.n > len(data.train) or m > c.m:
+        raise ValueError(
+            f"`n` must be at most {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {config.n:,} "
+            f"and {m:,}."
+        )
+    targets = [replace(t, images=t.images.take(np.arange(min(m, len(t.images))))) for t in data.targets]
+    ntk_config = NtkConfig(
+        data=c.data,
+        targets=c.targets,
+        n=config.n,
+        m=m,
+        families=c.families,
+        severities=c.severities,
+        architecture=c.architecture,
+        weights=c.weights,
+        size=c.size,
+        heads=config.heads,
+        top=config.top,
+        seed=c.seed,
+    )
+    networks = tuple(_scalar_network(config, work, c.seed + head) for head in range(config.heads))
+    return Experiment(ntk_config, networks, data.train.take(np.arange(config.n)), tuple(targets), data.classes)
+
+
+def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> LoadedNetwork:
+    """The body under a drawn head with one output."""
+    c = work.config
+    if config.body == "initial":
+        return load_network(c.architecture, c.weights, num_outputs=1, seed=seed, drop_head=True)
+    drawn = load_network(c.architecture, RANDOM, num_outputs=1, seed=seed)
+    tuned = network_of(work).state_dict()
+    body = {name: value for name, value in tuned.items() if not name.startswith(f"{work.last}.")}
+    with torch.no_grad():
+        drawn.model.load_state_dict(body, strict=False)
+    return replace(drawn, weights=f"{c.weights}, fine-tuned", sha256=checkpoint_hash(work.stage(NETWORK)))
+
+
+def _predicted(work: Workplace, target: Target) -> NDArray[np.int64]:
+    """The evaluated network's labels of all images of a target, from the comparison's outputs."""
+    images = next(t.images.images for t in work.data.targets if t.name == target.name)
+    return forward_cached(
+        work.outputs(target.name), network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware
+    ).predicted
+
+
+def _enter(ledger: Ledger, work: Workplace, record: Record) -> None:
+    """Two rows a target: ProjNormLinear as defined, and the variant chosen on the probes."""
+    arrays = record.arrays
+    names = arrays["variants"].tolist()
+    chosen = {METHOD: str(PLAIN), TUNED: variant_qualities(record)[0].variant}
+    for method, variant in chosen.items():
+        values = arrays["variant_values"][names.index(variant)]
+        ledger.append(
+            Row.of(target, float(error), method, float(value))
+            for target, error, value in zip(work.data.targets, arrays["network_error"], values, strict=True)
+        )

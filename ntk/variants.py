@@ -1,0 +1,97 @@
+"""ProjNormLinear on one kernel in several ways: what is done to the features, the ridge, and whose pseudo-labels."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm_theory import LinearPair, projnorm_linear_of_pair
+
+Floats = NDArray[np.float64]
+
+FEATURES = ("raw", "centred", "unit", "unit-centred")
+LABELS = ("kernel", "network")
+RIDGES = (0.0, 0.01, 0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way.
+
+    Attributes:
+        features: "raw"; "centred" on the training mean; "unit", scaled to length one; or "unit-centred", both in this
+            order.
+        ridge: Added to each kernel, in units of its mean eigenvalue.
+        labels: Pseudo-labels of the target: those of the "kernel" regression, as in ProjNormLinear; or of the evaluated
+            "network", as in Algorithm 1.
+    """
+
+    features: str = "raw"
+    ridge: float = 0.0
+    labels: str = "kernel"
+
+    def __str__(self) -> str:
+        return f"{self.features}, ridge {self.ridge:g}, labels of the {self.labels}"
+
+
+VARIANTS = tuple(Variant(*way) for way in itertools.product(FEATURES, RIDGES, LABELS))
+PLAIN = Variant()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """The three blocks of a kernel; shapes ``(n, n)``, ``(m, n)`` and ``(m, m)``."""
+
+    train: Floats
+    ood_train: Floats
+    ood: Floats
+
+    def unit(self) -> Blocks:
+        """As if every feature vector had length one."""
+        a, b = np.sqrt(self.train.diagonal()), np.sqrt(self.ood.diagonal())
+        return Blocks(self.train / np.outer(a, a), self.ood_train / np.outer(b, a), self.ood / np.outer(b, b))
+
+    def centred(self) -> Blocks:
+        """As if the training mean were taken off every feature vector."""
+        column, grand = self.train.mean(axis=0), self.train.mean()
+        row = self.ood_train.mean(axis=1)
+        return Blocks(
+            self.train - column[:, None] - column + grand,
+            self.ood_train - row[:, None] - column + grand,
+            self.ood - row[:, None] - row + grand,
+        )
+
+    def of(self, features: str) -> Blocks:
+        """The blocks of features as a `Variant` names them."""
+        blocks = self.unit() if features.startswith("unit") else self
+        return blocks.centred() if features.endswith("centred") else blocks
+
+
+def variant_values(
+    blocks: Blocks, responses: Floats, network: Floats, *, noise: float, variants: tuple[Variant, ...] = VARIANTS
+) -> dict[Variant, float]:
+    """ProjNormLinear in every way asked for.
+
+    Args:
+        blocks: Of the kernel.
+        responses: Centred training responses, shape ``(n, c)``.
+        network: What the evaluated network says of the target, centred in the same way, shape ``(m, c)``.
+        noise: Error of the blocks against their largest eigenvalue.
+        variants: Which ways.
+    """
+    found = {}
+    for features, group in itertools.groupby(variants, key=lambda variant: variant.features):
+        chosen = blocks.of(features)
+        pair = LinearPair.from_gram(chosen.train, chosen.ood_train, chosen.ood, noise=noise)
+        means = chosen.train.trace() / len(chosen.train), chosen.ood.trace() / len(chosen.ood)
+        for variant in group:
+            found[variant] = projnorm_linear_of_pair(
+                pair,
+                responses,
+                ridge=(variant.ridge * means[0], variant.ridge * means[1]),
+                pseudo_labels=network if variant.labels == "network" else None,
+            ).value
+    return found

@@ -1,0 +1,341 @@
+"""`projnorm deep`: predict the error of a network on shifted images, and compare the predictors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from projnorm.cli.options import (
+    OUT,
+    WORKERS,
+    Fresh,
+    Json,
+    Out,
+    Workers,
+    figures_folder,
+    given,
+    integers,
+    runs_folder,
+    to_json,
+    words,
+)
+
+if TYPE_CHECKING:
+    from deep.config import DeepConfig
+    from deep.ledger import Scores
+
+app = typer.Typer(
+    help="Predict the error of a network on shifted images, and compare predictors.", rich_markup_mode=None
+)
+_KIND = "deep"
+# The paper's figure shows these.
+_PAPER_ALIGNED = "snow-1"
+_PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
+
+Run = Annotated[str | None, typer.Argument(metavar="[ID]", help="Name of a run or its beginning; the only one there.")]
+
+
+@app.callback(invoke_without_command=True)
+def _deep(context: typer.Context) -> None:
+    """Predict the error of a network on shifted images, and compare predictors."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("run")
+def run_run(
+    preset: Annotated[str, typer.Argument(help="digits, cpu-cifar10-resnet18, ...; `deep presets` lists them.")],
+    data: Annotated[
+        str | None, typer.Option(help="digits, cifar10, cifar100, a CIFAR archive or folder, image folders or an .npz.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="random, imagenet, or a .pth or .safetensors file.")] = None,
+    corruptions: Annotated[str | None, typer.Option(help="generated, or the folder of the official CIFAR-C.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="More labelled images: .npz or folder; repeatable.")] = None,
+    families: Annotated[str | None, typer.Option(help="Such as fog,snow; none for no shift.")] = None,
+    severities: Annotated[str | None, typer.Option(help="Such as 1,3,5.")] = None,
+    n_train: Annotated[int | None, typer.Option(help="Images to fine-tune on; 0 for all.")] = None,
+    n_validation: Annotated[int | None, typer.Option(help="Labelled images held out of training.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Images of each target.")] = None,
+    architecture: Annotated[str | None, typer.Option(help="resnet18, resnet50, vgg11 or small-cnn.")] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels that the network sees.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of fine-tuning.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of fine-tuning.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Of every training.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Of fine-tuning.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", "--T", help="Steps of ProjNorm.")] = None,
+    projnorm_lr: Annotated[float | None, typer.Option(help="Learning rate of ProjNorm.")] = None,
+    projnorm_batch: Annotated[int | None, typer.Option(help="Batch of ProjNorm.")] = None,
+    reference: Annotated[str | None, typer.Option(help="trained, or fine-tuned for the network itself.")] = None,
+    reference_samples: Annotated[str | None, typer.Option(help="m or all training images of the reference.")] = None,
+    labels: Annotated[str | None, typer.Option(help="pseudo, or true for the ablation.")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="Steps after which ProjNorm is kept too.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Such as ATC,ProjNorm.")] = None,
+    rotation: Annotated[str | None, typer.Option(help="frozen, or joint with the classes.")] = None,
+    rotation_samples: Annotated[int | None, typer.Option(help="Training images of a frozen rotation head.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, or mixed on CUDA.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", min=0)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch cifar10 or cifar100 if they are missing.")
+    ] = False,
+    workers: Workers = WORKERS,
+    out: Out = OUT,
+    as_json: Json = False,
+    fresh: Fresh = False,
+) -> None:
+    """Fine-tune a network, score every target with every method, and compare: start with `deep run digits`.
+
+    Every stage is kept: the same command after an interruption goes on where it stopped. Options override the preset.
+    """
+    from dataclasses import replace
+
+    from deep.experiments.comparison import run_comparison
+    from deep.presets import preset as named
+    from projnorm.vision import download_cifar
+
+    chosen = given(
+        data=data,
+        weights=weights,
+        corruptions=corruptions,
+        targets=tuple(target) if target else None,
+        families=words(families),
+        severities=integers(severities, "--severities"),
+        n_train=n_train,
+        n_validation=n_validation,
+        m=m,
+        architecture=architecture,
+        size=size,
+        epochs=epochs,
+        lr=lr,
+        momentum=momentum,
+        batch=batch,
+        steps=steps,
+        projnorm_lr=projnorm_lr,
+        projnorm_batch=projnorm_batch,
+        reference=reference,
+        reference_samples=reference_samples,
+        labels=labels,
+        trajectory=integers(trajectory, "--trajectory"),
+        methods=words(methods),
+        rotation=rotation,
+        rotation_samples=rotation_samples,
+        precision=precision,
+        seed=seed,
+    )
+    config = replace(named(preset), **chosen)
+    if download:
+        download_cifar(config.data)
+    record = run_comparison(
+        config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
+    )
+    _report(runs_folder(out) / record.id, as_json, wall_seconds=record.wall_seconds, facts=dict(record.facts))
+
+
+@app.command("table")
+def run_table(
+    run: Run = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    targets: Annotated[bool, typer.Option("--targets", help="One row a target instead of one a method.")] = False,
+    out: Out = OUT,
+) -> None:
+    """Print the table of a run, finished or not, from its ledger."""
+    from figures import deep_table
+    from figures.table import FORMATS
+
+    if form not in FORMATS:
+        raise ValueError(f"--format must be one of {', '.join(FORMATS)}; got {form!r}.")
+    scores = _scores(_folder(out, run))[1]
+    typer.echo(FORMATS[form](deep_table.targets(scores) if targets else deep_table.build(scores)))
+
+
+@app.command("figures")
+def run_figures(run: Run = None, out: Out = OUT) -> None:
+    """Draw the figures of a run, finished or not, from its ledger."""
+    for path in _draw(_folder(out, run)):
+        typer.echo(path)
+
+
+@app.command("ntk")
+def run_ntk(
+    run: Run = None,
+    n: Annotated[int | None, typer.Option("--n", help="Training images; 1000.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Images of each target; all.")] = None,
+    body: Annotated[str | None, typer.Option(help="Weights: initial as in the paper, or fine-tuned.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Last layers drawn, whose kernels are averaged; 1.")] = None,
+    top: Annotated[int | None, typer.Option(help="Eigenvectors in the alignment; 300.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
+    out: Out = OUT,
+    as_json: Json = False,
+    fresh: Fresh = False,
+) -> None:
+    """ProjNormLinear on tangent kernels against the error of a run's fine-tuned network.
+
+    Adds two rows to the table of the run: ProjNormLinear as defined, and the variant that does best on the probe
+    families. Kernels are computed tile by tile and an interrupted command goes on where it stopped.
+    """
+    from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
+    from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_variants, style
+
+    folder = _folder(out, run)
+    config = NtkPredictConfig(folder.name, **given(n=n, m=m, body=body, heads=heads, top=top))
+    record = run_ntk_predict(config, root=runs_folder(out), device=device, memory=memory * 1e9, fresh=fresh)
+    known = record.arrays["targets"].tolist()
+    decays = [name for name in _PAPER_DECAYS if name in known]
+    drawn = {
+        "ntk_panels": ntk_panels.draw(
+            record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
+        ),
+        "ntk_decay_grid": ntk_decay_grid.draw(record),
+        "ntk_norm_ratio": ntk_norm_ratio.draw(record),
+        "ntk_intervals": ntk_intervals.draw(record),
+    }
+    place = runs_folder(out) / record.id
+    paths = [path for name, figure in drawn.items() for path in style.save(figure, place, name)]
+    if as_json:
+        document = {
+            "id": record.id,
+            "config": dict(record.config),
+            "wall_seconds": record.wall_seconds,
+            "environment": dict(record.environment),
+            "facts": dict(record.facts),
+            "variants": ntk_variants.values(record),
+            "targets": {
+                key: record.arrays[key].tolist()
+                for key in ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
+            },
+            "record": str(place),
+            "figures": [str(path) for path in paths],
+        }
+        typer.echo(to_json(document))
+        return
+    typer.echo(ntk_variants.build(record).text())
+    typer.echo(f"\n{ntk_variants.CAPTION}\n\nRecord and figures in {place}")
+
+
+@app.command("presets")
+def run_presets(as_json: Json = False) -> None:
+    """List the configurations that have a name."""
+    from dataclasses import asdict
+
+    from deep.presets import PRESETS
+    from figures.table import Table
+
+    if as_json:
+        typer.echo(to_json({name: asdict(config) for name, config in PRESETS.items()}))
+        return
+    header = ("preset", "data", "architecture", "size", "m", "T", "epochs", "targets")
+    rows = [
+        (
+            name,
+            config.data,
+            config.architecture,
+            str(config.size),
+            f"{config.m:,}",
+            f"{config.steps:,}",
+            str(config.epochs),
+            str(1 + len(config.families) * len(config.severities)),
+        )
+        for name, config in PRESETS.items()
+    ]
+    typer.echo(Table(header, rows).text())
+
+
+@app.command("gallery")
+def run_gallery(out: Out = OUT) -> None:
+    """Draw one picture under every corruption."""
+    from figures import corruption_gallery, style
+
+    for path in style.save(corruption_gallery.draw(), figures_folder(out), "corruptions"):
+        typer.echo(path)
+
+
+def _folder(out: Path, run: str | None) -> Path:
+    """The folder of the run asked for.
+
+    Raises:
+        ValueError: If there is not exactly one.
+    """
+    root = runs_folder(out)
+    found = sorted(
+        path.parent for path in root.glob(f"{_KIND}-*/run.json") if path.parent.name.startswith(run or _KIND)
+    )
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise ValueError(f"ID must name one run in {root}; {run or 'no ID'} matches {names}.")
+    return found[0]
+
+
+def _scores(folder: Path) -> tuple[DeepConfig, Scores]:
+    from deep.experiments.comparison import open_run
+    from deep.ledger import Scores
+
+    config, ledger = open_run(folder)
+    scores = Scores.of(ledger.rows)
+    if not len(scores.targets):
+        raise ValueError(
+            f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."
+        )
+    return config, scores
+
+
+def _draw(folder: Path) -> list[Path]:
+    from figures import deep_scatter, severity, style
+
+    config, scores = _scores(folder)
+    heading = _heading(config, scores)
+    figures = {"scatter": deep_scatter, "severity": severity}
+    return [
+        path
+        for name, module in figures.items()
+        for path in style.save(module.draw(scores, heading=heading), folder, name)
+    ]
+
+
+def _heading(config: DeepConfig, scores: Scores) -> str:
+    origins = sorted(set(scores.origins.tolist()) - {"clean"})
+    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
+    return (
+        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
+        f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
+    )
+
+
+def _report(folder: Path, as_json: bool, **more: Any) -> None:
+    from dataclasses import asdict
+
+    from deep.calibration import qualities
+    from figures import deep_table
+    from figures.table import FORMATS
+    from projnorm.runs import write_atomically
+
+    config, scores = _scores(folder)
+    table = deep_table.build(scores)
+    endings = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
+    for form, ending in endings.items():
+        write_atomically(folder / f"table.{ending}", (FORMATS[form](table) + "\n").encode())
+    write_atomically(folder / "targets.csv", (deep_table.targets(scores).csv() + "\n").encode())
+    paths = _draw(folder)
+    falling = deep_table.not_rising(scores)
+    if as_json:
+        document = {
+            "id": folder.name,
+            "config": asdict(config),
+            "rows": deep_table.values(qualities(scores)),
+            "not_rising": falling,
+            "record": str(folder),
+            "figures": [str(path) for path in paths],
+        }
+        typer.echo(to_json(document | more))
+        return
+    typer.echo(_heading(config, scores) + "\n")
+    typer.echo(table.text())
+    typer.echo(f"\n{deep_table.CAPTION}\n")
+    typer.echo(f"Weights: {more['facts']['weights']}")
+    if falling:
+        typer.echo(f"The error does not rise with every severity of {', '.join(falling)}.")
+    typer.echo(f"Ledger, tables and record in {folder}")
+    typer.echo(f"Figures {' '.join(str(path) for path in paths if path.suffix == '.png')}")

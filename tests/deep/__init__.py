@@ -1,0 +1,1 @@
+"""Tests of the neural ProjNorm and what it is compared with."""

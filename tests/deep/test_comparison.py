@@ -1,0 +1,299 @@
+"""Whole runs on small data: the same ledger whatever interrupts them, official formats, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deep.config import METHODS, DeepConfig
+from deep.data import load_data
+from deep.experiments.comparison import LEDGER, open_run, run_comparison
+from deep.experiments.ntk_predict import METHOD, TUNED, NtkPredictConfig, run_ntk_predict, variant_qualities
+from deep.ledger import Scores
+from deep.presets import PRESETS, preset
+from projnorm.runs import record_id
+from projnorm.vision import corrupt
+
+SMALL = DeepConfig(
+    families=("gaussian_noise", "contrast"),
+    severities=(1, 5),
+    n_train=200,
+    n_validation=60,
+    m=60,
+    architecture="small-cnn",
+    epochs=3,
+    lr=0.05,
+    batch=50,
+    steps=6,
+    projnorm_lr=0.05,
+    projnorm_batch=20,
+    trajectory=(2, 6),
+    rotation_samples=60,
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    root = tmp_path_factory.mktemp("finished")
+    return root, run_comparison(SMALL, root=root)
+
+
+def test_a_run_scores_every_target_with_every_method(finished):
+    root, record = finished
+    config, ledger = open_run(root / record.id)
+    assert config == SMALL
+    assert [row.method for row in ledger.rows] == [*METHODS[:5] * 5, *METHODS[5:] * 5]
+    scores = Scores.of(ledger.rows)
+    assert scores.targets.tolist() == ["clean", *(f"{f}-{s}" for f in SMALL.families for s in SMALL.severities)]
+    assert scores.origins.tolist() == ["clean", *["generated"] * 4]
+    assert scores.methods == METHODS
+    np.testing.assert_array_equal(record.arrays["scores"], scores.values)
+    assert np.isfinite(scores.values).all()
+    assert (scores.errors < 0.9).any()
+    squares = record.arrays["layer_contributions"].sum(axis=1)
+    np.testing.assert_allclose(np.sqrt(squares), scores.values[:, 5], rtol=1e-12)
+    np.testing.assert_array_equal(record.arrays["trajectory"][:, 1], scores.values[:, 5])
+    assert record.facts["corruptions"] == ["clean", "generated"]
+    assert "random" in record.facts["weights"]
+
+
+def test_the_numbers_do_not_depend_on_the_workers_and_a_finished_run_is_read(finished, tmp_path, monkeypatch):
+    root, record = finished
+    other = run_comparison(SMALL, root=tmp_path, workers=2)
+    assert (tmp_path / other.id / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
+
+    def never(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("deep.experiments.comparison.run_stage", never)
+    assert run_comparison(SMALL, root=tmp_path).created == other.created
+
+
+_CHILD = """
+import json, sys
+from pathlib import Path
+from deep.config import DeepConfig
+from deep.experiments.comparison import run_comparison
+if __name__ == "__main__":
+    run_comparison(DeepConfig.from_json(json.loads(sys.argv[1])), root=Path(sys.argv[2]), workers=int(sys.argv[3]))
+"""
+
+
+def _stages(folder: Path) -> list[Path]:
+    """One file that appears in each stage of a run."""
+    return [
+        folder / "run.json",
+        folder / "stages" / "network.json",
+        folder / "stages" / "reference.json",
+        folder / "stages" / "rotation.json",
+        folder / "outputs" / "contrast-1.npz",
+        folder / LEDGER,
+        folder / "projnorm" / "gaussian_noise-1.npz",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path, workers):
+    root, record = finished
+    folder = tmp_path / record_id("deep", asdict(SMALL))
+    script = tmp_path / "child.py"
+    script.write_text(_CHILD)
+    killed = 0
+    for sign in _stages(folder):
+        child = subprocess.Popen(
+            [sys.executable, str(script), json.dumps(asdict(SMALL)), str(tmp_path), str(workers)],
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        )
+        while child.poll() is None and not sign.exists():
+            time.sleep(0.002)
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            killed += 1
+        child.wait()
+    assert killed >= 4
+    run_comparison(SMALL, root=tmp_path, workers=workers)
+    assert (folder / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
+
+
+def test_a_damaged_stage_is_trained_again(tmp_path, finished):
+    root, record = finished
+    run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
+    folder = next(tmp_path.glob("deep-*"))
+    entropies = [row.score for row in open_run(root / record.id)[1].rows if row.method == "Entropy"]
+    assert [row.score for row in open_run(folder)[1].rows if row.method == "Entropy"] == entropies
+    (folder / "record.json").unlink()
+    (folder / "projnorm").joinpath("clean.npz").write_bytes(b"damaged")
+    for file in (folder / "stages").glob("network-*.safetensors"):
+        file.write_bytes(file.read_bytes()[:100])
+    before = (folder / LEDGER).read_bytes()
+    again = run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
+    assert (folder / LEDGER).read_bytes() == before
+    assert again.arrays["layer_contributions"].shape[0] == 5
+
+
+def _images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 10, count)
+    images = rng.integers(0, 60, (count, 32, 32, 3)).astype(np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[3 * label : 3 * label + 4] += 150
+    return images, labels
+
+
+def _official(folder: Path) -> tuple[Path, Path]:
+    """CIFAR-10's binary archive and CIFAR-10-C's files, small."""
+    archive, corrupted = folder / "cifar-10-binary.tar.gz", folder / "CIFAR-10-C"
+    test, test_labels = _images(60, 9)
+    with tarfile.open(archive, "w:gz") as tar:
+        parts = {f"data_batch_{i}": _images(60, i) for i in range(1, 6)} | {"test_batch": (test, test_labels)}
+        for name, (images, labels) in parts.items():
+            planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+            data = np.hstack([labels[:, None].astype(np.uint8), planes]).tobytes()
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    corrupted.mkdir()
+    np.save(corrupted / "labels.npy", np.tile(test_labels.astype(np.uint8), 5))
+    for family in SMALL.families:
+        np.save(corrupted / f"{family}.npy", np.concatenate([corrupt(test, family, s, seed=0) for s in range(1, 6)]))
+    return archive, corrupted
+
+
+def test_a_run_on_official_files(tmp_path):
+    archive, corrupted = _official(tmp_path)
+    config = replace(
+        SMALL, data=str(archive), corruptions=str(corrupted), m=40, methods=("ConfScore", "ATC", "ProjNorm")
+    )
+    record = run_comparison(config, root=tmp_path / "runs")
+    assert record.arrays["origins"].tolist() == ["clean", *["official"] * 4]
+    assert record.facts["corruptions"] == ["clean", "official"]
+    assert record.arrays["errors"][0] < 0.5
+    generated = load_data(replace(config, corruptions="generated"))
+    official = load_data(config)
+    for ours, theirs in zip(generated.targets, official.targets, strict=True):
+        np.testing.assert_array_equal(ours.images.images, theirs.images.images)
+    with pytest.raises(ValueError, match="`family` must be one of contrast, gaussian_noise; got 'fog'"):
+        load_data(replace(config, families=("fog",)))
+    np.save(corrupted / "labels.npy", np.zeros(300, np.uint8))
+    with pytest.raises(ValueError, match="CIFAR-10-C: its labels are not those of the test set"):
+        load_data(config)
+
+
+def test_other_images_under_the_same_name_are_refused_until_fresh(tmp_path):
+    images, labels = _images(200, 0)
+    path = tmp_path / "mine.npz"
+    np.savez(path, images=images, labels=labels)
+    config = replace(SMALL, data=str(path), n_train=60, n_validation=20, m=30, methods=("Entropy",))
+    first = run_comparison(config, root=tmp_path)
+    np.savez(path, images=255 - images, labels=labels)
+    with pytest.raises(ValueError, match="was computed with other images, weights, torch or device; pass --fresh"):
+        run_comparison(config, root=tmp_path)
+    assert (tmp_path / first.id / "record.json").exists()
+    other = run_comparison(config, root=tmp_path, fresh=True)
+    assert not np.array_equal(first.arrays["scores"], other.arrays["scores"])
+
+
+def test_the_options_of_the_algorithm_change_what_they_should(finished, tmp_path):
+    _, record = finished
+    only = replace(SMALL, families=("contrast",), severities=(5,), methods=("ProjNorm",))
+    shown = record.arrays["targets"].tolist()
+    for change in ({"reference": "fine-tuned"}, {"labels": "true"}, {"reference_samples": "all"}, {"momentum": 0.0}):
+        found = run_comparison(replace(only, **change), root=tmp_path)
+        assert found.arrays["scores"][1, 0] != record.arrays["scores"][shown.index("contrast-5"), 5]
+        assert found.arrays["errors"][0] == record.arrays["errors"][0] or "momentum" in change
+    same = run_comparison(only, root=tmp_path)
+    assert same.arrays["scores"][1, 0] == record.arrays["scores"][shown.index("contrast-5"), 5]
+
+
+def test_joint_rotation_evaluates_the_jointly_trained_network(finished, tmp_path):
+    _, record = finished
+    joint = run_comparison(
+        replace(SMALL, rotation="joint", methods=("Rotation", "ConfScore"), severities=(1,)), root=tmp_path
+    )
+    assert joint.arrays["scores"][0, 1] != record.arrays["scores"][0, 1]
+    assert 0.0 <= joint.arrays["scores"][0, 0] < 0.75
+
+
+def test_kernels_of_a_run_add_two_rows(finished):
+    root, record = finished
+    for body in ("fine-tuned", "initial"):
+        found = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, body=body), root=root)
+        assert found.facts["check_error"] < 1e-3
+        np.testing.assert_array_equal(found.arrays["network_error"], record.arrays["errors"])
+        names = found.arrays["variants"].tolist()
+        plain = found.arrays["variant_values"][names.index("raw, ridge 0, labels of the kernel")]
+        np.testing.assert_allclose(plain, found.arrays["projnorm"], rtol=1e-6)
+        assert len(variant_qualities(found)) == len(names)
+    assert run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25), root=root).created == found.created
+    rows = open_run(root / record.id)[1].rows
+    assert [row.method for row in rows[-10:]] == [METHOD] * 5 + [TUNED] * 5
+    with pytest.raises(ValueError, match="`n` must be at most 200 and `m` at most 60"):
+        run_ntk_predict(NtkPredictConfig(record.id, n=300), root=root)
+    with pytest.raises(ValueError, match="there is no run in"):
+        run_ntk_predict(NtkPredictConfig("deep-none"), root=root)
+    with pytest.raises(ValueError, match="`body` must be one of initial, fine-tuned"):
+        NtkPredictConfig("x", body="soul")
+
+
+def test_presets_are_the_papers():
+    paper = [name for name in PRESETS if name.startswith("paper-")]
+    assert len(paper) == 6
+    for name in paper:
+        config = preset(name)
+        assert (config.size, config.steps, config.m, config.lr, config.batch) == (224, 1000, 10_000, 1e-3, 128)
+        assert config.epochs == (50 if "cifar100" in name else 20)
+        assert len(config.families) * len(config.severities) == 90
+        assert config.weights == "imagenet"
+        assert name.endswith(config.architecture)
+    with pytest.raises(ValueError, match="`preset` must be one of paper-cifar10-resnet18"):
+        preset("cifar11")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "resnet19"}, "`architecture` must be one of"),
+        ({"methods": ("Oracle",)}, "`methods` must be of Rotation, ConfScore.*got 'Oracle'"),
+        ({"methods": ()}, "`methods` must name at least one"),
+        ({"families": ("rain",)}, "`families` must be of gaussian_noise.*got 'rain'"),
+        ({"families": ("fog", "fog")}, "`families` must name each one once"),
+        ({"severities": (6,)}, "`severities` must be of 1, 2, 3, 4, 5; got 6"),
+        ({"m": 0}, "`m` must be at least 1"),
+        ({"n_train": -1}, "`n_train` must be 0 for all"),
+        ({"lr": 0.0}, "`lr` must be positive"),
+        ({"projnorm_lr": float("nan")}, "`projnorm_lr` must be positive"),
+        ({"momentum": 1.0}, "`momentum` must be at least 0 and below 1"),
+        ({"seed": -1}, "`seed` must be at least 0"),
+        ({"trajectory": (7,)}, "`trajectory` must hold steps from 1 to 6"),
+        ({"labels": "guessed"}, "`labels` must be one of pseudo, true"),
+    ],
+)
+def test_bad_configurations_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **change)
+
+
+def test_data_that_is_too_small_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="must leave 2 images or more of the 899 of digits"):
+        load_data(replace(SMALL, n_validation=898))
+    with pytest.raises(ValueError, match="`m` must be at most 898, the images of digits"):
+        load_data(replace(SMALL, m=899))
+    images, _ = _images(20, 0)
+    np.savez(tmp_path / "one.npz", images=images, labels=np.zeros(20, int))
+    with pytest.raises(ValueError, match="all of one class"):
+        load_data(replace(SMALL, data=str(tmp_path / "one.npz"), n_train=0, n_validation=2, m=5))
+    with pytest.raises(ValueError, match="`workers` must be at least 1"):
+        run_comparison(SMALL, root=tmp_path, workers=0)

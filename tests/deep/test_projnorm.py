@@ -1,0 +1,107 @@
+"""ProjNorm against Algorithm 1 written in the plainest way, and what it promises."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from deep.estimators.evidence import Evidence
+from deep.outputs import forward
+from deep.projnorm import ProjNorm, parameters_of, squared_distances, train_reference
+from deep.training import Recipe, batch_indices
+
+RNG = np.random.default_rng(0)
+TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
+TARGET = 1.5 * RNG.standard_normal((33, 3, 8, 8)) + 0.3
+RECIPE = Recipe(steps=9, lr=0.02, batch=16)
+
+
+def network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    layers = [nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(24, 4)).double()
+
+
+INITIAL, EVALUATED = network(0), network(1)
+
+
+def algorithm_1() -> float:
+    """The paper's procedure as it is written down, batch by batch."""
+
+    def fine_tune(images, label):
+        model = copy.deepcopy(INITIAL).train()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 9)
+        for step in range(9):
+            rows = batch_indices(33, 16, step, 3)
+            x = torch.from_numpy(images[rows])
+            loss = nn.functional.cross_entropy(model(x), label(x, rows))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    labeller = copy.deepcopy(EVALUATED).eval()
+    tilde = fine_tune(TARGET, lambda x, _: labeller(x).argmax(dim=1))
+    reference = fine_tune(TRAIN, lambda _, rows: torch.from_numpy(TRAIN_LABELS[rows]))
+    return float(torch.linalg.norm(reference - tilde))
+
+
+def projnorm(**options) -> ProjNorm:
+    reference = train_reference(INITIAL, TRAIN, TRAIN_LABELS, RECIPE, seed=3)
+    return ProjNorm(INITIAL, reference, RECIPE, 3, **options)
+
+
+def evidence(labels=None) -> Evidence:
+    return Evidence(TARGET, forward(EVALUATED, "5", TARGET), labels)
+
+
+def test_it_is_algorithm_1():
+    assert projnorm().score(evidence()) == pytest.approx(algorithm_1(), rel=1e-5)
+
+
+def test_layers_add_up_and_the_trajectory_ends_at_the_value():
+    found = projnorm(trajectory=(1, 4, 9)).measure(TARGET, evidence().outputs.predicted)
+    assert math.sqrt(sum(found.layers.values())) == pytest.approx(found.value, rel=1e-12)
+    assert set(found.layers) == {name for name, _ in INITIAL.named_parameters()}
+    assert found.trajectory[9] == found.value
+    assert found.trajectory[1] != found.trajectory[4]
+
+
+def test_the_same_images_and_labels_give_zero():
+    assert projnorm().measure(TRAIN, TRAIN_LABELS).value == 0.0
+
+
+def test_the_networks_are_left_as_they_are():
+    before = [copy.deepcopy(model.state_dict()) for model in (INITIAL, EVALUATED)]
+    projnorm().score(evidence())
+    for model, state in zip((INITIAL, EVALUATED), before, strict=True):
+        assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
+
+
+def test_the_reference_may_be_the_evaluated_network_itself():
+    against = ProjNorm(INITIAL, parameters_of(EVALUATED), RECIPE, 3)
+    value = against.measure(TARGET, evidence().outputs.predicted).value
+    assert value > projnorm().measure(TARGET, evidence().outputs.predicted).value
+
+
+def test_true_labels_are_used_only_when_asked_for():
+    labels = RNG.integers(0, 4, 33)
+    assert projnorm().score(evidence(labels)) == projnorm().score(evidence())
+    assert projnorm(labels="true").score(evidence(labels)) == projnorm().measure(TARGET, labels).value
+    with pytest.raises(ValueError, match="`labels` true needs the labels of the target"):
+        projnorm(labels="true").score(evidence())
+
+
+def test_buffers_do_not_count():
+    model = copy.deepcopy(INITIAL)
+    model[1].running_mean += 100.0
+    assert sum(squared_distances(model, parameters_of(INITIAL)).values()) == 0.0
+    with pytest.raises(ValueError, match="`reference` must have the parameters of the network"):
+        squared_distances(model, {})

@@ -1,0 +1,162 @@
+"""The training loop: which samples a step sees, that a training resumes to the same weights, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from deep.checkpoints import load_checkpoint, save_checkpoint
+from deep.training import Hardware, Recipe, batch_indices, batches_per_epoch, train
+from tests.damage import damaged_copies
+
+RNG = np.random.default_rng(0)
+INPUTS = RNG.standard_normal((21, 3, 8, 8)).astype(np.float32)
+LABELS = RNG.integers(0, 3, 21)
+
+
+def network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(36, 3)
+    )
+
+
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(x, b.state_dict()[key]) for key, x in a.state_dict().items())
+
+
+@given(count=st.integers(2, 60), batch=st.integers(1, 70), seed=st.integers(0, 5), epoch=st.integers(0, 3))
+def test_an_epoch_goes_through_every_sample_once_and_no_batch_is_of_one(count, batch, seed, epoch):
+    per_epoch = batches_per_epoch(count, batch)
+    batches = [batch_indices(count, batch, epoch * per_epoch + i, seed) for i in range(per_epoch)]
+    assert sorted(np.concatenate(batches)) == list(range(count))
+    assert all(len(b) > 1 for b in batches) or batch == 1
+    assert all(len(b) <= batch + 1 for b in batches)
+
+
+def test_batches_depend_on_the_seed_and_the_epoch_only():
+    first = batch_indices(50, 10, 0, 3)
+    np.testing.assert_array_equal(first, batch_indices(50, 10, 0, 3))
+    assert not np.array_equal(first, batch_indices(50, 10, 0, 4))
+    assert not np.array_equal(first, batch_indices(50, 10, 5, 3))
+
+
+def test_the_learning_rate_falls_along_a_cosine_to_zero():
+    recipe = Recipe(steps=10, lr=0.2, batch=4)
+    scheduler_lr = []
+    parameter = nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.SGD([parameter], lr=0.2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=10)
+    for _ in range(10):
+        scheduler_lr.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        schedule.step()
+    np.testing.assert_allclose([recipe.lr_at(step) for step in range(10)], scheduler_lr, rtol=1e-12)
+    assert recipe.lr_at(10) == pytest.approx(0.0, abs=1e-15)
+
+
+def test_a_training_is_that_of_plain_torch():
+    recipe = Recipe(steps=7, lr=0.05, batch=10)
+    mine = network().double()
+    mine[4].p = 0.0
+    plain = copy.deepcopy(mine)
+    train(mine, INPUTS.astype(float), LABELS, recipe, seed=1)
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=7)
+    for step in range(7):
+        chosen = batch_indices(21, 10, step, 1)
+        optimiser.zero_grad()
+        x, y = torch.from_numpy(INPUTS[chosen]).double(), torch.from_numpy(LABELS[chosen])
+        nn.functional.cross_entropy(plain(x), y).backward()
+        optimiser.step()
+        schedule.step()
+    for key, value in plain.state_dict().items():
+        torch.testing.assert_close(mine.state_dict()[key], value, rtol=1e-9, atol=1e-12)
+    assert not mine.training
+
+
+@pytest.mark.parametrize("stopped_after", [1, 5, 9])
+def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, stopped_after):
+    recipe = Recipe(steps=10, lr=0.05, batch=10)
+    whole = train(network(), INPUTS, LABELS, recipe, seed=1)
+    monkeypatch.setattr("deep.training._SAVE_SECONDS", 0.0)
+
+    class KilledError(Exception):
+        pass
+
+    def watch(step, _model):
+        if step > stopped_after:
+            raise KilledError
+
+    checkpoint = tmp_path / "x.json"
+    with pytest.raises(KilledError):
+        train(network(), INPUTS, LABELS, recipe, seed=1, watch=watch, checkpoint=checkpoint)
+    steps = []
+    resumed = train(
+        network(7), INPUTS, LABELS, recipe, seed=1, watch=lambda s, _: steps.append(s), checkpoint=checkpoint
+    )
+    assert steps[0] == stopped_after + 1
+    assert same(whole, resumed)
+
+
+def test_a_checkpoint_of_another_training_is_not_gone_on_from(tmp_path, monkeypatch):
+    monkeypatch.setattr("deep.training._SAVE_SECONDS", 0.0)
+    checkpoint = tmp_path / "x.json"
+    train(network(), INPUTS, LABELS, Recipe(steps=4, lr=0.05, batch=10), seed=1, checkpoint=checkpoint)
+    other = Recipe(steps=4, lr=0.01, batch=10)
+    alone = train(network(), INPUTS, LABELS, other, seed=1)
+    assert same(alone, train(network(), INPUTS, LABELS, other, seed=1, checkpoint=checkpoint))
+
+
+def test_training_leaves_the_callers_random_numbers_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    model = network()
+    torch.manual_seed(5)
+    train(model, INPUTS, LABELS, Recipe(steps=2, lr=0.05, batch=10), seed=1)
+    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+
+
+def test_batch_norm_on_single_pixels_survives_a_last_batch_of_one():
+    model = nn.Sequential(nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 3))
+    train(model, INPUTS, LABELS, Recipe(steps=6, lr=0.01, batch=10), seed=0)
+
+
+def test_bad_trainings_are_refused():
+    recipe = Recipe(steps=3, lr=0.05, batch=10)
+    with pytest.raises(ValueError, match=r"two samples or more, one label each; got 1 samples and 1 labels"):
+        train(network(), INPUTS[:1], LABELS[:1], recipe, seed=0)
+    with pytest.raises(ValueError, match=r"got 21 samples and 20 labels"):
+        train(network(), INPUTS, LABELS[:20], recipe, seed=0)
+    with pytest.raises(ValueError, match=r"`precision` mixed needs CUDA; the device is cpu"):
+        train(network(), INPUTS, LABELS, Recipe(3, 0.05, 10, precision="mixed"), seed=0, hardware=Hardware("cpu"))
+    with pytest.raises(ValueError, match=r"the weights are not finite after 3 steps; lower the learning rate from 1e\+38"):
+        train(network(), INPUTS, LABELS, Recipe(steps=3, lr=1e38, batch=10), seed=0)
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "x.json"
+    assert load_checkpoint(path) is None
+    save_checkpoint(path, {"a": torch.arange(3.0)}, {"step": 1})
+    save_checkpoint(path, {"a": torch.arange(4.0)}, {"step": 2})
+    found = load_checkpoint(path)
+    assert found is not None
+    assert found.facts == {"step": 2}
+    assert found.tensors["a"].tolist() == [0, 1, 2, 3]
+    assert len(list(tmp_path.iterdir())) == 2
+    tensors = next(tmp_path.glob("*.safetensors"))
+    for file in (path, tensors):
+        whole = file.read_bytes()
+        for data in damaged_copies(whole, 100):
+            file.write_bytes(data)
+            found = load_checkpoint(path)
+            assert found is None or (found.tensors["a"].tolist() == [0, 1, 2, 3])
+        file.write_bytes(whole)
+    assert load_checkpoint(path) is not None
