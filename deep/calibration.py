@@ -72,14 +72,16 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     misses = np.abs(left_out_predictions(values, errors, scores.families) - errors)
     found = following(values, errors)
-    members = [np.flatnonzero(scores.families == family) for family in dict.fromkeys(scores.families.tolist())]
-    draws = []
-    if len(members) >= _FEWEST_FAMILIES:
-        for _ in range(_DRAWS):
-            chosen = np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
-            drawn = following(values[chosen], errors[chosen])
-            draws.append((drawn.r_squared, drawn.spearman, misses[chosen].mean()))
-    ends = np.nanquantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0) if draws else np.full((2, 3), np.nan)
+    names, family_of = np.unique(scores.families, return_inverse=True)
+    ends = np.full((2, 3), np.nan)
+    if len(names) >= _FEWEST_FAMILIES:
+        counts = rng.multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=_DRAWS)[:, family_of]
+        draws = [
+            correlations(values, errors, counts) ** 2,
+            correlations(drawn_ranks(values, counts), drawn_ranks(errors, counts), counts),
+            (counts @ misses) / counts.sum(axis=1),
+        ]
+        ends = np.nanquantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=1)
     centres = (found.r_squared, found.spearman, float(misses.mean()) if len(misses) else float("nan"))
     r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
     return Quality(method, r_squared, spearman, mae, len(errors))
@@ -88,3 +90,19 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
 def qualities(scores: Scores, *, seed: int = 0) -> list[Quality]:
     """Every method, each on the same bootstrap draws."""
     return [quality(scores, method, rng=np.random.default_rng(seed)) for method in scores.methods]
+
+
+def correlations(x: Floats, y: Floats, counts: NDArray[np.integer]) -> Floats:
+    """Pearson's correlation in every draw; a row of `counts` says how often each point was drawn; nan if constant."""
+    total = counts.sum(axis=1, keepdims=True)
+    dx, dy = (z - (counts * z).sum(axis=1, keepdims=True) / total for z in (x, y))
+    scale = np.sqrt((counts * dx**2).sum(axis=1) * (counts * dy**2).sum(axis=1))
+    return np.divide((counts * dx * dy).sum(axis=1), scale, out=np.full(len(counts), np.nan), where=scale > 0.0)
+
+
+def drawn_ranks(x: Floats, counts: NDArray[np.integer]) -> Floats:
+    """Rank of every point among those drawn, ties and repeats at their mean; shape that of `counts`."""
+    values, place = np.unique(x, return_inverse=True)
+    pooled = np.zeros((len(counts), len(values)))
+    np.add.at(pooled.T, place, counts.T)
+    return (np.cumsum(pooled, axis=1) - (pooled - 1.0) / 2.0)[:, place]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from uuid import uuid4
 
 import torch
 from torch import Tensor, nn
@@ -35,17 +36,19 @@ class Workplace:
         folder: Of the run.
         cache: Of corrupted images.
         hardware: Where networks run.
+        session: A name of its own: what a process remembers of a run is forgotten with the next, as files may change.
     """
 
     config: DeepConfig
     folder: Path
     cache: Path
     hardware: Hardware
+    session: str = field(default_factory=lambda: uuid4().hex)
 
     @property
     def data(self) -> RunData:
         """The images, read once in every process."""
-        return _data(self.config, self.cache)
+        return _data(self)
 
     @property
     def prepare(self) -> ImageNetInput:
@@ -157,8 +160,8 @@ def reference_of(work: Workplace) -> dict[str, Tensor]:
 
 
 @lru_cache(maxsize=1)
-def _data(config: DeepConfig, cache: Path) -> RunData:
-    return load_data(config, cache=cache)
+def _data(work: Workplace) -> RunData:
+    return load_data(work.config, cache=work.cache)
 
 
 @lru_cache(maxsize=2)

@@ -157,6 +157,16 @@ def placed(model: nn.Module, device: torch.device, *, images: bool) -> nn.Module
     return model.to(memory_format=torch.channels_last) if images else model  # type: ignore[call-overload]
 
 
+def require_precision(precision: str, hardware: Hardware) -> None:
+    """Refuse mixed precision where it was never tried.
+
+    Raises:
+        ValueError: If the device is none of CUDA's.
+    """
+    if precision == "mixed" and torch.device(hardware.device).type != "cuda":
+        raise ValueError(f"`precision` mixed needs CUDA; the device is {hardware.device}. Use float32.")
+
+
 @lru_cache(maxsize=4)
 def _order(count: int, epoch: int, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng((seed, epoch)).permutation(count)
@@ -171,8 +181,7 @@ def _check(inputs: NDArray[np.generic], labels: NDArray[np.int64], recipe: Recip
         raise ValueError(
             f"training needs two samples or more, one label each; got {len(inputs)} samples and {len(labels)} labels."
         )
-    if recipe.precision == "mixed" and torch.device(hardware.device).type != "cuda":
-        raise ValueError(f"`precision` mixed needs CUDA; the device is {hardware.device}. Use float32.")
+    require_precision(recipe.precision, hardware)
 
 
 def _require_finite(model: nn.Module, steps: int, recipe: Recipe) -> None:

@@ -37,7 +37,7 @@ from deep.stages import (
     stages_of,
     validation_outputs,
 )
-from deep.training import Hardware
+from deep.training import Hardware, require_precision
 from ntk.device import choose_device, torch_threads
 from ntk.store import ChangedInputError
 from projnorm.runs import (
@@ -106,11 +106,14 @@ def run_comparison(
     place = str(choose_device(device))
     folder = root / record_id(KIND, asdict(config))
     work = Workplace(config, folder, root / "corruptions", Hardware(place, compiled))
-    if fresh:
-        _forget(folder)
+    require_precision(config.precision, work.hardware)
     facts = _facts(work)
+    if fresh:  # not before the inputs were found good
+        _forget(folder)
     _require_same_inputs(work, facts["inputs"])
-    if not fresh and (found := _finished(root, config)) is not None:
+    found = None if fresh else _finished(root, config)
+    # A run begun afresh on other inputs, and interrupted, still has the record of the old ones.
+    if found is not None and found.facts["inputs"] == facts["inputs"]:
         return found
     start = time.perf_counter()
     ledger = Ledger(folder / LEDGER)
@@ -238,6 +241,7 @@ def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
         for group in groups
         for index, target in enumerate(work.data.targets)
         if not all(ledger.has(target.name, method) for method in group)
+        or (ProjNorm.name in group and _parts(work, target.name) is None)
     ]
 
 
@@ -274,8 +278,20 @@ def _projnorm(work: Workplace, estimator: ProjNorm, target: str, evidence: Evide
         "contributions": np.array(list(found.layers.values())),
         "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
     }
-    write_atomically(work.folder / "projnorm" / f"{target}.npz", to_npz(parts))
+    write_atomically(_parts_file(work, target), to_npz(parts))
     return found.value
+
+
+def _parts(work: Workplace, target: str) -> dict[str, np.ndarray] | None:
+    """What ProjNorm on a target is made of; None where it is not known, or damaged."""
+    try:
+        return from_npz(_parts_file(work, target).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _parts_file(work: Workplace, target: str) -> Path:
+    return work.folder / "projnorm" / f"{target}.npz"
 
 
 @lru_cache(maxsize=len(METHODS))
@@ -310,9 +326,8 @@ def _estimator(work: Workplace, method: str) -> Estimator:
 
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
     scores = Scores.of(row for row in ledger.rows if row.method in work.config.methods)
-    with_projnorm = ProjNorm.name in work.config.methods
-    names = [target.name for target in work.data.targets] if with_projnorm else []
-    parts = [from_npz((work.folder / "projnorm" / f"{name}.npz").read_bytes()) for name in names]
+    found = [_parts(work, name) for name in scores.targets] if ProjNorm.name in work.config.methods else []
+    parts = [part for part in found if part is not None]
     return {
         "targets": scores.targets,
         "families": scores.families,

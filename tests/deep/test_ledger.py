@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deep.calibration import left_out_predictions, qualities, quality
+from deep.calibration import correlations, drawn_ranks, left_out_predictions, qualities, quality
 from deep.ledger import Ledger, Row, Scores
 
 ROWS = [
@@ -104,3 +104,16 @@ def test_too_few_families_have_no_interval():
     found = quality(scores, "A", rng=np.random.default_rng(0))
     assert math.isnan(found.r_squared.low)
     assert found.r_squared.value == pytest.approx(1.0)
+
+
+def test_the_bootstrap_is_that_of_points_drawn_one_by_one():
+    rng = np.random.default_rng(0)
+    x, y = np.round(rng.standard_normal(12), 1), np.round(rng.standard_normal(12), 1)
+    counts = rng.integers(0, 4, (6, 12))
+    pearson = correlations(x, y, counts)
+    spearman = correlations(drawn_ranks(x, counts), drawn_ranks(y, counts), counts)
+    for row, r, rho in zip(counts, pearson, spearman, strict=True):
+        drawn = np.repeat(np.arange(12), row)
+        assert r == pytest.approx(np.corrcoef(x[drawn], y[drawn])[0, 1])
+        assert rho == pytest.approx(stats.spearmanr(x[drawn], y[drawn]).statistic)
+    assert np.isnan(correlations(np.ones(12), y, counts)).all()
