@@ -13,7 +13,7 @@ import pytest
 from projnorm import __version__
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
-COMMANDS = ("report", "toy", "bound", "figures", "ntk", "runs")
+COMMANDS = ("report", "toy", "bound", "figures", "ntk", "deep", "runs")
 SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--trials", "3", "--workers", "1")
 SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 
@@ -52,6 +52,7 @@ def test_help_lists_every_command_with_a_line_each():
         *((command, "--help") for command in COMMANDS),
         ("runs", "show", "--help"),
         ("ntk", "predict", "--help"),
+        ("deep", "run", "--help"),
     ],
 )
 def test_help_imports_nothing_heavy(arguments):

@@ -123,6 +123,7 @@ def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
     torch.save(SmallCNN(4, (8, 8, 8)).state_dict(), tmp_path / "narrow.pth")
     one_line(projnorm(*run, "--weights", "narrow.pth"), "narrow.pth: 'features.0.weight' has shape (8, 3, 3, 3)")
     assert not list((tmp_path / "projnorm-out").rglob("ledger.jsonl"))
+    assert not list((tmp_path / "projnorm-out").rglob("run.json"))
     one_line(projnorm("deep", "table"), "ID must name one run in", "matches none")
     one_line(projnorm("deep", "table", "--format", "yaml"), "--format must be one of text, markdown, latex, csv")
     one_line(projnorm("deep", "ntk"), "ID must name one run in")

@@ -159,3 +159,24 @@ def test_error_estimate_does_not_vanish_with_the_shifted_kernel():
     result = projnorm_linear_from_gram(X @ X.T, Y, np.zeros((2, 6)), np.zeros((2, 2)))
     exact = np.linalg.norm(min_norm_solution(X, Y).theta)
     assert 0.0 < abs(result.value**2 - exact**2) <= result.error_estimate
+
+
+@given(generators, st.integers(2, 6), st.integers(2, 6), st.sampled_from([0.0, 0.3, 2.0]))
+def test_with_labels_from_elsewhere_it_is_the_distance_between_two_trained_models(rng, n, m, ridge):
+    X, X_ood = rng.standard_normal((n, 15)), rng.standard_normal((m, 15))
+    Y, Y_ood = rng.standard_normal((n, 2)), rng.standard_normal((m, 2))
+    theta, theta_ood = (A.T @ np.linalg.solve(A @ A.T + ridge * np.eye(len(A)), B) for A, B in ((X, Y), (X_ood, Y_ood)))
+    expected = np.linalg.norm(theta - theta_ood)
+    for pair in (LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
+        found = projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=Y_ood)
+        assert found.value == pytest.approx(expected, rel=1e-6)
+        own = projnorm_linear_of_pair(pair, Y, ridge=ridge)
+        same = projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=X_ood @ theta)
+        assert same.value == pytest.approx(own.value, rel=1e-6)
+
+
+def test_pseudo_labels_that_do_not_fit_are_refused():
+    rng = np.random.default_rng(0)
+    pair = LinearPair.of(rng.standard_normal((4, 9)), rng.standard_normal((3, 9)))
+    with pytest.raises(ValueError, match="`Y_ood` must have 2 outputs like `Y`; got 1"):
+        projnorm_linear_of_pair(pair, np.ones((4, 2)), pseudo_labels=np.ones((3, 1)))

@@ -217,7 +217,6 @@ def test_pixels_are_pillows():
     assert sizes_pixelated_unlike_pillow((6, 18, 28, 32, 64, 96)) == []
 
 
-@pytest.mark.xfail(reason="where a border meets a middle but for rounding, `_box_matrix` keeps a pixel Pillow does not")
 def test_pixels_are_pillows_whatever_the_size():
     assert sizes_pixelated_unlike_pillow(range(2, 65)) == []
 

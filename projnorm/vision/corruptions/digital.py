@@ -88,7 +88,7 @@ def _affine_sources(shifts: Floats, height: int, width: int) -> tuple[Floats, Fl
     moved = np.concatenate([corners + shifts, np.ones((len(shifts), 3, 1))], axis=2)
     back = np.linalg.solve(moved, np.broadcast_to(corners, shifts.shape))
     down, across = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    places = np.stack([across, down, np.ones_like(down)], axis=-1).reshape(-1, 3)
+    places = np.stack([across, down, np.ones_like(down)], axis=-1).reshape(-1, 3).astype(np.float64)
     sources: Floats = (places @ back).reshape(-1, height, width, 2)
     return sources[..., 0], sources[..., 1]
 
