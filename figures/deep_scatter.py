@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from deep.ledger import Scores
-from figures.families import looks, spoken
+from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, house_style, settled
 from projnorm.following import following
 
@@ -19,6 +19,7 @@ CAPTION = (
     "is the least-squares fit over all targets."
 )
 _COLUMNS = 3
+_CLEAN_SIZE = 60
 
 
 def draw(scores: Scores, *, heading: str = "") -> Figure:
@@ -36,7 +37,7 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
                     axes.scatter(
                         score[members],
                         100 * scores.errors[members],
-                        s=10 + 6 * scores.severities[members],
+                        s=_CLEAN_SIZE if family == CLEAN else 10 + 6 * scores.severities[members],
                         alpha=0.8,
                         linewidths=0,
                         label=spoken(family),

@@ -111,7 +111,8 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
     script = tmp_path / "child.py"
     script.write_text(_CHILD)
     killed = 0
-    for sign in _stages(folder):
+    signs = _stages(folder)
+    for sign in signs if workers == 1 else signs[1::2]:
         child = subprocess.Popen(
             [sys.executable, str(script), json.dumps(asdict(SMALL)), str(tmp_path), str(workers)],
             start_new_session=True,
@@ -123,7 +124,7 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
             os.killpg(child.pid, signal.SIGKILL)
             killed += 1
         child.wait()
-    assert killed >= 4
+    assert killed >= (4 if workers == 1 else 2)
     run_comparison(SMALL, root=tmp_path, workers=workers)
     assert (folder / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
 

@@ -1,0 +1,75 @@
+"""Tables and figures of the comparison: what they say is what is in the ledger."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from deep.ledger import Row, Scores
+from figures import corruption_gallery, deep_scatter, deep_table, severity
+from figures.families import looks
+from figures.table import FORMATS, Table
+from projnorm.vision import FAMILIES, PAPER_FAMILIES
+
+
+def scores(families=PAPER_FAMILIES) -> Scores:
+    rng = np.random.default_rng(0)
+    rows = []
+    for method, scale in (("ATC", 1.0), ("ProjNorm", 5.0)):
+        rows.append(Row("clean", "clean", 0, "clean", 100, 0.1, method, 0.1 * scale))
+        for number, family in enumerate(families):
+            for level in (1, 3, 5):
+                error = 0.1 + 0.1 * level + 0.01 * number - 0.3 * (family == "fog" and level == 5)
+                score = scale * (error + 0.02 * rng.standard_normal())
+                rows.append(Row(f"{family}-{level}", family, level, "generated", 100, error, method, score))
+    return Scores.of(rows)
+
+
+def test_every_family_has_a_look_of_its_own():
+    seen = {(to_hex(look["color"]), look["marker"]) for look in looks(list(FAMILIES)).values()}
+    assert len(seen) == len(FAMILIES) + 1
+
+
+def test_a_panel_a_method_with_every_target_in_it():
+    figure = deep_scatter.draw(scores(), heading="what was run")
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title().split(":")[0] for axes in panels] == ["ATC", "ProjNorm"]
+    for axes in panels:
+        assert sum(len(points.get_offsets()) for points in axes.collections) == 55
+    assert len(figure.legends[0].get_texts()) == 19
+    assert figure.get_supylabel() == "true error (%)"
+    assert severity.draw(scores()).axes[0].get_xlabel() == "severity"
+
+
+def test_the_table_names_the_numbers_and_their_intervals():
+    table = deep_table.build(scores())
+    assert [row[0] for row in table.rows] == ["ATC", "ProjNorm"]
+    assert table.rows[0][1].count(",") == 1
+    assert deep_table.not_rising(scores()) == {"fog": pytest.approx([0.24, 0.44, 0.34])}
+    by_target = deep_table.targets(scores())
+    assert by_target.rows[0][:3] == ("clean", "clean", "10.0 %")
+    assert len(by_target.rows) == 55
+
+
+def test_a_table_in_every_form():
+    table = Table(("a", "R^2 & more"), [("x|y", "50 %"), ('say "z"', "1,5")])
+    assert table.markdown().splitlines() == [
+        "| a | R^2 & more |",
+        "| --- | --- |",
+        "| x\\|y | 50 % |",
+        '| say "z" | 1,5 |',
+    ]
+    assert "R\\textasciicircum{}2 \\& more \\\\" in table.latex()
+    assert "x|y & 50 \\% \\\\" in table.latex()
+    assert list(csv.reader(io.StringIO(table.csv()))) == [list(table.header), *map(list, table.rows)]
+    assert set(FORMATS) == {"text", "markdown", "latex", "csv"}
+
+
+def test_the_gallery_shows_every_family():
+    figure = corruption_gallery.draw()
+    shown = {axes.get_title(loc="left") for axes in figure.axes} - {""}
+    assert shown == {family.replace("_", " ") for family in FAMILIES}
