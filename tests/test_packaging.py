@@ -62,7 +62,9 @@ def test_the_readme_commands_use_the_constraints():
     assert all("-c constraints.txt" in command for command in commands)
 
 
-@pytest.mark.parametrize("document", [*(path.name for path in ROOT.glob("*.md")), "docs/theory.md"])
+@pytest.mark.parametrize(
+    "document", [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
+)
 def test_links_between_documents_lead_somewhere(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)", text):
@@ -70,9 +72,10 @@ def test_links_between_documents_lead_somewhere(document):
             assert ((ROOT / document).parent / target).exists(), target
 
 
-def test_the_tour_in_the_readme_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) >= 8
+@pytest.mark.parametrize(("document", "least"), [("README.md", 8), ("docs/deep.md", 1)])
+def test_the_examples_in_the_documents_run(document, least):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) >= least
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)  # noqa: S102 - our own document
+        exec(compile(block, document, "exec"), names)  # noqa: S102 - our own document
