@@ -111,14 +111,14 @@ def run_comparison(
     if fresh:  # not before the inputs were found good
         _forget(folder)
     _require_same_inputs(work, facts["inputs"])
+    ledger = Ledger(folder / LEDGER)
+    stages, tasks = stages_of(config), _tasks(work, ledger)
     found = None if fresh else _finished(root, config)
-    # A run begun afresh on other inputs, and interrupted, still has the record of the old ones.
-    if found is not None and found.facts["inputs"] == facts["inputs"]:
+    # A run begun afresh and interrupted still has the record of the one before.
+    if found is not None and not tasks and found.facts["inputs"] == facts["inputs"]:
         return found
     start = time.perf_counter()
-    ledger = Ledger(folder / LEDGER)
     processes = workers if place == "cpu" else 1
-    stages, tasks = stages_of(config), _tasks(work, ledger)
     total = sum(_stage_units(work, stage) for stage in stages) + sum(_task_units(work, task) for task in tasks)
     with watched(work.meters, description="training", total=total) as count:
         for stage, _ in _each(run_stage, work, stages, processes):

@@ -207,6 +207,24 @@ def test_other_images_under_the_same_name_are_refused_until_fresh(tmp_path):
     assert not np.array_equal(first.arrays["scores"], other.arrays["scores"])
 
 
+def test_a_run_begun_afresh_and_interrupted_is_gone_on_with(tmp_path, monkeypatch):
+    config = replace(SMALL, families=("contrast",), severities=(5,), methods=("Entropy",))
+    first = run_comparison(config, root=tmp_path)
+    whole = (tmp_path / first.id / LEDGER).read_bytes()
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deep.experiments.comparison._score", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_comparison(config, root=tmp_path, fresh=True)
+    assert not (tmp_path / first.id / LEDGER).exists()
+    assert (tmp_path / first.id / "record.json").exists()
+    run_comparison(config, root=tmp_path)
+    assert (tmp_path / first.id / LEDGER).read_bytes() == whole
+
+
 def test_the_options_of_the_algorithm_change_what_they_should(finished, tmp_path):
     _, record = finished
     only = replace(SMALL, families=("contrast",), severities=(5,), methods=("ProjNorm",))
