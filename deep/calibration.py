@@ -81,7 +81,9 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
             correlations(drawn_ranks(values, counts), drawn_ranks(errors, counts), counts),
             (counts @ misses) / counts.sum(axis=1),
         ]
-        ends = np.nanquantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=1)
+        for column, draw in enumerate(draws):
+            if np.isfinite(draw).any():
+                ends[:, column] = np.nanquantile(draw, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     centres = (found.r_squared, found.spearman, float(misses.mean()) if len(misses) else float("nan"))
     r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
     return Quality(method, r_squared, spearman, mae, len(errors))

@@ -50,7 +50,7 @@ class DeepConfig:
         reference: "trained" as the target's network is, or "fine-tuned" for the evaluated network itself.
         reference_samples: Training images of a trained reference: "m" of them, or "all".
         labels: "pseudo", or "true" for the paper's ablation.
-        trajectory: Steps after which the value is kept too; with `steps` as the last.
+        trajectory: Steps after which the value is kept too.
         methods: Which predictors.
         rotation: "frozen", a linear head on the fine-tuned network; or "joint", which is then the network evaluated.
         rotation_samples: Training images, each in four rotations, for a frozen head.
@@ -94,6 +94,9 @@ class DeepConfig:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        for name in ("batch", "projnorm_batch"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"`{name}` must be at least 2, for batch norm; got {getattr(self, name)}.")
         if self.n_train < 0:
             raise ValueError(f"`n_train` must be 0 for all, or a number of images; got {self.n_train}.")
         for name in ("lr", "projnorm_lr"):

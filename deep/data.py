@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from deep.config import DeepConfig
+from ntk.plan import TRAIN
 from projnorm.vision import ImageSet, load_splits, open_cifar_c
 from projnorm.vision.targets import (
     GENERATED,
@@ -31,12 +32,14 @@ class RunData:
         validation: Labelled images of the same distribution that no training sees.
         targets: The sets to predict the error on.
         classes: Number of classes.
+        verified: Whether the images come from an archive that has the hash its authors publish.
     """
 
     train: ImageSet
     validation: ImageSet
     targets: tuple[Target, ...]
     classes: int
+    verified: bool
 
     @property
     def sha256(self) -> str:
@@ -82,7 +85,9 @@ def load_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
         targets = generated_targets(splits.test, indices, shifts, seed=config.seed, cache=cache)
     else:
         targets = official_targets(splits.test, indices, shifts, open_cifar_c(config.corruptions))
-    targets += given_targets(config.targets, config.m, rng)
-    require_distinct(targets)
-    classes = 1 + int(max(labels.max() for labels in (splits.train.labels, *(t.images.labels for t in targets))))
-    return RunData(train, validation, tuple(targets), classes)
+    classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
+    targets += given_targets(config.targets, config.m, rng, classes=classes, names=splits.train.class_names)
+    require_distinct(targets, taken=(TRAIN,))
+    if "ProjNorm" in config.methods and (smallest := min(targets, key=lambda t: len(t.images))).images.labels.size < 2:
+        raise ValueError(f"ProjNorm trains on every target and needs 2 images of each; {smallest.name} has 1.")
+    return RunData(train, validation, tuple(targets), classes, splits.verified)

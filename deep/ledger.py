@@ -1,19 +1,21 @@
 """The ledger of a run: one line of JSON per target and method, written as it is known and never changed.
 
-It is only ever appended to. A line that was being written when the process died is cut off when the ledger is next
-opened; what stands before it stays.
+It is only ever appended to. A line that was being written when the process died is passed over, and cut off with the
+next one that is written; what stands before it stays.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from projnorm.runs import write_atomically
 from projnorm.vision.targets import Target
 
 
@@ -65,11 +67,9 @@ class Ledger:
         """
         self.path = path
         data = path.read_bytes() if path.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        self.rows = [_row(line, path, number) for number, line in enumerate(whole.splitlines(), start=1)]
-        if len(whole) < len(data):
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
+        self._whole = data.rfind(b"\n") + 1
+        lines = data[: self._whole].splitlines()
+        self.rows = [_row(line, path, number) for number, line in enumerate(lines, start=1)]
 
     def has(self, target: str, method: str) -> bool:
         """Whether this is known."""
@@ -86,15 +86,26 @@ class Ledger:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
-            file.write("".join(json.dumps(asdict(row)) + "\n" for row in new).encode())
+            file.truncate(self._whole)
+            file.write(_lines(new))
             file.flush()
             os.fsync(file.fileno())
+            self._whole = file.tell()
         self.rows.extend(new)
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Put a whole file of rows in the place of the one there.
+
+    Raises:
+        OSError: If it cannot be written; the one there is then still whole.
+    """
+    write_atomically(path, _lines(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """The rows of a ledger as a matrix: targets that every method has a score for.
+    """The rows of a ledger as a matrix: the methods that have seen the most targets, and those targets.
 
     Attributes:
         targets: Names, shape ``(t,)``.
@@ -118,9 +129,14 @@ class Scores:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Scores:
-        """From rows in any order; targets and methods keep the order in which they first appear."""
+        """From rows in any order; targets and methods keep the order in which they first appear.
+
+        A method that is still behind the others is left out, so that a table made meanwhile loses no target.
+        """
         rows = list(rows)
-        methods = tuple(dict.fromkeys(row.method for row in rows))
+        seen = Counter(row.method for row in rows)
+        methods = tuple(method for method, count in seen.items() if count == max(seen.values()))
+        rows = [row for row in rows if row.method in methods]
         by_target: dict[str, dict[str, Row]] = {}
         for row in rows:
             by_target.setdefault(row.target, {})[row.method] = row
@@ -136,6 +152,10 @@ class Scores:
             methods,
             np.array([[found[m].score for m in methods] for found in complete]).reshape(len(first), len(methods)),
         )
+
+
+def _lines(rows: Iterable[Row]) -> bytes:
+    return "".join(json.dumps(asdict(row)) + "\n" for row in rows).encode()
 
 
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -68,13 +69,22 @@ class ProjNorm:
     name = "ProjNorm"
     direction = "up"
     is_error = False
+    needs = ("outputs", "initial weights", "training")
 
-    def measure(self, images: NDArray[np.generic], labels: NDArray[np.int64]) -> ProjNormValue:
-        """Train on these images and labels, and compare with the reference."""
+    def measure(
+        self,
+        images: NDArray[np.generic],
+        labels: NDArray[np.int64],
+        *,
+        watch: Callable[[int, nn.Module], None] | None = None,
+    ) -> ProjNormValue:
+        """Train on these images and labels, and compare with the reference; `watch` as in `deep.training.train`."""
         found: dict[int, float] = {}
         wanted = set(self.trajectory)
 
-        def watch(step: int, model: nn.Module) -> None:
+        def watched(step: int, model: nn.Module) -> None:
+            if watch is not None:
+                watch(step, model)
             if step in wanted:
                 found[step] = _total(squared_distances(model, self.reference))
 
@@ -86,7 +96,7 @@ class ProjNorm:
             seed=self.seed,
             prepare=self.prepare,
             hardware=self.hardware,
-            watch=watch if wanted else None,
+            watch=watched,
         )
         layers = squared_distances(model, self.reference)
         return ProjNormValue(_total(layers), layers, found, self.recipe.steps)
@@ -117,9 +127,24 @@ def train_reference(
     seed: int,
     prepare: Prepare | None = None,
     hardware: Hardware | None = None,
+    watch: Callable[[int, nn.Module], None] | None = None,
+    checkpoint: Path | None = None,
 ) -> dict[str, Tensor]:
-    """Parameters of the reference: the same training on in-distribution images with their true labels."""
-    model = train(copy.deepcopy(initial), images, labels, recipe, seed=seed, prepare=prepare, hardware=hardware)
+    """Parameters of the reference: the same training on in-distribution images with their true labels.
+
+    `initial` is left as it is; the other arguments are those of `deep.training.train`.
+    """
+    model = train(
+        copy.deepcopy(initial),
+        images,
+        labels,
+        recipe,
+        seed=seed,
+        prepare=prepare,
+        hardware=hardware,
+        watch=watch,
+        checkpoint=checkpoint,
+    )
     return parameters_of(model)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,11 +65,18 @@ class Workplace:
         c = self.config
         return Recipe(c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision)
 
+    @property
     def finetuning_recipe(self) -> Recipe:
         """Of the evaluated network."""
         c = self.config
         steps = c.epochs * batches_per_epoch(len(self.data.train), c.batch)
         return Recipe(steps, c.lr, c.batch, c.momentum, c.precision)
+
+    @property
+    def reference_images(self) -> int:
+        """Training images of a trained reference: all, or m, or as many as there are."""
+        count = len(self.data.train)
+        return count if self.config.reference_samples == "all" else min(self.config.m, count)
 
     def initial(self, which: str = NETWORK) -> LoadedNetwork:
         """Pretrained weights under a drawn head: theta_0."""
@@ -180,7 +186,7 @@ def _loaded(work: Workplace, which: str) -> tuple[nn.Module, nn.Module | None]:
 def _stage_tensors(work: Workplace, name: str) -> dict[str, Tensor]:
     found = load_checkpoint(work.stage(name))
     if found is None:
-        raise ValueError(f"{work.stage(name)} is not there or damaged; the same command trains it again.")
+        raise ValueError(f"{work.stage(name)} is not there or damaged; `projnorm deep run` trains it again.")
     return found.tensors
 
 
@@ -189,7 +195,7 @@ def _is_joint(work: Workplace, which: str) -> bool:
 
 
 def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
-    recipe, meter = work.finetuning_recipe(), work.meter(which)
+    recipe, meter = work.finetuning_recipe, work.meter(which)
     seed = work.config.seed + _SEED_OF[which]
     model, loss, hardware = work.initial(which).model, cross_entropy, work.hardware
     if _is_joint(work, which):
@@ -213,14 +219,16 @@ def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
 
 
 def _reference(work: Workplace) -> dict[str, Tensor]:
-    c, train_set = work.config, work.data.train
-    count = len(train_set) if c.reference_samples == "all" else min(c.m, len(train_set))
+    c, train_set, count = work.config, work.data.train, work.reference_images
+    recipe, meter = work.projnorm_recipe, work.meter(REFERENCE)
     return train_reference(
-        copy.deepcopy(work.initial().model),
+        work.initial().model,
         train_set.images[:count],
         train_set.labels[:count],
-        work.projnorm_recipe,
+        recipe,
         seed=c.seed,
         prepare=work.prepare,
         hardware=work.hardware,
+        watch=lambda step, _: meter.at(step * recipe.batch),
+        checkpoint=work.stage(f"unfinished-{REFERENCE}"),
     )

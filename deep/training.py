@@ -113,9 +113,10 @@ def train(
         checkpoint: JSON file of a checkpoint that is written every half minute and gone on from.
 
     Raises:
-        ValueError: If there are fewer than two samples, the labels do not fit, or the weights are no longer finite.
+        ValueError: If there are fewer than two samples or not one label each, or the weights are no longer finite.
     """
     hardware = hardware or Hardware()
+    labels = np.asarray(labels).astype(np.int64, casting="same_kind", copy=False)
     _check(inputs, labels, recipe, hardware)
     device = torch.device(hardware.device)
     placed(model, device, images=inputs.ndim == 4).train()

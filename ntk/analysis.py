@@ -223,14 +223,16 @@ def _one_hot(labels: NDArray[np.int64], classes: int) -> Floats:
     return (labels[:, None] == np.arange(classes)).astype(np.float64)
 
 
-def kernel_noise(K: Floats, accumulate: str) -> float:
+def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> float:
     """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry.
 
-    The largest eigenvalue is at least ``||K||_F^2 / tr K``, which costs no decomposition.
+    The largest eigenvalue is at least ``||K||_F^2 / tr K``, which costs no decomposition. `scale` is the largest entry
+    of the kernel that was rounded, where `K` was made from it by taking something off.
     """
     trace = float(K.trace())
     largest = float(np.sum(K**2)) / trace if trace > 0 else 0.0
-    return math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max()) / largest if largest else 0.0
+    rounded = float(K.diagonal().max()) if scale is None else scale
+    return math.sqrt(len(K)) * _EPS[accumulate] * rounded / largest if largest else 0.0
 
 
 def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:

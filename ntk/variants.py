@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ntk.analysis import kernel_noise
 from projnorm_theory import LinearPair, projnorm_linear_of_pair
 
 Floats = NDArray[np.float64]
@@ -69,9 +70,23 @@ class Blocks:
         blocks = self.unit() if features.startswith("unit") else self
         return blocks.centred() if features.endswith("centred") else blocks
 
+    def noise(self, features: str, accumulate: str) -> float:
+        """Error of `of(features)` against its largest eigenvalue: centring takes off a mean, not its rounding."""
+        before = self.unit() if features.startswith("unit") else self
+        after = self.of(features)
+        return max(
+            kernel_noise(changed, accumulate, scale=float(rounded.diagonal().max()))
+            for changed, rounded in ((after.train, before.train), (after.ood, before.ood))
+        )
+
 
 def variant_values(
-    blocks: Blocks, responses: Floats, network: Floats, *, noise: float, variants: tuple[Variant, ...] = VARIANTS
+    blocks: Blocks,
+    responses: Floats,
+    network: Floats,
+    *,
+    accumulate: str = "float64",
+    variants: tuple[Variant, ...] = VARIANTS,
 ) -> dict[Variant, float]:
     """ProjNormLinear in every way asked for.
 
@@ -79,12 +94,13 @@ def variant_values(
         blocks: Of the kernel.
         responses: Centred training responses, shape ``(n, c)``.
         network: What the evaluated network says of the target, centred in the same way, shape ``(m, c)``.
-        noise: Error of the blocks against their largest eigenvalue.
+        accumulate: Precision of the products the blocks were made from.
         variants: Which ways.
     """
     found = {}
     for features, group in itertools.groupby(variants, key=lambda variant: variant.features):
         chosen = blocks.of(features)
+        noise = blocks.noise(features, accumulate)
         pair = LinearPair.from_gram(chosen.train, chosen.ood_train, chosen.ood, noise=noise)
         means = chosen.train.trace() / len(chosen.train), chosen.ood.trace() / len(chosen.ood)
         for variant in group:

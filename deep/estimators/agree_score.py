@@ -34,6 +34,7 @@ class AgreeScore:
     name = "AgreeScore"
     direction = "up"
     is_error = True
+    needs = ("outputs", "second network")
 
     def score(self, evidence: Evidence) -> float:
         """Share of images that the two networks label differently."""

@@ -33,6 +33,7 @@ class ATC:
     name = "ATC"
     direction = "up"
     is_error = True
+    needs = ("outputs", "validation labels")
 
     @classmethod
     def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64], *, by: str = "entropy") -> ATC:

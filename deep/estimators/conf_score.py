@@ -15,6 +15,7 @@ class ConfScore:
     name = "ConfScore"
     direction = "up"
     is_error = True
+    needs = ("outputs",)
 
     def score(self, evidence: Evidence) -> float:
         """``1 - mean max p``."""

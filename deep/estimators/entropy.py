@@ -15,6 +15,7 @@ class Entropy:
     name = "Entropy"
     direction = "up"
     is_error = False
+    needs = ("outputs",)
 
     def score(self, evidence: Evidence) -> float:
         """In nats."""

@@ -44,6 +44,11 @@ class Estimator(Protocol):
         """Whether the score is itself an error between 0 and 1."""
         ...
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it looks at, or was built with."""
+        ...
+
     def score(self, evidence: Evidence) -> float:
         """The score of a target."""
         ...

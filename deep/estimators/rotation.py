@@ -40,6 +40,7 @@ class Rotation:
     name = "Rotation"
     direction = "up"
     is_error = False
+    needs = ("features", "training images")
 
     def score(self, evidence: Evidence) -> float:
         """The error over the four rotations of every image."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from deep.config import METHODS, DeepConfig
 from deep.estimators.agree_score import AgreeScore
@@ -24,7 +25,7 @@ from deep.estimators.entropy import Entropy
 from deep.estimators.evidence import Estimator, Evidence
 from deep.estimators.rotation import Rotation
 from deep.ledger import Ledger, Row, Scores
-from deep.outputs import forward_cached
+from deep.outputs import forward, forward_cached
 from deep.projnorm import ProjNorm
 from deep.stages import (
     REFERENCE,
@@ -123,13 +124,12 @@ def run_comparison(
     with watched(work.meters, description="training", total=total) as count:
         for stage, _ in _each(run_stage, work, stages, processes):
             count(f"trained {stage}", _stage_units(work, stage))
-        for _ in _each(_ready, work, tuple(m for m in config.methods if m != ProjNorm.name), 1):
-            pass
+        for method in config.methods:  # what a method trains besides, before every worker would
+            _on_own_threads(_estimator, work, method)
         for task, rows in _each(_score, work, tasks, processes):
             ledger.append(rows)
             count(work.data.targets[task.target].name, _task_units(work, task))
-    validation_error = validation_outputs(work).error(work.data.validation.labels)
-    facts |= {"validation_error": validation_error}
+    facts["validation_error"] = _on_own_threads(_validation_error, work, None)
     record = new_record(KIND, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
     save(record, root)
     return record
@@ -153,9 +153,15 @@ def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
     return config, Ledger(folder / LEDGER)
 
 
+def is_finished(work: Workplace, ledger: Ledger) -> bool:
+    """Whether every method has scored every target."""
+    return not _tasks(work, ledger) and all(work.stage(stage).exists() for stage in stages_of(work.config))
+
+
 def _facts(work: Workplace) -> dict[str, Any]:
     """What a reader of the record needs to know besides the configuration."""
     network = work.initial()
+    _require_fitting_size(work, network.model)
     inputs = {
         "data_sha256": work.data.sha256,
         "weights_sha256": network.sha256,
@@ -166,11 +172,37 @@ def _facts(work: Workplace) -> dict[str, Any]:
         "inputs": inputs,
         "weights": "random: the network was never trained before" if network.is_random else network.weights,
         "train_images": f"{len(work.data.train):,} of {work.data.train.name}",
+        "archive_has_published_hash": work.data.verified,
+        "reference_images": work.reference_images,
+        "rotation_images": min(work.config.rotation_samples, len(work.data.train)),
         "corruptions": sorted({target.origin for target in work.data.targets}),
         "classes": work.data.classes,
         "parameters": sum(parameter.numel() for parameter in network.model.parameters()),
         "compiled": work.hardware.compiled,
     }
+
+
+def _require_fitting_size(work: Workplace, model: nn.Module) -> None:
+    """Look at two images, before anything is trained."""
+    config = work.config
+    try:
+        forward(model, work.last, work.data.train.images[:2], prepare=work.prepare)
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise ValueError(f"{config.architecture} cannot see images of `size` {config.size} px: {reason}.") from None
+
+
+def require_inputs_of_run(work: Workplace) -> None:
+    """Check that images and weights are still those that a run was computed with.
+
+    Raises:
+        ChangedInputError: If they are not.
+    """
+    document = json.loads((work.folder / _RUN).read_bytes())
+    if document["inputs"] != _facts(work)["inputs"]:
+        raise ChangedInputError(
+            f"{work.folder} was computed with other images, weights, torch or device; run it again with --fresh."
+        )
 
 
 def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
@@ -227,11 +259,6 @@ class _Task:
     methods: tuple[str, ...]
 
 
-def _ready(work: Workplace, method: str) -> None:
-    """Train what a method needs besides the stages, before workers would each do so."""
-    _estimator(work, method)
-
-
 def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
     """Outputs of all targets first, so that a table of five methods is there early."""
     methods = work.config.methods
@@ -271,9 +298,11 @@ def _score(work: Workplace, task: _Task) -> list[Row]:
 
 def _projnorm(work: Workplace, estimator: ProjNorm, target: str, evidence: Evidence) -> float:
     """The value, after its parts have been kept for the record."""
-    found = estimator.measure(evidence.images, estimator.labels_of(evidence))
+    meter, batch = work.meter(target), work.projnorm_recipe.batch
+    labels = estimator.labels_of(evidence)
+    found = estimator.measure(evidence.images, labels, watch=lambda step, _: meter.at(step * batch))
+    meter.close()
     parts = {
-        "value": np.array(found.value),
         "layers": np.array(list(found.layers)),
         "contributions": np.array(list(found.layers.values())),
         "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
@@ -324,6 +353,10 @@ def _estimator(work: Workplace, method: str) -> Estimator:
             raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
 
 
+def _validation_error(work: Workplace, _: None) -> float:
+    return validation_outputs(work).error(work.data.validation.labels)
+
+
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
     scores = Scores.of(row for row in ledger.rows if row.method in work.config.methods)
     found = [_parts(work, name) for name in scores.targets] if ProjNorm.name in work.config.methods else []
@@ -345,7 +378,7 @@ def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
 
 
 def _stage_units(work: Workplace, stage: str) -> int:
-    recipe = work.projnorm_recipe if stage == REFERENCE else work.finetuning_recipe()
+    recipe = work.projnorm_recipe if stage == REFERENCE else work.finetuning_recipe
     return recipe.steps * recipe.batch
 
 

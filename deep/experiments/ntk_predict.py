@@ -17,25 +17,27 @@ import torch
 from numpy.typing import NDArray
 
 from deep.checkpoints import checkpoint_hash
-from deep.experiments.comparison import open_run
-from deep.ledger import Ledger, Row
+from deep.experiments.comparison import is_finished, open_run, require_inputs_of_run
+from deep.ledger import Ledger, Row, write_rows
 from deep.outputs import forward_cached
 from deep.stages import NETWORK, Workplace, network_of
 from deep.training import Hardware
-from ntk.analysis import Responses, kernel_noise
+from ntk.analysis import Responses
 from ntk.device import choose_device
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.following import Following, following
-from projnorm.runs import Record, find, new_record, record_id, save
+from projnorm.runs import DamagedRecordError, Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, LoadedNetwork, load_network
 from projnorm.vision.targets import CLEAN, Target
 from projnorm.vision.weights import RANDOM
 
 PREDICT_KIND = "deep-ntk"
+KERNEL_ROWS = "ntk.jsonl"
 METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK, tuned"
 BODIES = ("initial", "fine-tuned")
+_N = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class NtkPredictConfig:
 
     Attributes:
         run: Name of the comparison whose network and targets are used.
-        n: Training images.
+        n: Training images; 0 for 1000, or all there are.
         m: Images of each target; 0 for all.
         body: Weights under the drawn scalar head: "initial" as in the paper, or "fine-tuned".
         heads: Last layers drawn, over which the kernel is averaged.
@@ -52,7 +54,7 @@ class NtkPredictConfig:
     """
 
     run: str
-    n: int = 1000
+    n: int = 0
     m: int = 0
     body: str = "initial"
     heads: int = 1
@@ -62,7 +64,7 @@ class NtkPredictConfig:
         """Refuse what no kernel can be made of."""
         if self.body not in BODIES:
             raise ValueError(f"`body` must be one of {', '.join(BODIES)}; got {self.body!r}.")
-        for name, least in (("n", 2), ("m", 0), ("heads", 1), ("top", 1)):
+        for name, least in (("n", 0), ("m", 0), ("heads", 1), ("top", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
 
@@ -87,24 +89,34 @@ class VariantQuality:
 def run_ntk_predict(
     config: NtkPredictConfig, *, root: Path, device: str = "auto", memory: float = 4e9, fresh: bool = False
 ) -> Record:
-    """Kernels, analysis and variants on the targets of a comparison; its ledger gets two more methods.
+    """Kernels, analysis and variants on the targets of a comparison, whose table gets two more methods.
 
     Raises:
-        ValueError: If the comparison is not finished, or something does not fit.
+        ValueError: If the comparison is not finished, its images or weights have changed, or something does not fit.
         OSError: If something cannot be read or written.
     """
     folder = root / config.run
     deep_config, ledger = open_run(folder)
-    if not (folder / "record.json").exists():
-        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
     work = Workplace(deep_config, folder, root / "corruptions", Hardware(str(choose_device(device))))
+    if not is_finished(work, ledger):
+        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
+    require_inputs_of_run(work)
     experiment = _experiment(config, work)
     asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
-    found = None if fresh else find(root, PREDICT_KIND, asked)
-    if found is None:
-        found = _computed(experiment, work, root, asked, memory=memory, fresh=fresh)
-    _enter(ledger, work, found)
+    network = checkpoint_hash(work.stage(NETWORK))
+    try:
+        found = None if fresh else find(root, PREDICT_KIND, asked)
+    except DamagedRecordError as damage:
+        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
+    if found is None or found.facts["network_sha256"] != network:
+        found = _computed(experiment, work, root, asked, memory=memory, fresh=fresh or found is not None)
+    write_rows(folder / KERNEL_ROWS, _rows(work, found))
     return found
+
+
+def kernel_rows(folder: Path) -> list[Row]:
+    """What `run_ntk_predict` last found for the table of a run; nothing if it was never called."""
+    return Ledger(folder / KERNEL_ROWS).rows
 
 
 def variant_qualities(record: Record) -> list[VariantQuality]:
@@ -118,7 +130,13 @@ def variant_qualities(record: Record) -> list[VariantQuality]:
         )
         for name, v in zip(arrays["variants"], arrays["variant_values"], strict=True)
     ]
-    return sorted(rows, key=lambda row: -np.nan_to_num(row.probes.r_squared))
+    return sorted(rows, key=lambda row: -np.nan_to_num(row.probes.r_squared) * (row.probes.spearman > 0))
+
+
+def chosen_variant(record: Record) -> str | None:
+    """The variant with the largest R^2 on the probes among those that rise with the error; None without probes."""
+    best = variant_qualities(record)[0]
+    return best.variant if best.probes.r_squared > 0 and best.probes.spearman > 0 else None
 
 
 def _computed(
@@ -137,8 +155,7 @@ def _computed(
         zip(experiment.targets, predicted, strict=True), description="variants", total=len(predicted)
     ):
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
-        noise = max(kernel_noise(blocks.train, accumulate), kernel_noise(blocks.ood, accumulate))
-        found = variant_values(blocks, responses.train, responses.ood(labels), noise=noise)
+        found = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
         values.append([found[variant] for variant in VARIANTS])
     whole = {target.name: target.images.labels for target in work.data.targets}
     errors = [float(np.mean(_predicted(work, t) != whole[t.name])) for t in experiment.targets]
@@ -153,7 +170,7 @@ def _computed(
         "variant_values": "its value, a row a variant and a column a target",
     }
     warnings = [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
-    said = {**facts(experiment, kernels), "warnings": warnings}
+    said = {**facts(experiment, kernels), "warnings": warnings, "network_sha256": checkpoint_hash(work.stage(NETWORK))}
     record = new_record(PREDICT_KIND, asked, arrays, meanings, time.perf_counter() - start, said)
     save(record, root)
     return record
@@ -162,17 +179,17 @@ def _computed(
 def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
     """The comparison's images under kernels; the first `n` and `m` of them."""
     c, data = work.config, work.data
-    m = config.m or c.m
-    if config.n > len(data.train) or m > c.m:
+    n, m = config.n or min(_N, len(data.train)), config.m or c.m
+    if not 2 <= n <= len(data.train) or m > c.m:
         raise ValueError(
-            f"`n` must be at most {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {config.n:,} "
-            f"and {m:,}."
+            f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {n:,} and "
+            f"{m:,}."
         )
     targets = [replace(t, images=t.images.take(np.arange(min(m, len(t.images))))) for t in data.targets]
     ntk_config = NtkConfig(
         data=c.data,
         targets=c.targets,
-        n=config.n,
+        n=n,
         m=m,
         families=c.families,
         severities=c.severities,
@@ -184,7 +201,7 @@ def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
         seed=c.seed,
     )
     networks = tuple(_scalar_network(config, work, c.seed + head) for head in range(config.heads))
-    return Experiment(ntk_config, networks, data.train.take(np.arange(config.n)), tuple(targets), data.classes)
+    return Experiment(ntk_config, networks, data.train.take(np.arange(n)), tuple(targets), data.classes)
 
 
 def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> LoadedNetwork:
@@ -208,14 +225,20 @@ def _predicted(work: Workplace, target: Target) -> NDArray[np.int64]:
     ).predicted
 
 
-def _enter(ledger: Ledger, work: Workplace, record: Record) -> None:
-    """Two rows a target: ProjNormLinear as defined, and the variant chosen on the probes."""
+def _rows(work: Workplace, record: Record) -> list[Row]:
+    """Two rows a target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
     arrays = record.arrays
     names = arrays["variants"].tolist()
-    chosen = {METHOD: str(PLAIN), TUNED: variant_qualities(record)[0].variant}
-    for method, variant in chosen.items():
-        values = arrays["variant_values"][names.index(variant)]
-        ledger.append(
-            Row.of(target, float(error), method, float(value))
-            for target, error, value in zip(work.data.targets, arrays["network_error"], values, strict=True)
+    chosen = {METHOD: str(PLAIN), TUNED: chosen_variant(record)}
+    return [
+        replace(Row.of(target, float(error), method, float(value)), m=int(size))
+        for method, variant in chosen.items()
+        if variant is not None
+        for target, error, value, size in zip(
+            work.data.targets,
+            arrays["network_error"],
+            arrays["variant_values"][names.index(variant)],
+            arrays["sizes"],
+            strict=True,
         )
+    ]

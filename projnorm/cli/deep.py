@@ -95,6 +95,7 @@ def run_run(
     from deep.experiments.comparison import run_comparison
     from deep.presets import preset as named
     from projnorm.vision import download_cifar
+    from projnorm.vision.cifar import DOWNLOADS
 
     chosen = given(
         data=data,
@@ -125,8 +126,13 @@ def run_run(
         precision=precision,
         seed=seed,
     )
-    config = replace(named(preset), **chosen)
+    base = named(preset)
+    if steps is not None and trajectory is None:  # the preset's trajectory is that of its own steps
+        chosen["trajectory"] = tuple(step for step in base.trajectory if step <= steps)
+    config = replace(base, **chosen)
     if download:
+        if config.data not in DOWNLOADS:
+            raise ValueError(f"--download needs --data to be one of {', '.join(DOWNLOADS)}; got {config.data!r}.")
         download_cifar(config.data)
     record = run_comparison(
         config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
@@ -161,7 +167,7 @@ def run_figures(run: Run = None, out: Out = OUT) -> None:
 @app.command("ntk")
 def run_ntk(
     run: Run = None,
-    n: Annotated[int | None, typer.Option("--n", help="Training images; 1000.")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="Training images; 1000, or all there are.")] = None,
     m: Annotated[int | None, typer.Option("--m", help="Images of each target; all.")] = None,
     body: Annotated[str | None, typer.Option(help="Weights: initial as in the paper, or fine-tuned.")] = None,
     heads: Annotated[int | None, typer.Option(help="Last layers drawn, whose kernels are averaged; 1.")] = None,
@@ -271,10 +277,11 @@ def _folder(out: Path, run: str | None) -> Path:
 
 def _scores(folder: Path) -> tuple[DeepConfig, Scores]:
     from deep.experiments.comparison import open_run
+    from deep.experiments.ntk_predict import kernel_rows
     from deep.ledger import Scores
 
     config, ledger = open_run(folder)
-    scores = Scores.of(ledger.rows)
+    scores = Scores.of([*ledger.rows, *kernel_rows(folder)])
     if not len(scores.targets):
         raise ValueError(
             f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."

@@ -56,13 +56,15 @@ def words(text: str | None) -> tuple[str, ...] | None:
 
 
 def numbers(text: str | None, option: str) -> tuple[float, ...] | None:
-    """Numbers separated by commas.
+    """Numbers separated by commas; "none" for no number at all.
 
     Raises:
         ValueError: If one of them is not a number.
     """
     if text is None:
         return None
+    if text == "none":
+        return ()
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:

@@ -57,8 +57,10 @@ def read_folder_splits(folder: Path) -> Splits:
         raise ValueError(f"{folder}: {TRAIN} and {part} must have the same classes; {' and '.join(only)}.")
     images = _read_all((*train.files, *test.files))
     return Splits(
-        ImageSet(str(folder / TRAIN), images[: len(train.files)], np.array(train.labels, dtype=np.int64)),
-        ImageSet(str(folder / part), images[len(train.files) :], np.array(test.labels, dtype=np.int64)),
+        ImageSet(
+            str(folder / TRAIN), images[: len(train.files)], np.array(train.labels, dtype=np.int64), train.classes
+        ),
+        ImageSet(str(folder / part), images[len(train.files) :], np.array(test.labels, dtype=np.int64), test.classes),
     )
 
 
@@ -70,7 +72,7 @@ def read_class_folders(folder: Path) -> ImageSet:
         OSError: If a file cannot be read.
     """
     listing = _listing(folder)
-    return ImageSet(str(folder), _read_all(listing.files), np.array(listing.labels, dtype=np.int64))
+    return ImageSet(str(folder), _read_all(listing.files), np.array(listing.labels, dtype=np.int64), listing.classes)
 
 
 def _listing(folder: Path) -> _Listing:

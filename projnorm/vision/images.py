@@ -26,11 +26,13 @@ class ImageSet:
         name: Where they come from.
         images: RGB, shape ``(n, height, width, 3)``.
         labels: Classes from 0, shape ``(n,)``.
+        class_names: Of the classes, where the source has names; else empty.
     """
 
     name: str
     images: Images
     labels: Labels
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is not a set of labelled RGB images."""
@@ -55,7 +57,7 @@ class ImageSet:
 
     def take(self, indices: NDArray[np.intp]) -> ImageSet:
         """The images with these indices."""
-        return ImageSet(self.name, self.images[indices], self.labels[indices])
+        return ImageSet(self.name, self.images[indices], self.labels[indices], self.class_names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -109,19 +109,45 @@ def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, 
     return targets
 
 
-def given_targets(paths: tuple[str, ...], m: int, rng: np.random.Generator) -> list[Target]:
+def given_targets(
+    paths: tuple[str, ...],
+    m: int,
+    rng: np.random.Generator,
+    *,
+    classes: int | None = None,
+    names: tuple[str, ...] = (),
+) -> list[Target]:
     """At most `m` images of each set from a file.
 
+    Args:
+        paths: NPZ files, or folders of class folders.
+        m: Images of each at most.
+        rng: Draws them.
+        classes: Number of classes of the training images; a label beyond them is refused.
+        names: Names of the training classes, where they have some; a folder's classes are numbered after them.
+
     Raises:
-        ValueError: If a file is no set of images.
+        ValueError: If a file is no set of images, or has classes that training lacks.
         OSError: If it cannot be read.
     """
     targets = []
     for path in paths:
-        whole = read_image_set(Path(path))
+        whole = _numbered_after(names, read_image_set(Path(path)))
+        if classes is not None and whole.labels.max() >= classes:
+            raise ValueError(f"{path}: has class {whole.labels.max()}; the training images have 0 to {classes - 1}.")
         drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
         targets.append(Target(Path(path).stem, GIVEN, 0, GIVEN, drawn))
     return targets
+
+
+def _numbered_after(names: tuple[str, ...], images: ImageSet) -> ImageSet:
+    """The images with their classes numbered as in `names`, where both have names."""
+    if not names or not images.class_names:
+        return images
+    if unknown := sorted(set(images.class_names) - set(names)):
+        raise ValueError(f"{images.name}: has the class {unknown[0]!r}, which the training images lack.")
+    numbers = np.array([names.index(name) for name in images.class_names])
+    return ImageSet(images.name, images.images, numbers[images.labels], names)
 
 
 def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:

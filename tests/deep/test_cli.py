@@ -105,6 +105,8 @@ def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
     one_line(projnorm(*run, "--severities", "1,x"), "--severities must be numbers")
     one_line(projnorm(*run, "--device", "abacus"), "`device` must be auto or one of")
     one_line(projnorm(*run, "--precision", "mixed"), "`precision` mixed needs CUDA")
+    one_line(projnorm(*run, "--architecture", "vgg11", "--size", "16"), "vgg11 cannot see images of `size` 16 px")
+    one_line(projnorm(*run, "--download"), "--download needs --data to be one of cifar10, cifar100; got 'digits'")
     one_line(projnorm(*run, "--data", "none.npz"), "there is no data at none.npz")
     one_line(projnorm(*run, "--data", "cifar10"), "cifar10 is not at", "--download")
     one_line(projnorm(*run, "--weights", "none.pth"), "there are no weights at none.pth")

@@ -19,7 +19,15 @@ import pytest
 from deep.config import METHODS, DeepConfig
 from deep.data import load_data
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
-from deep.experiments.ntk_predict import METHOD, TUNED, NtkPredictConfig, run_ntk_predict, variant_qualities
+from deep.experiments.ntk_predict import (
+    METHOD,
+    TUNED,
+    NtkPredictConfig,
+    chosen_variant,
+    kernel_rows,
+    run_ntk_predict,
+    variant_qualities,
+)
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
 from projnorm.runs import record_id
@@ -203,6 +211,8 @@ def test_other_images_under_the_same_name_are_refused_until_fresh(tmp_path):
     with pytest.raises(ValueError, match="was computed with other images, weights, torch or device; pass --fresh"):
         run_comparison(config, root=tmp_path)
     assert (tmp_path / first.id / "record.json").exists()
+    with pytest.raises(ValueError, match="was computed with other images, weights, torch or device; run it again"):
+        run_ntk_predict(NtkPredictConfig(first.id, n=10, m=10), root=tmp_path)
     other = run_comparison(config, root=tmp_path, fresh=True)
     assert not np.array_equal(first.arrays["scores"], other.arrays["scores"])
 
@@ -248,8 +258,13 @@ def test_joint_rotation_evaluates_the_jointly_trained_network(finished, tmp_path
 
 def test_kernels_of_a_run_add_two_rows(finished):
     root, record = finished
+    ledger = (root / record.id / LEDGER).read_bytes()
     for body in ("fine-tuned", "initial"):
         found = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, body=body), root=root)
+        rows = kernel_rows(root / record.id)
+        assert [row.method for row in rows] == [METHOD] * 5 + [TUNED] * 5
+        np.testing.assert_allclose([row.score for row in rows[:5]], found.arrays["projnorm"], rtol=1e-6)
+        assert {row.m for row in rows} == {25}
         assert found.facts["check_error"] < 1e-3
         np.testing.assert_array_equal(found.arrays["network_error"], record.arrays["errors"])
         names = found.arrays["variants"].tolist()
@@ -257,14 +272,44 @@ def test_kernels_of_a_run_add_two_rows(finished):
         np.testing.assert_allclose(plain, found.arrays["projnorm"], rtol=1e-6)
         assert len(variant_qualities(found)) == len(names)
     assert run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25), root=root).created == found.created
-    rows = open_run(root / record.id)[1].rows
-    assert [row.method for row in rows[-10:]] == [METHOD] * 5 + [TUNED] * 5
-    with pytest.raises(ValueError, match="`n` must be at most 200 and `m` at most 60"):
+    assert (root / record.id / LEDGER).read_bytes() == ledger
+    with pytest.raises(ValueError, match="`n` must be from 2 to 200 and `m` at most 60"):
         run_ntk_predict(NtkPredictConfig(record.id, n=300), root=root)
     with pytest.raises(ValueError, match="there is no run in"):
         run_ntk_predict(NtkPredictConfig("deep-none"), root=root)
     with pytest.raises(ValueError, match="`body` must be one of initial, fine-tuned"):
         NtkPredictConfig("x", body="soul")
+
+
+def test_without_probe_families_nothing_is_called_tuned(tmp_path):
+    record = run_comparison(replace(SMALL, families=("fog",), methods=("Entropy",)), root=tmp_path)
+    found = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=20), root=tmp_path)
+    assert chosen_variant(found) is None
+    assert {row.method for row in kernel_rows(tmp_path / record.id)} == {METHOD}
+
+
+def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
+    from PIL import Image
+
+    images, _ = _images(12, 0)
+    for part, names in (("data/train", "abc"), ("data/test", "abc"), ("new", "bc"), ("odd", "bz")):
+        for number, name in enumerate(names):
+            folder = tmp_path / part / name
+            folder.mkdir(parents=True)
+            for i in range(4):
+                Image.fromarray(images[4 * (number % 3) + i]).save(folder / f"{i}.png")
+    config = replace(
+        SMALL, data=str(tmp_path / "data"), n_train=8, n_validation=2, m=8, targets=(str(tmp_path / "new"),)
+    )
+    assert load_data(config).targets[-1].images.labels.tolist() == [1] * 4 + [2] * 4
+    with pytest.raises(ValueError, match="odd: has the class 'z', which the training images lack"):
+        load_data(replace(config, targets=(str(tmp_path / "odd"),)))
+    np.savez(tmp_path / "far.npz", images=images, labels=np.arange(12))
+    with pytest.raises(ValueError, match=r"far\.npz: has class 11; the training images have 0 to 2"):
+        load_data(replace(config, targets=(str(tmp_path / "far.npz"),)))
+    np.savez(tmp_path / "one.npz", images=images[:1], labels=[0])
+    with pytest.raises(ValueError, match="needs 2 images of each; one has 1"):
+        load_data(replace(config, targets=(str(tmp_path / "one.npz"),)))
 
 
 def test_presets_are_the_papers():
@@ -291,6 +336,7 @@ def test_presets_are_the_papers():
         ({"families": ("fog", "fog")}, "`families` must name each one once"),
         ({"severities": (6,)}, "`severities` must be of 1, 2, 3, 4, 5; got 6"),
         ({"m": 0}, "`m` must be at least 1"),
+        ({"batch": 1}, "`batch` must be at least 2, for batch norm"),
         ({"n_train": -1}, "`n_train` must be 0 for all"),
         ({"lr": 0.0}, "`lr` must be positive"),
         ({"projnorm_lr": float("nan")}, "`projnorm_lr` must be positive"),

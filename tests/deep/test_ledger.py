@@ -36,6 +36,7 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
     for cut in range(end_of_first + 1, len(whole), 7):
         ledger.path.write_bytes(whole[:cut])
         kept = Ledger(ledger.path).rows
+        assert ledger.path.read_bytes() == whole[:cut]  # reading changes nothing
         assert kept == ROWS[: len(kept)]
         assert len(kept) == whole[:cut].count(b"\n")
         resumed = Ledger(ledger.path)
@@ -54,10 +55,13 @@ def test_a_line_that_is_no_row_is_named(tmp_path, line):
 
 
 def test_scores_hold_the_targets_every_method_has_seen():
-    scores = Scores.of(ROWS[:-1])
+    scores = Scores.of(ROWS[:10])
     assert scores.targets.tolist() == ["fog-1", "fog-2", "fog-3", "snow-1", "snow-2"]
     assert scores.methods == ("A", "B")
     np.testing.assert_allclose(scores.values[:, 1], [-2, -4, -6, -2, -4])
+    behind = Scores.of(ROWS[:-1])
+    assert behind.methods == ("A",)
+    assert len(behind.targets) == 6
     assert Scores.of([]).values.shape == (0, 0)
 
 

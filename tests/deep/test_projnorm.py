@@ -13,7 +13,7 @@ from torch import nn
 from deep.estimators.evidence import Evidence
 from deep.outputs import forward
 from deep.projnorm import ProjNorm, parameters_of, squared_distances, train_reference
-from deep.training import Recipe, batch_indices
+from deep.training import Recipe
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -38,7 +38,9 @@ def algorithm_1() -> float:
         optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 9)
         for step in range(9):
-            rows = batch_indices(33, 16, step, 3)
+            # 33 samples in batches of 16: the third would be a single one, and joins the second.
+            order = np.random.default_rng((3, step // 2)).permutation(33)
+            rows = order[:16] if step % 2 == 0 else order[16:]
             x = torch.from_numpy(images[rows])
             loss = nn.functional.cross_entropy(model(x), label(x, rows))
             optimiser.zero_grad()

@@ -41,15 +41,22 @@ def test_a_variant_is_the_distance_between_two_ridge_regressions(features, label
     theta = a.T @ np.linalg.solve(a @ a.T + ridges[0] * np.eye(8), Y)
     target = NETWORK if labels == "network" else b @ theta
     theta_ood = b.T @ np.linalg.solve(b @ b.T + ridges[1] * np.eye(6), target)
-    found = variant_values(blocks(X, X_OOD), Y, NETWORK, noise=0.0)[Variant(features, 0.1, labels)]
+    found = variant_values(blocks(X, X_OOD), Y, NETWORK)[Variant(features, 0.1, labels)]
     assert found == pytest.approx(np.linalg.norm(theta - theta_ood), rel=1e-6)
 
 
 def test_the_plain_variant_is_projnorm_linear_and_all_are_different():
     kernel = blocks(X, X_OOD)
-    found = variant_values(kernel, Y, NETWORK, noise=0.0)
+    found = variant_values(kernel, Y, NETWORK)
     plain = projnorm_linear_from_gram(kernel.train, Y, kernel.ood_train, kernel.ood).value
     assert found[PLAIN] == pytest.approx(plain, rel=1e-9)
     assert list(found) == list(VARIANTS)
     assert len({round(value, 9) for value in found.values()}) == len(VARIANTS)
     assert len({str(variant) for variant in VARIANTS}) == len(VARIANTS)
+
+
+def test_a_centred_kernel_is_as_coarse_as_the_one_it_was_made_from():
+    kernel = blocks(X + 100.0, X_OOD + 100.0)
+    raw, centred = (kernel.noise(features, "float32") for features in ("raw", "centred"))
+    assert centred > 100 * raw
+    assert kernel.noise("unit", "float32") == pytest.approx(blocks(*changed("unit")).noise("raw", "float32"), rel=10)
