@@ -137,7 +137,8 @@ def run_run(
     record = run_comparison(
         config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
     )
-    _report(runs_folder(out) / record.id, as_json, wall_seconds=record.wall_seconds, facts=dict(record.facts))
+    more = {key: getattr(record, key) for key in ("created", "wall_seconds", "environment", "facts")}
+    _report(runs_folder(out) / record.id, as_json, **more)
 
 
 @app.command("table")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
 from ntk.capture import capture, parameter_layers
@@ -97,17 +98,25 @@ def test_several_networks_give_the_mean_of_their_kernels():
     assert_equal(gram(models, x, config=KernelConfig(device="cpu", panel=2)).train, expected)
 
 
-def test_single_precision_stays_within_rounding_and_double_products_are_closer():
+def test_double_products_are_exact_where_gradients_are():
+    x = images(20).float()
+    flat = x.flatten(1).double()
+    exact = (flat @ flat.T + 1.0).numpy()  # the gradient of a linear layer is its input
+    model = nn.Sequential(nn.Flatten(), nn.Linear(flat.shape[1], 1)).eval()
+    found = {a: gram(model, x, config=KernelConfig(accumulate=a, device="cpu")).train for a in ("float32", "float64")}
+    errors = {a: np.abs(kernel / exact - 1.0).max() for a, kernel in found.items()}
+    assert errors["float64"] < 1e-12 < errors["float32"]
+
+
+def test_single_precision_stays_within_rounding():
     model, x = plain_network(), images(40)
     exact = reference_gram(model, x).numpy()
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
     single = model.float()
-    errors = {}
     for accumulate in ("float32", "float64"):
         kernels = gram(single, x.float(), config=KernelConfig(accumulate=accumulate, device="cpu"))
-        errors[accumulate] = (np.abs(kernels.train - exact) / scale).max()
+        assert (np.abs(kernels.train - exact) / scale).max() < 1e-5
         assert kernels.train.dtype == np.float64
-    assert errors["float64"] <= errors["float32"] < 1e-5
     smallest = np.linalg.eigvalsh(
         gram(single, x.float(), config=KernelConfig(accumulate="float64", device="cpu")).train
     )[0]
