@@ -7,7 +7,7 @@ Run one with ``projnorm deep run NAME``; every field can be overridden.
   ResNet18: R^2 .962 for ProjNorm, .556 to .872 for the others. Never run here for want of a GPU.
 - ``cpu-cifar10-resnet18``: the same at 32 px with fewer images and steps; about three quarters of an hour on two cores.
   Expected: the table in README.md.
-- ``digits``: scikit-learn's digits and a small network of random weights, no download; a minute and a half on two cores.
+- ``digits``: scikit-learn's digits and a small network of random weights, no download; 1.5 minutes on two cores.
 """
 
 from __future__ import annotations
