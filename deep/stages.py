@@ -1,12 +1,20 @@
-"""What a run trains before it looks at any target, each kept in its folder and trained once."""
+"""What a run trains before it looks at any target.
+
+Each is kept under a name made of everything it depends on, so that runs which differ elsewhere, in the targets or in
+the steps of ProjNorm, share it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +26,7 @@ from deep.outputs import Outputs, forward_cached
 from deep.projnorm import parameters_of, train_reference
 from deep.training import Hardware, Recipe, batches_per_epoch, cross_entropy, train
 from projnorm.runs.progress import Meter
-from projnorm.vision import ImageNetInput, LoadedNetwork, load_network
+from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.networks import HEADS
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
@@ -32,15 +40,13 @@ class Workplace:
 
     Attributes:
         config: What was asked.
-        folder: Of the run.
-        cache: Of corrupted images.
+        folder: Of the run; what runs share stands beside it.
         hardware: Where networks run.
         session: A name of its own: what a process remembers of a run is forgotten with the next, as files may change.
     """
 
     config: DeepConfig
     folder: Path
-    cache: Path
     hardware: Hardware
     session: str = field(default_factory=lambda: uuid4().hex)
 
@@ -98,13 +104,24 @@ class Workplace:
         """Folder of the meters."""
         return self.folder / "progress"
 
+    @property
+    def cache(self) -> Path:
+        """Folder of corrupted images."""
+        return self.folder.parent / "corruptions"
+
     def stage(self, name: str) -> Path:
         """Checkpoint of a finished stage."""
-        return self.folder / "stages" / f"{name}.json"
+        return self.folder.parent / "trained" / f"{name}-{_identity(self, name)}.json"
 
-    def outputs(self, name: str) -> Path:
-        """Outputs of the evaluated network on a set of images."""
-        return self.folder / "outputs" / f"{name}.npz"
+    def unfinished(self, name: str) -> Path:
+        """Checkpoint of a stage that is being trained."""
+        stage = self.stage(name)
+        return stage.with_name(f"unfinished-{stage.name}")
+
+    @property
+    def outputs(self) -> Path:
+        """Folder of the outputs of the evaluated network."""
+        return self.folder.parent / "outputs" / _identity(self, NETWORK)
 
 
 def stages_of(config: DeepConfig) -> tuple[str, ...]:
@@ -123,9 +140,16 @@ def run_stage(work: Workplace, name: str) -> None:
         return
     tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
     save_checkpoint(work.stage(name), tensors, {"stage": name})
-    for left in work.folder.glob(f"stages/unfinished-{name}*"):
-        left.unlink(missing_ok=True)
+    _remove(work.unfinished(name))
     work.meter(name).close()
+
+
+def forget_stages(work: Workplace) -> None:
+    """Remove everything trained for this run, also where another run shares it, and what the network said."""
+    for name in (NETWORK, SECOND, REFERENCE, ROTATION):
+        _remove(work.stage(name))
+        _remove(work.unfinished(name))
+    shutil.rmtree(work.outputs, ignore_errors=True)
 
 
 def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
@@ -134,11 +158,12 @@ def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
     return model
 
 
-def validation_outputs(work: Workplace) -> Outputs:
-    """What the evaluated network says of the labelled images that were held out."""
-    path = work.folder / "stages" / "validation.npz"
-    images = work.data.validation.images
-    return forward_cached(path, network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware)
+def outputs_of(work: Workplace, images: ImageSet) -> Outputs:
+    """What the evaluated network says of these images, computed once."""
+    path = work.outputs / f"{images.sha256[:24]}.npz"
+    return forward_cached(
+        path, network_of(work), work.last, images.images, prepare=work.prepare, hardware=work.hardware
+    )
 
 
 def rotation_head_of(work: Workplace) -> nn.Module:
@@ -168,6 +193,35 @@ def reference_of(work: Workplace) -> dict[str, Tensor]:
 @lru_cache(maxsize=1)
 def _data(work: Workplace) -> RunData:
     return load_data(work.config, cache=work.cache)
+
+
+@lru_cache(maxsize=8)
+def _identity(work: Workplace, name: str) -> str:
+    """A hash of everything that the numbers of a stage depend on."""
+    c, images = work.config, work.data.train
+    depends: dict[str, object] = {
+        "torch": torch.__version__,
+        "device": work.hardware.device,
+        "architecture": c.architecture,
+        "weights": work.initial().sha256,
+        "classes": work.data.classes,
+        "size": c.size,
+        "seed": c.seed,
+    }
+    if name == REFERENCE:
+        images = images.take(np.arange(work.reference_images))
+        depends["recipe"] = asdict(work.projnorm_recipe)
+    else:
+        depends |= {"recipe": asdict(work.finetuning_recipe), "joint": _is_joint(work, name)}
+    if name == ROTATION:
+        depends |= {"joint": _is_joint(work, NETWORK), "rotation_samples": c.rotation_samples}
+    depends["images"] = images.sha256
+    return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _remove(checkpoint: Path) -> None:
+    for file in (checkpoint, *checkpoint.parent.glob(f"{checkpoint.stem}-*")):
+        file.unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=2)
@@ -213,7 +267,7 @@ def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
         hardware=hardware,
         loss=loss,
         watch=lambda step, _: meter.at(step * recipe.batch),
-        checkpoint=work.stage(f"unfinished-{which}"),
+        checkpoint=work.unfinished(which),
     )
     return model.state_dict()
 
@@ -230,5 +284,5 @@ def _reference(work: Workplace) -> dict[str, Tensor]:
         prepare=work.prepare,
         hardware=work.hardware,
         watch=lambda step, _: meter.at(step * recipe.batch),
-        checkpoint=work.stage(f"unfinished-{REFERENCE}"),
+        checkpoint=work.unfinished(REFERENCE),
     )

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,27 +16,13 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from deep.config import METHODS, DeepConfig
-from deep.estimators.agree_score import AgreeScore
-from deep.estimators.atc import ATC
-from deep.estimators.conf_score import ConfScore
-from deep.estimators.entropy import Entropy
-from deep.estimators.evidence import Estimator, Evidence
-from deep.estimators.rotation import Rotation
+from deep.config import DeepConfig
+from deep.estimators.evidence import Evidence
 from deep.ledger import Ledger, Row, Scores
-from deep.outputs import forward, forward_cached
+from deep.methods import estimator_of
+from deep.outputs import forward
 from deep.projnorm import ProjNorm
-from deep.stages import (
-    REFERENCE,
-    SECOND,
-    Workplace,
-    network_of,
-    reference_of,
-    rotation_head_of,
-    run_stage,
-    stages_of,
-    validation_outputs,
-)
+from deep.stages import REFERENCE, Workplace, forget_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, require_precision
 from ntk.device import choose_device, torch_threads
 from ntk.store import ChangedInputError
@@ -60,7 +45,7 @@ R = TypeVar("R")
 KIND = "deep"
 LEDGER = "ledger.jsonl"
 _RUN = "run.json"
-_OWN = ("stages", "outputs", "projnorm", "progress", LEDGER, _RUN)
+_OWN = ("projnorm", "progress", LEDGER, _RUN)
 # A forward pass costs about so much of a step of training, a sample.
 _FORWARD = 0.15
 _MEANINGS = {
@@ -106,11 +91,11 @@ def run_comparison(
         raise ValueError(f"`workers` must be at least 1; got {workers}.")
     place = str(choose_device(device))
     folder = root / record_id(KIND, asdict(config))
-    work = Workplace(config, folder, root / "corruptions", Hardware(place, compiled))
+    work = Workplace(config, folder, Hardware(place, compiled))
     require_precision(config.precision, work.hardware)
     facts = _facts(work)
     if fresh:  # not before the inputs were found good
-        _forget(folder)
+        _forget(work)
     _require_same_inputs(work, facts["inputs"])
     ledger = Ledger(folder / LEDGER)
     stages, tasks = stages_of(config), _tasks(work, ledger)
@@ -125,7 +110,7 @@ def run_comparison(
         for stage, _ in _each(run_stage, work, stages, processes):
             count(f"trained {stage}", _stage_units(work, stage))
         for method in config.methods:  # what a method trains besides, before every worker would
-            _on_own_threads(_estimator, work, method)
+            _on_own_threads(estimator_of, work, method)
         for task, rows in _each(_score, work, tasks, processes):
             ledger.append(rows)
             count(work.data.targets[task.target].name, _task_units(work, task))
@@ -225,9 +210,10 @@ def _finished(root: Path, config: DeepConfig) -> Record | None:
         raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
 
 
-def _forget(folder: Path) -> None:
+def _forget(work: Workplace) -> None:
+    forget_stages(work)
     for name in _OWN:
-        path = folder / name
+        path = work.folder / name
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -274,20 +260,13 @@ def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
 
 def _score(work: Workplace, task: _Task) -> list[Row]:
     target = work.data.targets[task.target]
-    outputs = forward_cached(
-        work.outputs(target.name),
-        network_of(work),
-        work.last,
-        target.images.images,
-        prepare=work.prepare,
-        hardware=work.hardware,
-    )
+    outputs = outputs_of(work, target.images)
     labels = target.images.labels
     evidence = Evidence(target.images.images, outputs, labels if work.config.labels == "true" else None)
     error = outputs.error(labels)
     rows = []
     for method in task.methods:
-        estimator = _estimator(work, method)
+        estimator = estimator_of(work, method)
         if isinstance(estimator, ProjNorm):
             score = _projnorm(work, estimator, target.name, evidence)
         else:
@@ -323,38 +302,8 @@ def _parts_file(work: Workplace, target: str) -> Path:
     return work.folder / "projnorm" / f"{target}.npz"
 
 
-@lru_cache(maxsize=len(METHODS))
-def _estimator(work: Workplace, method: str) -> Estimator:
-    """A method with what it needs, built once in every process."""
-    config, prepare, hardware = work.config, work.prepare, work.hardware
-    match method:
-        case "ConfScore":
-            return ConfScore()
-        case "Entropy":
-            return Entropy()
-        case "ATC":
-            return ATC.of(validation_outputs(work).logits, work.data.validation.labels)
-        case "AgreeScore":
-            return AgreeScore(network_of(work, SECOND), work.last, prepare, hardware)
-        case "Rotation":
-            return Rotation(network_of(work), work.last, rotation_head_of(work), prepare, hardware)
-        case "ProjNorm":
-            return ProjNorm(
-                work.initial().model,
-                reference_of(work),
-                work.projnorm_recipe,
-                config.seed,
-                prepare,
-                hardware,
-                config.labels,
-                config.trajectory,
-            )
-        case _:
-            raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
-
-
 def _validation_error(work: Workplace, _: None) -> float:
-    return validation_outputs(work).error(work.data.validation.labels)
+    return outputs_of(work, work.data.validation).error(work.data.validation.labels)
 
 
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from deep.checkpoints import checkpoint_hash
 from deep.experiments.comparison import is_finished, open_run, require_inputs_of_run
 from deep.ledger import Ledger, Row, write_rows
-from deep.outputs import forward_cached
-from deep.stages import NETWORK, Workplace, network_of
+from deep.stages import NETWORK, Workplace, network_of, outputs_of
 from deep.training import Hardware
 from ntk.analysis import Responses
 from ntk.device import choose_device
@@ -97,10 +96,10 @@ def run_ntk_predict(
     """
     folder = root / config.run
     deep_config, ledger = open_run(folder)
-    work = Workplace(deep_config, folder, root / "corruptions", Hardware(str(choose_device(device))))
+    work = Workplace(deep_config, folder, Hardware(str(choose_device(device))))
+    require_inputs_of_run(work)
     if not is_finished(work, ledger):
         raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
-    require_inputs_of_run(work)
     experiment = _experiment(config, work)
     asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
     network = checkpoint_hash(work.stage(NETWORK))
@@ -219,10 +218,8 @@ def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> Loa
 
 def _predicted(work: Workplace, target: Target) -> NDArray[np.int64]:
     """The evaluated network's labels of all images of a target, from the comparison's outputs."""
-    images = next(t.images.images for t in work.data.targets if t.name == target.name)
-    return forward_cached(
-        work.outputs(target.name), network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware
-    ).predicted
+    images = next(t.images for t in work.data.targets if t.name == target.name)
+    return outputs_of(work, images).predicted
 
 
 def _rows(work: Workplace, record: Record) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,14 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def sha256(self) -> str:
+        """Of shape, pixels and labels."""
+        digest = hashlib.sha256(str(self.images.shape).encode())
+        digest.update(np.ascontiguousarray(self.images).data)
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()
 
     def take(self, indices: NDArray[np.intp]) -> ImageSet:
         """The images with these indices."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deep import stages
 from deep.config import METHODS, DeepConfig
 from deep.data import load_data
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
@@ -30,6 +32,8 @@ from deep.experiments.ntk_predict import (
 )
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
+from deep.stages import Workplace
+from deep.training import Hardware
 from projnorm.runs import record_id
 from projnorm.vision import corrupt
 
@@ -98,17 +102,16 @@ if __name__ == "__main__":
 """
 
 
-def _stages(folder: Path) -> list[Path]:
-    """One file that appears in each stage of a run."""
-    return [
-        folder / "run.json",
-        folder / "stages" / "network.json",
-        folder / "stages" / "reference.json",
-        folder / "stages" / "rotation.json",
-        folder / "outputs" / "contrast-1.npz",
-        folder / LEDGER,
-        folder / "projnorm" / "gaussian_noise-1.npz",
-    ]
+# A file that appears in each stage of a run, as a pattern below the folder of all runs.
+_SIGNS = (
+    "deep-*/run.json",
+    "trained/network-*.json",
+    "trained/reference-*.json",
+    "trained/rotation-*.json",
+    "outputs/*/*.npz",
+    f"deep-*/{LEDGER}",
+    "deep-*/projnorm/gaussian_noise-1.npz",
+)
 
 
 @pytest.mark.slow
@@ -119,14 +122,13 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
     script = tmp_path / "child.py"
     script.write_text(_CHILD)
     killed = 0
-    signs = _stages(folder)
-    for sign in signs if workers == 1 else signs[1::2]:
+    for sign in _SIGNS if workers == 1 else _SIGNS[1::2]:
         child = subprocess.Popen(
             [sys.executable, str(script), json.dumps(asdict(SMALL)), str(tmp_path), str(workers)],
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
         )
-        while child.poll() is None and not sign.exists():
+        while child.poll() is None and not any(tmp_path.glob(sign)):
             time.sleep(0.002)
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -145,12 +147,67 @@ def test_a_damaged_stage_is_trained_again(tmp_path, finished):
     assert [row.score for row in open_run(folder)[1].rows if row.method == "Entropy"] == entropies
     (folder / "record.json").unlink()
     (folder / "projnorm").joinpath("clean.npz").write_bytes(b"damaged")
-    for file in (folder / "stages").glob("network-*.safetensors"):
+    for file in (tmp_path / "trained").glob("network-*.safetensors"):
         file.write_bytes(file.read_bytes()[:100])
     before = (folder / LEDGER).read_bytes()
     again = run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
     assert (folder / LEDGER).read_bytes() == before
     assert again.arrays["layer_contributions"].shape[0] == 5
+
+
+def test_runs_that_differ_in_projnorm_or_targets_share_their_networks(finished, tmp_path, monkeypatch):
+    root, record = finished
+    shutil.copytree(root / "trained", tmp_path / "trained")
+    shutil.copytree(root / "outputs", tmp_path / "outputs")
+    monkeypatch.setattr(stages, "_fine_tuned", _refused)
+    other = replace(SMALL, projnorm_lr=2 * SMALL.projnorm_lr, families=SMALL.families[:1])
+    found = run_comparison(other, root=tmp_path)
+    whole = Scores.of(open_run(root / record.id)[1].rows)
+    for target, scores in zip(found.arrays["targets"], found.arrays["scores"], strict=True):
+        before = whole.values[whole.targets.tolist().index(target)]
+        np.testing.assert_array_equal(scores[:-1], before[:-1])
+        assert scores[-1] != before[-1]
+
+
+def _refused(*_):
+    raise AssertionError("trained again")
+
+
+@pytest.mark.parametrize(
+    ("change", "stays"),
+    [
+        ({"projnorm_lr": 0.3}, {"network", "second", "rotation"}),
+        ({"steps": 3, "trajectory": ()}, {"network", "second", "rotation"}),
+        ({"families": ("fog",)}, {"network", "second", "reference", "rotation"}),
+        ({"lr": 0.3}, {"reference"}),
+        ({"epochs": 4}, {"reference"}),
+        ({"batch": 40}, {"reference"}),
+        ({"n_train": 90}, {"reference"}),
+        ({"rotation_samples": 17}, {"network", "second", "reference"}),
+        ({"rotation": "joint"}, {"second", "reference"}),
+        ({"m": 31}, {"network", "second", "rotation"}),
+        ({"size": 16}, set()),
+        ({"momentum": 0.5}, set()),
+        ({"seed": 1}, set()),
+    ],
+)
+def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
+    def names(config):
+        work = Workplace(config, tmp_path / "run", Hardware())
+        return {name: work.stage(name) for name in ("network", "second", "reference", "rotation")}
+
+    before, after = names(SMALL), names(replace(SMALL, **change))
+    assert {name for name in before if before[name] == after[name]} == stays
+
+
+def test_fresh_trains_again_and_ends_the_same(tmp_path):
+    config = replace(SMALL, methods=("ATC", "ProjNorm"), families=SMALL.families[:1])
+    first = run_comparison(config, root=tmp_path)
+    stage = next((tmp_path / "trained").glob("network-*.json"))
+    written = stage.stat().st_mtime_ns
+    again = run_comparison(config, root=tmp_path, fresh=True)
+    assert stage.stat().st_mtime_ns > written
+    np.testing.assert_array_equal(again.arrays["scores"], first.arrays["scores"])
 
 
 def _images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
