@@ -68,6 +68,7 @@ class NtkConfig:
         weights: "random", "imagenet" or a file.
         size: Pixels that the network sees.
         heads: Last layers drawn, over which the kernel is averaged.
+        layers: Gradients by the parameters of these modules only; by all where there is none.
         ridge: Added to the kernels for ProjNormLinear and the predicted labels.
         top: Eigenvectors in the alignment.
         seed: Of images, shifts, last layers and coordinates.
@@ -86,6 +87,7 @@ class NtkConfig:
     weights: str = RANDOM
     size: int = 32
     heads: int = 1
+    layers: tuple[str, ...] = ()
     ridge: float = 0.0
     top: int = 300
     seed: int = 0
@@ -102,7 +104,7 @@ class NtkConfig:
             raise ValueError(f"`ridge` must not be negative; got {self.ridge}.")
         if not 0 <= self.seed < _LARGEST_SEED:
             raise ValueError(f"`seed` must be at least 0 and below {_LARGEST_SEED:,}; got {self.seed}.")
-        for name in ("families", "severities", "targets"):
+        for name in ("families", "severities", "targets", "layers"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, getattr(self, name)))}.")
 
@@ -159,7 +161,12 @@ class Experiment:
         """The kernel asked for; `limits` are what does not change its numbers."""
         config = self.config
         return KernelConfig(
-            kind=config.kind, count=config.count, seed=config.seed, accumulate=config.accumulate, **limits
+            kind=config.kind,
+            count=config.count,
+            seed=config.seed,
+            layers=config.layers or None,
+            accumulate=config.accumulate,
+            **limits,
         )
 
     @property

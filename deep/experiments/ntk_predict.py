@@ -49,6 +49,8 @@ class NtkPredictConfig:
         m: Images of each target; 0 for all.
         body: Weights under the drawn scalar head: "initial" as in the paper, or "fine-tuned".
         heads: Last layers drawn, over which the kernel is averaged.
+        layers: Gradients by the parameters of these modules only; by all where there is none.
+        size: Pixels that the kernel's network sees; 0 for those of the comparison.
         top: Eigenvectors in the alignment.
     """
 
@@ -57,13 +59,15 @@ class NtkPredictConfig:
     m: int = 0
     body: str = "initial"
     heads: int = 1
+    layers: tuple[str, ...] = ()
+    size: int = 0
     top: int = 300
 
     def __post_init__(self) -> None:
         """Refuse what no kernel can be made of."""
         if self.body not in BODIES:
             raise ValueError(f"`body` must be one of {', '.join(BODIES)}; got {self.body!r}.")
-        for name, least in (("n", 0), ("m", 0), ("heads", 1), ("top", 1)):
+        for name, least in (("n", 0), ("m", 0), ("size", 0), ("heads", 1), ("top", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
 
@@ -194,8 +198,9 @@ def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
         severities=c.severities,
         architecture=c.architecture,
         weights=c.weights,
-        size=c.size,
+        size=config.size or c.size,
         heads=config.heads,
+        layers=config.layers,
         top=config.top,
         seed=c.seed,
     )

@@ -172,6 +172,8 @@ def run_ntk(
     m: Annotated[int | None, typer.Option("--m", help="Images of each target; all.")] = None,
     body: Annotated[str | None, typer.Option(help="Weights: initial as in the paper, or fine-tuned.")] = None,
     heads: Annotated[int | None, typer.Option(help="Last layers drawn, whose kernels are averaged; 1.")] = None,
+    layers: Annotated[str | None, typer.Option(help="Parameters of these modules only, such as layer4,fc.")] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels that the kernel's network sees; those of the run.")] = None,
     top: Annotated[int | None, typer.Option(help="Eigenvectors in the alignment; 300.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
@@ -188,7 +190,8 @@ def run_ntk(
     from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_variants, style
 
     folder = _folder(out, run)
-    config = NtkPredictConfig(folder.name, **given(n=n, m=m, body=body, heads=heads, top=top))
+    chosen = given(n=n, m=m, body=body, heads=heads, layers=words(layers), size=size, top=top)
+    config = NtkPredictConfig(folder.name, **chosen)
     record = run_ntk_predict(config, root=runs_folder(out), device=device, memory=memory * 1e9, fresh=fresh)
     known = record.arrays["targets"].tolist()
     decays = [name for name in _PAPER_DECAYS if name in known]

@@ -32,7 +32,7 @@ from deep.experiments.ntk_predict import (
 )
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
-from deep.stages import Workplace
+from deep.stages import Workplace, outputs_of
 from deep.training import Hardware
 from projnorm.runs import record_id
 from projnorm.vision import corrupt
@@ -336,6 +336,29 @@ def test_kernels_of_a_run_add_two_rows(finished):
         run_ntk_predict(NtkPredictConfig("deep-none"), root=root)
     with pytest.raises(ValueError, match="`body` must be one of initial, fine-tuned"):
         NtkPredictConfig("x", body="soul")
+
+
+def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
+    root, record = finished
+    config = NtkPredictConfig(record.id, n=30, m=25, body="fine-tuned", layers=("fc",))
+    found = run_ntk_predict(config, root=root)
+    work = Workplace(SMALL, root / record.id, Hardware())
+    clean = work.data.targets[0].images
+    features = np.column_stack([outputs_of(work, clean).features[:25], np.ones(25)]).astype(float)
+    eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
+    np.testing.assert_allclose(found.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
+    assert found.facts["parameters"] == features.shape[1]
+    with pytest.raises(ValueError, match="`layers` names 'heart', where the network has no parameters"):
+        run_ntk_predict(replace(config, layers=("heart",)), root=root)
+
+
+def test_the_kernel_may_see_the_images_larger(finished):
+    root, record = finished
+    found = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=10, size=40), root=root)
+    plain = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=10), root=root)
+    assert found.config["size"] == 40
+    assert found.id != plain.id
+    assert np.all(found.arrays["eigenvalues"][0] != plain.arrays["eigenvalues"][0])
 
 
 def test_without_probe_families_nothing_is_called_tuned(tmp_path):
