@@ -47,8 +47,10 @@ class DeepConfig:
         steps: T, the steps of ProjNorm.
         projnorm_lr: Learning rate of ProjNorm, with cosine decay to zero over its steps.
         projnorm_batch: Batch of ProjNorm.
+        projnorm_samples: Images of each target that ProjNorm trains on, and as many of its reference; 0 for all m.
+            The error to predict, and the other methods, see all m.
         reference: "trained" as the target's network is, or "fine-tuned" for the evaluated network itself.
-        reference_samples: Training images of a trained reference: "m" of them, or "all".
+        reference_samples: Training images of a trained reference: "m", as many as of a target, or "all".
         labels: "pseudo", or "true" for the paper's ablation.
         trajectory: Steps after which the value is kept too.
         methods: Which predictors.
@@ -76,6 +78,7 @@ class DeepConfig:
     steps: int = 1000
     projnorm_lr: float = 1e-3
     projnorm_batch: int = 128
+    projnorm_samples: int = 0
     reference: str = "trained"
     reference_samples: str = "m"
     labels: str = "pseudo"
@@ -99,6 +102,10 @@ class DeepConfig:
                 raise ValueError(f"`{name}` must be at least 2, for batch norm; got {getattr(self, name)}.")
         if self.n_train < 0:
             raise ValueError(f"`n_train` must be 0 for all, or a number of images; got {self.n_train}.")
+        if self.projnorm_samples and not 2 <= self.projnorm_samples <= self.m:
+            raise ValueError(
+                f"`projnorm_samples` must be 0 for all, or from 2 to m = {self.m:,}; got {self.projnorm_samples:,}."
+            )
         for name in ("lr", "projnorm_lr"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ValueError(f"`{name}` must be positive; got {getattr(self, name)}.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deep.config import DeepConfig
 from ntk.plan import TRAIN
@@ -88,3 +89,11 @@ def load_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
     if "ProjNorm" in config.methods and (smallest := min(targets, key=lambda t: len(t.images))).images.labels.size < 2:
         raise ValueError(f"ProjNorm trains on every target and needs 2 images of each; {smallest.name} has 1.")
     return RunData(train, validation, tuple(targets), classes, splits.verified)
+
+
+def few_indices(size: int, count: int, seed: int) -> NDArray[np.intp]:
+    """`count` of `size` images, all if there are no more, ascending; fewer of them are some of these.
+
+    Target sets may be sorted by class, so their first images would not do.
+    """
+    return np.sort(np.random.default_rng(seed).permutation(size)[:count])

@@ -80,9 +80,14 @@ class Workplace:
 
     @property
     def reference_images(self) -> int:
-        """Training images of a trained reference: all, or m, or as many as there are."""
+        """Training images of a trained reference: all, or as many as of a target, if there are so many."""
         count = len(self.data.train)
-        return count if self.config.reference_samples == "all" else min(self.config.m, count)
+        return count if self.config.reference_samples == "all" else min(self.projnorm_images, count)
+
+    @property
+    def projnorm_images(self) -> int:
+        """Images of a target that ProjNorm trains on."""
+        return self.config.projnorm_samples or self.config.m
 
     def initial(self, which: str = NETWORK) -> LoadedNetwork:
         """Pretrained weights under a drawn head: theta_0."""

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from deep.config import DeepConfig
+from deep.data import few_indices
 from deep.estimators.evidence import Evidence
 from deep.ledger import Ledger, Row, Scores
 from deep.methods import estimator_of
@@ -279,7 +280,8 @@ def _projnorm(work: Workplace, estimator: ProjNorm, target: str, evidence: Evide
     """The value, after its parts have been kept for the record."""
     meter, batch = work.meter(target), work.projnorm_recipe.batch
     labels = estimator.labels_of(evidence)
-    found = estimator.measure(evidence.images, labels, watch=lambda step, _: meter.at(step * batch))
+    few = few_indices(len(labels), work.projnorm_images, work.config.seed)
+    found = estimator.measure(evidence.images[few], labels[few], watch=lambda step, _: meter.at(step * batch))
     meter.close()
     parts = {
         "layers": np.array(list(found.layers)),

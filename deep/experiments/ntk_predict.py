@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from deep.checkpoints import checkpoint_hash
+from deep.data import few_indices
 from deep.experiments.comparison import is_finished, open_run, require_inputs_of_run
 from deep.ledger import Ledger, Row, write_rows
 from deep.stages import NETWORK, Workplace, network_of, outputs_of
@@ -152,11 +153,10 @@ def _computed(
     train, analysed = analyse(experiment, kernels)
     responses = Responses.of(experiment.train.labels, experiment.classes)
     accumulate = experiment.config.accumulate
-    predicted = [_predicted(work, target)[: len(target.images)] for target in experiment.targets]
     values = []
-    for target, labels in tracked(
-        zip(experiment.targets, predicted, strict=True), description="variants", total=len(predicted)
-    ):
+    for target in tracked(experiment.targets, description="variants", total=len(experiment.targets)):
+        labels = _predicted(work, target)
+        labels = labels[few_indices(len(labels), len(target.images), work.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         found = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
         values.append([found[variant] for variant in VARIANTS])
@@ -180,7 +180,7 @@ def _computed(
 
 
 def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
-    """The comparison's images under kernels; the first `n` and `m` of them."""
+    """The comparison's images under kernels: the first `n`, which are in a drawn order, and `m` of each target."""
     c, data = work.config, work.data
     n, m = config.n or min(_N, len(data.train)), config.m or c.m
     if not 2 <= n <= len(data.train) or m > c.m:
@@ -188,7 +188,7 @@ def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
             f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {n:,} and "
             f"{m:,}."
         )
-    targets = [replace(t, images=t.images.take(np.arange(min(m, len(t.images))))) for t in data.targets]
+    targets = [replace(t, images=t.images.take(few_indices(len(t.images), m, c.seed))) for t in data.targets]
     ntk_config = NtkConfig(
         data=c.data,
         targets=c.targets,

@@ -19,7 +19,7 @@ import pytest
 
 from deep import stages
 from deep.config import METHODS, DeepConfig
-from deep.data import load_data
+from deep.data import few_indices, load_data
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
 from deep.experiments.ntk_predict import (
     METHOD,
@@ -32,7 +32,8 @@ from deep.experiments.ntk_predict import (
 )
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
-from deep.stages import Workplace, outputs_of
+from deep.projnorm import ProjNorm
+from deep.stages import Workplace, outputs_of, reference_of
 from deep.training import Hardware
 from projnorm.runs import record_id
 from projnorm.vision import corrupt
@@ -186,6 +187,7 @@ def _refused(*_):
         ({"rotation_samples": 17}, {"network", "second", "reference"}),
         ({"rotation": "joint"}, {"second", "reference"}),
         ({"m": 31}, {"network", "second", "rotation"}),
+        ({"projnorm_samples": 31}, {"network", "second", "rotation"}),
         ({"size": 16}, set()),
         ({"momentum": 0.5}, set()),
         ({"seed": 1}, set()),
@@ -198,6 +200,27 @@ def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, 
 
     before, after = names(SMALL), names(replace(SMALL, **change))
     assert {name for name in before if before[name] == after[name]} == stays
+
+
+def test_projnorm_of_fewer_images_predicts_the_error_on_all(tmp_path):
+    config = replace(SMALL, methods=("ProjNorm",), families=SMALL.families[:1])
+    few = run_comparison(replace(config, projnorm_samples=40), root=tmp_path).arrays
+    all_of_them = run_comparison(config, root=tmp_path).arrays
+    np.testing.assert_array_equal(few["errors"], all_of_them["errors"])
+    work = Workplace(replace(config, projnorm_samples=40), tmp_path / "run", Hardware())
+    clean = work.data.targets[0].images.take(few_indices(60, 40, SMALL.seed))
+    plain = ProjNorm(work.initial().model, reference_of(work), work.projnorm_recipe, SMALL.seed, work.prepare)
+    labels = outputs_of(work, work.data.targets[0].images).predicted[few_indices(60, 40, SMALL.seed)]
+    assert few["scores"][0, 0] == pytest.approx(plain.measure(clean.images, labels).value, rel=1e-5)
+    assert np.all(few["scores"] != all_of_them["scores"])
+    with pytest.raises(ValueError, match="`projnorm_samples` must be 0 for all, or from 2 to m = 60; got 61"):
+        replace(SMALL, projnorm_samples=61)
+
+
+def test_few_are_nested_and_spread():
+    assert set(few_indices(100, 10, 3)) < set(few_indices(100, 30, 3))
+    assert few_indices(100, 10, 3).max() > 50
+    assert few_indices(5, 10, 3).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_fresh_trains_again_and_ends_the_same(tmp_path):
@@ -344,7 +367,9 @@ def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
     found = run_ntk_predict(config, root=root)
     work = Workplace(SMALL, root / record.id, Hardware())
     clean = work.data.targets[0].images
-    features = np.column_stack([outputs_of(work, clean).features[:25], np.ones(25)]).astype(float)
+    features = np.column_stack([outputs_of(work, clean).features[few_indices(60, 25, SMALL.seed)], np.ones(25)]).astype(
+        float
+    )
     eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
     np.testing.assert_allclose(found.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
     assert found.facts["parameters"] == features.shape[1]
