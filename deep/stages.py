@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -128,6 +129,22 @@ class Workplace:
         """Folder of the outputs of the evaluated network."""
         return self.folder.parent / "outputs" / _identity(self, NETWORK)
 
+    @property
+    def projnorms(self) -> Path:
+        """Folder of the values of ProjNorm and what they are made of."""
+        c = self.config
+        reference = _identity(self, NETWORK if c.reference == "fine-tuned" else REFERENCE)
+        depends = {
+            "network": _identity(self, NETWORK),
+            "reference": reference,
+            "recipe": asdict(self.projnorm_recipe),
+            "images": self.projnorm_images,
+            "labels": c.labels,
+            "trajectory": c.trajectory,
+            "seed": c.seed,
+        }
+        return self.folder.parent / "projnorm" / _short_hash(depends)
+
 
 def stages_of(config: DeepConfig) -> tuple[str, ...]:
     """What has to be trained first, and independently of each other."""
@@ -150,11 +167,12 @@ def run_stage(work: Workplace, name: str) -> None:
 
 
 def forget_stages(work: Workplace) -> None:
-    """Remove everything trained for this run, also where another run shares it, and what the network said."""
+    """Remove everything trained for this run, also where another run shares it, what the network said, and ProjNorm."""
     for name in (NETWORK, SECOND, REFERENCE, ROTATION):
         _remove(work.stage(name))
         _remove(work.unfinished(name))
-    shutil.rmtree(work.outputs, ignore_errors=True)
+    for folder in (work.outputs, work.projnorms):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
@@ -221,6 +239,10 @@ def _identity(work: Workplace, name: str) -> str:
     if name == ROTATION:
         depends |= {"joint": _is_joint(work, NETWORK), "rotation_samples": c.rotation_samples}
     depends["images"] = images.sha256
+    return _short_hash(depends)
+
+
+def _short_hash(depends: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -39,6 +39,7 @@ from projnorm.runs import (
     write_atomically,
 )
 from projnorm.runs.progress import watched
+from projnorm.vision.targets import Target
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,7 +47,7 @@ R = TypeVar("R")
 KIND = "deep"
 LEDGER = "ledger.jsonl"
 _RUN = "run.json"
-_OWN = ("projnorm", "progress", LEDGER, _RUN)
+_OWN = ("progress", LEDGER, _RUN)
 # A forward pass costs about so much of a step of training, a sample.
 _FORWARD = 0.15
 _MEANINGS = {
@@ -255,7 +256,7 @@ def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
         for group in groups
         for index, target in enumerate(work.data.targets)
         if not all(ledger.has(target.name, method) for method in group)
-        or (ProjNorm.name in group and _parts(work, target.name) is None)
+        or (ProjNorm.name in group and _parts(work, target) is None)
     ]
 
 
@@ -269,30 +270,32 @@ def _score(work: Workplace, task: _Task) -> list[Row]:
     for method in task.methods:
         estimator = estimator_of(work, method)
         if isinstance(estimator, ProjNorm):
-            score = _projnorm(work, estimator, target.name, evidence)
+            score = _projnorm(work, estimator, target, evidence)
         else:
             score = estimator.score(evidence)
         rows.append(Row.of(target, error, method, score))
     return rows
 
 
-def _projnorm(work: Workplace, estimator: ProjNorm, target: str, evidence: Evidence) -> float:
-    """The value, after its parts have been kept for the record."""
-    meter, batch = work.meter(target), work.projnorm_recipe.batch
-    labels = estimator.labels_of(evidence)
-    few = few_indices(len(labels), work.projnorm_images, work.config.seed)
-    found = estimator.measure(evidence.images[few], labels[few], watch=lambda step, _: meter.at(step * batch))
-    meter.close()
-    parts = {
-        "layers": np.array(list(found.layers)),
-        "contributions": np.array(list(found.layers.values())),
-        "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
-    }
-    write_atomically(_parts_file(work, target), to_npz(parts))
-    return found.value
+def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, evidence: Evidence) -> float:
+    """The value, from its parts; they are computed unless another run with the same training has."""
+    if (parts := _parts(work, target)) is None:
+        meter, batch = work.meter(target.name), work.projnorm_recipe.batch
+        labels = estimator.labels_of(evidence)
+        few = few_indices(len(labels), work.projnorm_images, work.config.seed)
+        found = estimator.measure(evidence.images[few], labels[few], watch=lambda step, _: meter.at(step * batch))
+        meter.close()
+        parts = {
+            "value": np.array(found.value),
+            "layers": np.array(list(found.layers)),
+            "contributions": np.array(list(found.layers.values())),
+            "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
+        }
+        write_atomically(_parts_file(work, target), to_npz(parts))
+    return float(parts["value"])
 
 
-def _parts(work: Workplace, target: str) -> dict[str, np.ndarray] | None:
+def _parts(work: Workplace, target: Target) -> dict[str, np.ndarray] | None:
     """What ProjNorm on a target is made of; None where it is not known, or damaged."""
     try:
         return from_npz(_parts_file(work, target).read_bytes())
@@ -300,8 +303,8 @@ def _parts(work: Workplace, target: str) -> dict[str, np.ndarray] | None:
         return None
 
 
-def _parts_file(work: Workplace, target: str) -> Path:
-    return work.folder / "projnorm" / f"{target}.npz"
+def _parts_file(work: Workplace, target: Target) -> Path:
+    return work.projnorms / f"{target.images.sha256[:24]}.npz"
 
 
 def _validation_error(work: Workplace, _: None) -> float:
@@ -310,7 +313,7 @@ def _validation_error(work: Workplace, _: None) -> float:
 
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
     scores = Scores.of(row for row in ledger.rows if row.method in work.config.methods)
-    found = [_parts(work, name) for name in scores.targets] if ProjNorm.name in work.config.methods else []
+    found = [_parts(work, target) for target in work.data.targets] if ProjNorm.name in work.config.methods else []
     parts = [part for part in found if part is not None]
     return {
         "targets": scores.targets,

@@ -1,0 +1,185 @@
+"""The paper's Section 3.2 and appendix B: ProjNorm under other settings, on the network and targets of one run.
+
+A setting is a run of its own that shares networks, outputs and pseudo-labels with the one it varies. What cannot be
+shared is the training on pseudo-labels: the learning rate falls along a cosine over all T steps, so the first steps of
+a long training are not a short one, and fewer samples make other batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deep.config import DeepConfig
+from deep.experiments.comparison import open_run, run_comparison
+from deep.ledger import Scores
+from deep.projnorm import ProjNorm
+from projnorm.runs import Record, find, new_record, save
+
+SWEEP_KIND = "deep-sweep"
+AS_RUN = "as in the run"
+_PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01), "rates": (0.5, 0.1)}
+# No setting trains on fewer.
+_FEWEST_SAMPLES = 20
+_MEANINGS = {
+    "settings": "what was varied and to what; the first as in the run",
+    "varied": "which number was varied: T, m, lr, reference or labels",
+    "values": "to what, as text",
+    "runs": "name of the run of each setting",
+    "targets": "name of each target set",
+    "families": "shift that made it",
+    "severities": "1 to 5; 0 where there is none",
+    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean' or 'given'",
+    "sizes": "images in it",
+    "errors": "true error of the evaluated network on it",
+    "scores": "ProjNorm on each target, a column a setting",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepConfig:
+    """What to vary, one thing at a time.
+
+    Attributes:
+        run: Name of the comparison that is varied.
+        steps: T.
+        samples: Images of each target that ProjNorm sees; T is scaled with them, as in the paper, so that every image
+            is seen equally often.
+        rates: Learning rates.
+        references: "trained" or "fine-tuned".
+        labels: "pseudo" or "true".
+    """
+
+    run: str
+    steps: tuple[int, ...] = ()
+    samples: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
+    references: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def like_the_paper(cls, run: str, base: DeepConfig) -> SweepConfig:
+        """The paper's settings, scaled to the sizes of the run, and its two ablations."""
+        steps = {max(1, round(share * base.steps)) for share in _PAPER_SHARES["steps"]}
+        samples = {max(_FEWEST_SAMPLES, round(share * base.m)) for share in _PAPER_SHARES["samples"]}
+        return cls(
+            run,
+            steps=tuple(sorted(steps - {base.steps}, reverse=True)),
+            samples=tuple(sorted((count for count in samples if count < base.m), reverse=True)),
+            rates=tuple(share * base.projnorm_lr for share in _PAPER_SHARES["rates"]),
+            references=("fine-tuned",) if base.reference == "trained" else ("trained",),
+            labels=("true",) if base.labels == "pseudo" else ("pseudo",),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One column of the table.
+
+    Attributes:
+        varied: Which number.
+        value: Its value, as text.
+        config: The run.
+    """
+
+    varied: str
+    value: str
+    config: DeepConfig
+
+    def __str__(self) -> str:
+        return f"{self.varied} = {self.value}" if self.varied else AS_RUN
+
+
+def settings_of(sweep: SweepConfig, base: DeepConfig) -> list[Setting]:
+    """Every setting, the run's own first.
+
+    Raises:
+        ValueError: If a value is none.
+    """
+    if ProjNorm.name not in base.methods:
+        raise ValueError(f"{sweep.run} did not compute ProjNorm; there is nothing to vary.")
+    alone = replace(base, methods=(ProjNorm.name,))
+    seen = base.projnorm_samples or base.m
+    found = [Setting("", "", base)]
+    found += [Setting("T", str(steps), _with_steps(alone, steps)) for steps in sweep.steps]
+    for samples in sweep.samples:
+        fewer = replace(alone, projnorm_samples=samples)
+        found.append(Setting("m", str(samples), _with_steps(fewer, max(1, round(base.steps * samples / seen)))))
+    found += [Setting("lr", f"{rate:g}", replace(alone, projnorm_lr=rate)) for rate in sweep.rates]
+    found += [Setting("reference", which, replace(alone, reference=which)) for which in sweep.references]
+    found += [Setting("labels", which, replace(alone, labels=which)) for which in sweep.labels]
+    if len({str(setting) for setting in found}) < len(found):
+        raise ValueError(f"a sweep must name each setting once; got {', '.join(map(str, found))}.")
+    return found
+
+
+def run_sweep(
+    sweep: SweepConfig,
+    *,
+    root: Path,
+    workers: int = 1,
+    device: str = "auto",
+    fresh: bool = False,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Record:
+    """Run every setting that was not run before, and put them side by side.
+
+    Args:
+        sweep: What to vary.
+        root: Folder of the records.
+        workers: Processes on the CPU.
+        device: "auto", or a device that torch knows.
+        fresh: Compute again even what is there.
+        announce: Called with a line before each setting.
+
+    Raises:
+        ValueError: If there is no such run, a setting is none, or the run's inputs are not there or have changed.
+        OSError: If something cannot be read or written.
+    """
+    start = time.perf_counter()
+    base, _ = open_run(root / sweep.run)
+    settings = settings_of(sweep, base)
+    records = []
+    for number, setting in enumerate(settings, start=1):
+        announce(f"setting {number} of {len(settings)}: {setting}")
+        records.append(run_comparison(setting.config, root=root, workers=workers, device=device, fresh=fresh))
+    first = records[0].arrays
+    arrays = {key: first[key] for key in ("targets", "families", "severities", "origins", "sizes", "errors")} | {
+        "settings": np.array([str(setting) for setting in settings]),
+        "varied": np.array([setting.varied for setting in settings]),
+        "values": np.array([setting.value for setting in settings]),
+        "runs": np.array([record.id for record in records]),
+        "scores": np.column_stack([_projnorm(record) for record in records]),
+    }
+    asked: dict[str, Any] = {"sweep": asdict(sweep), "base": asdict(base)}
+    found = find(root, SWEEP_KIND, asked)
+    if found is not None and np.array_equal(found.arrays["scores"], arrays["scores"]):
+        return found
+    facts = {"inputs": records[0].facts["inputs"], "validation_error": records[0].facts["validation_error"]}
+    record = new_record(SWEEP_KIND, asked, arrays, _MEANINGS, time.perf_counter() - start, facts)
+    save(record, root)
+    return record
+
+
+def sweep_scores(record: Record) -> Scores:
+    """The settings as if each were a method."""
+    arrays = record.arrays
+    return Scores(
+        *(arrays["targets"], arrays["families"], arrays["severities"]),
+        *(arrays["origins"], arrays["sizes"], arrays["errors"]),
+        tuple(arrays["settings"].tolist()),
+        arrays["scores"],
+    )
+
+
+def _with_steps(base: DeepConfig, steps: int) -> DeepConfig:
+    return replace(base, steps=steps, trajectory=tuple(step for step in base.trajectory if step <= steps))
+
+
+def _projnorm(record: Record) -> np.ndarray:
+    return record.arrays["scores"][:, record.arrays["methods"].tolist().index(ProjNorm.name)]
