@@ -12,7 +12,7 @@ from projnorm.following import following
 
 Floats = NDArray[np.float64]
 _DRAWS = 2000
-_LEVEL = 0.95
+LEVEL = 0.95
 _FEWEST_FAMILIES = 3
 
 
@@ -72,10 +72,8 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     misses = np.abs(left_out_predictions(values, errors, scores.families) - errors)
     found = following(values, errors)
-    names, family_of = np.unique(scores.families, return_inverse=True)
     ends = np.full((2, 3), np.nan)
-    if len(names) >= _FEWEST_FAMILIES:
-        counts = rng.multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=_DRAWS)[:, family_of]
+    if (counts := family_draws(scores.families, rng)) is not None:
         draws = [
             correlations(values, errors, counts) ** 2,
             correlations(drawn_ranks(values, counts), drawn_ranks(errors, counts), counts),
@@ -83,7 +81,7 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
         ]
         for column, draw in enumerate(draws):
             if np.isfinite(draw).any():
-                ends[:, column] = np.nanquantile(draw, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+                ends[:, column] = np.nanquantile(draw, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     centres = (found.r_squared, found.spearman, float(misses.mean()) if len(misses) else float("nan"))
     r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
     return Quality(method, r_squared, spearman, mae, len(errors))
@@ -92,6 +90,14 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
 def qualities(scores: Scores, *, seed: int = 0) -> list[Quality]:
     """Every method, each on the same bootstrap draws."""
     return [quality(scores, method, rng=np.random.default_rng(seed)) for method in scores.methods]
+
+
+def family_draws(families: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    """How often each target is drawn when whole families are; a row a draw, and None where there are too few."""
+    names, family_of = np.unique(np.asarray(families), return_inverse=True)
+    if len(names) < _FEWEST_FAMILIES:
+        return None
+    return rng.multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=_DRAWS)[:, family_of]
 
 
 def correlations(x: Floats, y: Floats, counts: NDArray[np.integer]) -> Floats:

@@ -16,17 +16,17 @@ CAPTION = (
 )
 
 
-def build(scores: Scores) -> Table:
-    """One row per method."""
+def build(scores: Scores, *, first: str = "method") -> Table:
+    """One row per method, or whatever the `first` column holds."""
     rows = [(q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in qualities(scores)]
-    return Table(("method", "R^2", "rho", "MAE"), rows)
+    return Table((first, "R^2", "rho", "MAE"), rows)
 
 
-def values(found: list[Quality]) -> list[dict[str, object]]:
+def values(found: list[Quality], *, first: str = "method") -> list[dict[str, object]]:
     """The same as plain numbers."""
     return [
         {
-            "method": q.method,
+            first: q.method,
             "targets": q.targets,
             **{
                 key: [interval.value, interval.low, interval.high]

@@ -60,3 +60,14 @@ FORMATS = {
     "latex": Table.latex,
     "csv": Table.csv,
 }
+
+
+def formatted(table: Table, form: str) -> str:
+    """The table in a form by name.
+
+    Raises:
+        ValueError: If there is none of this name.
+    """
+    if form not in FORMATS:
+        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
+    return FORMATS[form](table)

@@ -74,6 +74,7 @@ def run_comparison(
     device: str = "auto",
     compiled: bool = False,
     fresh: bool = False,
+    kind: str = KIND,
 ) -> Record:
     """The record of this comparison: read if it is there, else gone on with from wherever it stopped.
 
@@ -84,6 +85,7 @@ def run_comparison(
         device: "auto", or a device that torch knows.
         compiled: Train through `torch.compile`.
         fresh: Forget what is there.
+        kind: Of the record; the settings of a sweep have one of their own, so as not to stand among the runs.
 
     Raises:
         ValueError: If something asked for is not there or does not fit, or what is there is of other inputs.
@@ -92,7 +94,7 @@ def run_comparison(
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1; got {workers}.")
     place = str(choose_device(device))
-    folder = root / record_id(KIND, asdict(config))
+    folder = root / record_id(kind, asdict(config))
     work = Workplace(config, folder, Hardware(place, compiled))
     require_precision(config.precision, work.hardware)
     facts = _facts(work)
@@ -101,7 +103,7 @@ def run_comparison(
     _require_same_inputs(work, facts["inputs"])
     ledger = Ledger(folder / LEDGER)
     stages, tasks = stages_of(config), _tasks(work, ledger)
-    found = None if fresh else _finished(root, config)
+    found = None if fresh else _finished(root, kind, config)
     # A run begun afresh and interrupted still has the record of the one before.
     if found is not None and not tasks and found.facts["inputs"] == facts["inputs"]:
         return found
@@ -117,7 +119,7 @@ def run_comparison(
             ledger.append(rows)
             count(work.data.targets[task.target].name, _task_units(work, task))
     facts["validation_error"] = _on_own_threads(_validation_error, work, None)
-    record = new_record(KIND, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
+    record = new_record(kind, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
     save(record, root)
     return record
 
@@ -205,9 +207,9 @@ def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
     write_atomically(path, text.encode())
 
 
-def _finished(root: Path, config: DeepConfig) -> Record | None:
+def _finished(root: Path, kind: str, config: DeepConfig) -> Record | None:
     try:
-        return find(root, KIND, asdict(config))
+        return find(root, kind, asdict(config))
     except DamagedRecordError as damage:
         raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
 

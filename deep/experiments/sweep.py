@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from deep.config import DeepConfig
-from deep.experiments.comparison import open_run, run_comparison
+from deep.experiments.comparison import KIND, open_run, run_comparison
 from deep.ledger import Scores
 from deep.projnorm import ProjNorm
 from projnorm.runs import Record, find, new_record, save
 
 SWEEP_KIND = "deep-sweep"
+_SETTING_KIND = "deep-setting"
 AS_RUN = "as in the run"
 _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01), "rates": (0.5, 0.1)}
 # No setting trains on fewer.
@@ -147,7 +148,9 @@ def run_sweep(
     records = []
     for number, setting in enumerate(settings, start=1):
         announce(f"setting {number} of {len(settings)}: {setting}")
-        records.append(run_comparison(setting.config, root=root, workers=workers, device=device, fresh=fresh))
+        kind = _SETTING_KIND if setting.varied else KIND
+        found = run_comparison(setting.config, root=root, workers=workers, device=device, fresh=fresh, kind=kind)
+        records.append(found)
     first = records[0].arrays
     arrays = {key: first[key] for key in ("targets", "families", "severities", "origins", "sizes", "errors")} | {
         "settings": np.array([str(setting) for setting in settings]),
@@ -157,9 +160,9 @@ def run_sweep(
         "scores": np.column_stack([_projnorm(record) for record in records]),
     }
     asked: dict[str, Any] = {"sweep": asdict(sweep), "base": asdict(base)}
-    found = find(root, SWEEP_KIND, asked)
-    if found is not None and np.array_equal(found.arrays["scores"], arrays["scores"]):
-        return found
+    known = find(root, SWEEP_KIND, asked)
+    if known is not None and np.array_equal(known.arrays["scores"], arrays["scores"]):
+        return known
     facts = {"inputs": records[0].facts["inputs"], "validation_error": records[0].facts["validation_error"]}
     record = new_record(SWEEP_KIND, asked, arrays, _MEANINGS, time.perf_counter() - start, facts)
     save(record, root)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, deep, ntk, report, runs, toy
+from projnorm.cli import bound, deep, deep_analyses, ntk, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -28,6 +28,10 @@ app.command("toy")(toy.run)
 app.command("bound")(bound.run)
 app.command("figures")(report.run_figures)
 app.add_typer(ntk.app, name="ntk")
+deep.app.command("sweep")(deep_analyses.run_sweep)
+deep.app.command("trajectory")(deep_analyses.run_trajectory)
+deep.app.command("residuals")(deep_analyses.run_residuals)
+deep.app.command("ensemble")(deep_analyses.run_ensemble)
 app.add_typer(deep.app, name="deep")
 app.add_typer(runs.app, name="runs")
 

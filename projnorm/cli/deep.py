@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from projnorm.cli.deep_runs import Run, heading_of, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
@@ -22,19 +23,12 @@ from projnorm.cli.options import (
     words,
 )
 
-if TYPE_CHECKING:
-    from deep.config import DeepConfig
-    from deep.ledger import Scores
-
 app = typer.Typer(
     help="Predict the error of a network on shifted images, and compare predictors.", rich_markup_mode=None
 )
-_KIND = "deep"
 # The paper's figure shows these.
 _PAPER_ALIGNED = "snow-1"
 _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
-
-Run = Annotated[str | None, typer.Argument(metavar="[ID]", help="Name of a run or its beginning; the only one there.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -152,18 +146,16 @@ def run_table(
 ) -> None:
     """Print the table of a run, finished or not, from its ledger."""
     from figures import deep_table
-    from figures.table import FORMATS
+    from figures.table import formatted
 
-    if form not in FORMATS:
-        raise ValueError(f"--format must be one of {', '.join(FORMATS)}; got {form!r}.")
-    scores = _scores(_folder(out, run))[1]
-    typer.echo(FORMATS[form](deep_table.targets(scores) if targets else deep_table.build(scores)))
+    scores = scores_of(run_folder(out, run))[1]
+    typer.echo(formatted(deep_table.targets(scores) if targets else deep_table.build(scores), form))
 
 
 @app.command("figures")
 def run_figures(run: Run = None, out: Out = OUT) -> None:
     """Draw the figures of a run, finished or not, from its ledger."""
-    for path in _draw(_folder(out, run)):
+    for path in _draw(run_folder(out, run)):
         typer.echo(path)
 
 
@@ -191,7 +183,7 @@ def run_ntk(
     from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
     from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_variants, style
 
-    folder = _folder(out, run)
+    folder = run_folder(out, run)
     chosen = given(n=n, m=m, body=body, heads=heads, layers=words(layers), size=size, top=top)
     config = NtkPredictConfig(folder.name, **chosen)
     record = run_ntk_predict(config, root=runs_folder(out), device=device, memory=memory * 1e9, fresh=fresh)
@@ -265,56 +257,17 @@ def run_gallery(out: Out = OUT) -> None:
         typer.echo(path)
 
 
-def _folder(out: Path, run: str | None) -> Path:
-    """The folder of the run asked for.
-
-    Raises:
-        ValueError: If there is not exactly one.
-    """
-    root = runs_folder(out)
-    found = sorted(
-        path.parent for path in root.glob(f"{_KIND}-*/run.json") if path.parent.name.startswith(run or _KIND)
-    )
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        raise ValueError(f"ID must name one run in {root}; {run or 'no ID'} matches {names}.")
-    return found[0]
-
-
-def _scores(folder: Path) -> tuple[DeepConfig, Scores]:
-    from deep.experiments.comparison import open_run
-    from deep.experiments.ntk_predict import kernel_rows
-    from deep.ledger import Scores
-
-    config, ledger = open_run(folder)
-    scores = Scores.of([*ledger.rows, *kernel_rows(folder)])
-    if not len(scores.targets):
-        raise ValueError(
-            f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."
-        )
-    return config, scores
-
-
 def _draw(folder: Path) -> list[Path]:
     from figures import deep_scatter, severity, style
 
-    config, scores = _scores(folder)
-    heading = _heading(config, scores)
+    config, scores = scores_of(folder)
+    heading = heading_of(config, scores)
     figures = {"scatter": deep_scatter, "severity": severity}
     return [
         path
         for name, module in figures.items()
         for path in style.save(module.draw(scores, heading=heading), folder, name)
     ]
-
-
-def _heading(config: DeepConfig, scores: Scores) -> str:
-    origins = sorted(set(scores.origins.tolist()) - {"clean"})
-    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
-    return (
-        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
-        f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
-    )
 
 
 def _report(folder: Path, as_json: bool, **more: Any) -> None:
@@ -325,7 +278,7 @@ def _report(folder: Path, as_json: bool, **more: Any) -> None:
     from figures.table import FORMATS
     from projnorm.runs import write_atomically
 
-    config, scores = _scores(folder)
+    config, scores = scores_of(folder)
     table = deep_table.build(scores)
     endings = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
     for form, ending in endings.items():
@@ -344,7 +297,7 @@ def _report(folder: Path, as_json: bool, **more: Any) -> None:
         }
         typer.echo(to_json(document | more))
         return
-    typer.echo(_heading(config, scores) + "\n")
+    typer.echo(heading_of(config, scores) + "\n")
     typer.echo(table.text())
     typer.echo(f"\n{deep_table.CAPTION}\n")
     typer.echo(f"Weights: {more['facts']['weights']}")

@@ -7,10 +7,8 @@ import io
 import json
 
 import numpy as np
-import pytest
 import torch
 
-from projnorm.cli.app import main
 from projnorm.vision import resnet18
 from projnorm.vision.networks import SmallCNN
 
@@ -18,22 +16,6 @@ QUICK = [
     *("--families", "contrast,gaussian_blur,fog", "--severities", "1,5", "--n-train", "100", "--n-validation", "40"),
     *("--m", "40", "--epochs", "2", "--T", "3", "--projnorm-batch", "20", "--rotation-samples", "40"),
 ]
-
-
-@pytest.fixture
-def projnorm(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder: exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PROJNORM_DATA", raising=False)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["projnorm", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = capsys.readouterr()
-        return int(stop.value.code or 0), out, err
-
-    return run
 
 
 def test_a_run_ends_in_a_table_and_figures_that_come_back_from_the_ledger(projnorm, tmp_path):
@@ -127,5 +109,5 @@ def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
     assert not list((tmp_path / "projnorm-out").rglob("ledger.jsonl"))
     assert not list((tmp_path / "projnorm-out").rglob("run.json"))
     one_line(projnorm("deep", "table"), "ID must name one run in", "matches none")
-    one_line(projnorm("deep", "table", "--format", "yaml"), "--format must be one of text, markdown, latex, csv")
+    one_line(projnorm("deep", "table", "--format", "yaml"), "`format` must be one of text, markdown, latex, csv")
     one_line(projnorm("deep", "ntk"), "ID must name one run in")

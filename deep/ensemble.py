@@ -1,0 +1,72 @@
+"""Methods together: the mean of standardised scores, and stacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deep.ledger import Scores
+
+Floats = NDArray[np.float64]
+STACKED = "stacked"
+CAPTION = (
+    "A + B is the mean of scores that were standardised over the targets, without labels. Stacked is the error "
+    "predicted by non-negative weights of all methods, fitted without the family it is used on."
+)
+
+
+def standardised(scores: Scores) -> Floats:
+    """Every column less its mean and divided by its standard deviation over the targets; zero where it is constant."""
+    centred = scores.values - scores.values.mean(axis=0)
+    spread = scores.values.std(axis=0)
+    return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0.0)
+
+
+def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
+    """The paper's ensemble: the mean of standardised scores, which all rise with the error. No label is used.
+
+    Raises:
+        ValueError: If a method is not there, or there is none.
+    """
+    missing = [method for method in methods if method not in scores.methods]
+    if missing or not methods:
+        raise ValueError(f"`methods` must be of {', '.join(scores.methods)}; got {', '.join(methods) or 'none'}.")
+    return standardised(scores)[:, [scores.methods.index(method) for method in methods]].mean(axis=1)
+
+
+def stacked(scores: Scores) -> Floats:
+    """Predicted errors: each by weights, none negative, fitted to the targets of all other families.
+
+    Raises:
+        ValueError: If there are fewer than two families.
+    """
+    from scipy.optimize import nnls
+
+    if len(set(scores.families.tolist())) < 2:
+        raise ValueError("stacking leaves a family out and fits the others; there is only one.")
+    out = np.empty(len(scores.errors))
+    for family in np.unique(scores.families):
+        inside = scores.families == family
+        x, y = scores.values[~inside], scores.errors[~inside]
+        centre, spread = x.mean(axis=0), np.where(np.ptp(x, axis=0) > 0.0, x.std(axis=0), np.inf)
+        weights, _ = nnls((x - centre) / spread, y - y.mean())
+        out[inside] = y.mean() + (scores.values[inside] - centre) / spread @ weights
+    return out
+
+
+def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Scores:
+    """The methods and their ensembles, each a column: the subsets named, or every pair and all; and stacking of all."""
+    if subsets is None:
+        subsets = [*combinations(scores.methods, 2), scores.methods]
+    columns = {" + ".join(subset): mean_of(scores, subset) for subset in subsets}
+    if len(scores.methods) > 1:
+        columns[STACKED] = stacked(scores)
+    return replace(
+        scores,
+        methods=(*scores.methods, *columns),
+        values=np.column_stack([scores.values, *columns.values()]),
+    )

@@ -1,0 +1,66 @@
+"""ProjNorm under other settings: how well it follows the error, beside the run it varies."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from deep.calibration import Quality, qualities
+from deep.experiments.sweep import sweep_scores
+from figures import deep_table
+from figures.style import CYCLE, TRUTH, house_style, settled
+from figures.table import Table
+from projnorm.runs import Record
+
+TITLE = "ProjNorm under other settings"
+CAPTION = (
+    "R^2 between ProjNorm and the true error, with 95 % intervals from bootstrap draws of whole families, as one "
+    "setting at a time is changed; the line is the run they vary. T is scaled with m, so that every image is seen "
+    "equally often."
+)
+_SPOKEN = {
+    "T": "steps T",
+    "m": "images of each target m",
+    "lr": "learning rate",
+    "reference": "reference",
+    "labels": "labels",
+}
+
+
+def build(record: Record) -> Table:
+    """One row per setting."""
+    return deep_table.build(sweep_scores(record), first="setting")
+
+
+def values(record: Record) -> list[dict[str, object]]:
+    """The same as plain numbers."""
+    return deep_table.values(qualities(sweep_scores(record)), first="setting")
+
+
+def draw(record: Record, *, heading: str = "") -> Figure:
+    """One panel per thing varied."""
+    found = qualities(sweep_scores(record))
+    varied, values = record.arrays["varied"].tolist(), record.arrays["values"].tolist()
+    panels = [name for name in dict.fromkeys(varied) if name]
+    with house_style():
+        figure = Figure(figsize=(0.6 + 2.0 * max(1, len(panels)), 2.9), layout="constrained")
+        grid = figure.subplots(1, max(1, len(panels)), sharey=True, squeeze=False)[0]
+        for axes, name, colour in zip(grid, panels, CYCLE, strict=False):
+            members = [i for i, other in enumerate(varied) if other == name][::-1]
+            r_squared, ends = _bars([found[i] for i in members])
+            axes.axhline(found[0].r_squared.value, color=TRUTH, ls="--", lw=0.8)
+            axes.errorbar(range(len(members)), r_squared, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
+            axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
+            axes.set_xlim(-0.6, len(members) - 0.4)
+            axes.set_xlabel(_SPOKEN[name])
+        grid[0].set_ylabel("$R^2$")
+        grid[0].set_ylim(0, 1)
+        figure.suptitle(heading, fontsize=7)
+        return settled(figure)
+
+
+def _bars(found: list[Quality]) -> tuple[np.ndarray, np.ndarray]:
+    centre = np.array([quality.r_squared.value for quality in found])
+    low = np.array([quality.r_squared.low for quality in found])
+    high = np.array([quality.r_squared.high for quality in found])
+    return centre, np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))

@@ -1,0 +1,61 @@
+"""The run that a `projnorm deep` command is about, and what it says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from projnorm.cli.options import runs_folder
+
+if TYPE_CHECKING:
+    from deep.config import DeepConfig
+    from deep.ledger import Scores
+
+_RUNS = "deep-[0-9a-f]*"
+
+Run = Annotated[str | None, typer.Argument(metavar="[ID]", help="Name of a run or its beginning; the only one there.")]
+
+
+def run_folder(out: Path, run: str | None) -> Path:
+    """The folder of the run asked for.
+
+    Raises:
+        ValueError: If there is not exactly one.
+    """
+    root = runs_folder(out)
+    found = sorted(path.parent for path in root.glob(f"{_RUNS}/run.json") if path.parent.name.startswith(run or ""))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise ValueError(f"ID must name one run in {root}; {run or 'no ID'} matches {names}.")
+    return found[0]
+
+
+def scores_of(folder: Path) -> tuple[DeepConfig, Scores]:
+    """The configuration of a run and its scores, with those of kernels if they were computed.
+
+    Raises:
+        ValueError: If there are none yet.
+    """
+    from deep.experiments.comparison import open_run
+    from deep.experiments.ntk_predict import kernel_rows
+    from deep.ledger import Scores
+
+    config, ledger = open_run(folder)
+    scores = Scores.of([*ledger.rows, *kernel_rows(folder)])
+    if not len(scores.targets):
+        raise ValueError(
+            f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."
+        )
+    return config, scores
+
+
+def heading_of(config: DeepConfig, scores: Scores) -> str:
+    """What a figure of a run says above it."""
+    origins = sorted(set(scores.origins.tolist()) - {"clean"})
+    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
+    return (
+        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
+        f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
+    )

@@ -1,0 +1,197 @@
+"""Sweeps, trajectories, residuals and ensembles of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from deep.config import DeepConfig
+from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
+from deep.experiments.comparison import run_comparison
+from deep.experiments.sweep import AS_RUN, SweepConfig, run_sweep, settings_of, sweep_scores
+from deep.ledger import Scores
+from deep.presets import preset
+from deep.residuals import residual_correlations
+from figures import residuals, sweep, trajectory
+from tests.deep.test_cli import QUICK
+
+SMALL = DeepConfig(
+    families=("gaussian_noise", "contrast"),
+    severities=(1, 5),
+    n_train=100,
+    n_validation=40,
+    m=60,
+    architecture="small-cnn",
+    epochs=2,
+    lr=0.05,
+    batch=50,
+    steps=6,
+    projnorm_lr=0.05,
+    projnorm_batch=20,
+    trajectory=(1, 3, 6),
+    methods=("Entropy", "ProjNorm"),
+)
+
+
+def made_up(values: np.ndarray, errors: np.ndarray, families: list[str]) -> Scores:
+    count = len(errors)
+    names = tuple(f"method {i}" for i in range(values.shape[1]))
+    targets = np.array([f"t{i}" for i in range(count)])
+    zeros = np.zeros(count, dtype=int)
+    return Scores(targets, np.array(families), zeros, targets, zeros, errors, names, values)
+
+
+@pytest.fixture
+def drawn():
+    rng = np.random.default_rng(5)
+    errors = rng.uniform(0.1, 0.9, 30)
+    shared = rng.standard_normal(30)
+    noise = rng.standard_normal((30, 4)) + np.outer(shared, [2.0, 2.0, 0.0, 0.0])
+    return made_up(errors[:, None] * [1.0, 30.0, 2.0, 5.0] + noise * [0.1, 3.0, 0.2, 1.0], errors, [*"abcdef"] * 5)
+
+
+def test_residuals_are_those_of_plain_regressions(drawn):
+    found = residual_correlations(drawn)
+    left = [
+        drawn.errors - np.polyval(np.polyfit(score, drawn.errors, 1), score)
+        for score in np.ascontiguousarray(drawn.values.T)
+    ]
+    np.testing.assert_allclose(found.correlation, np.corrcoef(left), atol=1e-10)
+    assert np.all(found.low <= found.correlation + 1e-12)
+    assert np.all(found.high >= found.correlation - 1e-12)
+    assert found.correlation[0, 1] > 0.7 > abs(found.correlation[0, 2])
+
+
+def test_the_intervals_of_residuals_are_those_of_drawing_families(drawn):
+    found = residual_correlations(drawn)
+    rng, names, drawn_by_hand = np.random.default_rng(1), np.unique(drawn.families), []
+    for _ in range(400):
+        rows = np.concatenate([np.flatnonzero(drawn.families == f) for f in rng.choice(names, len(names))])
+        errors = drawn.errors[rows]
+        left = [
+            errors - np.polyval(np.polyfit(drawn.values[rows, i], errors, 1), drawn.values[rows, i]) for i in (0, 2)
+        ]
+        drawn_by_hand.append(np.corrcoef(left)[0, 1])
+    np.testing.assert_allclose(
+        [found.low[0, 2], found.high[0, 2]], np.quantile(drawn_by_hand, [0.025, 0.975]), atol=0.08
+    )
+
+
+def test_residuals_of_an_exact_method_and_of_few_families(drawn):
+    exact = replace(drawn, values=np.column_stack([drawn.values[:, :3], 3 * drawn.errors + 1]))
+    assert np.isnan(residual_correlations(exact).correlation[3, :3]).all()
+    few = replace(drawn, families=np.array(["a", "b"] * 15))
+    found = residual_correlations(few)
+    assert np.isnan(found.low).all()
+    assert np.isfinite(found.correlation).all()
+    assert residuals.build(found).rows[0][1] == f"{found.correlation[1, 0]:.2f}"
+    assert len(residuals.draw(found).axes) == 2
+
+
+def test_an_ensemble_is_the_mean_of_standardised_scores(drawn):
+    z = (drawn.values - drawn.values.mean(axis=0)) / drawn.values.std(axis=0)
+    np.testing.assert_allclose(mean_of(drawn, ["method 0", "method 2"]), (z[:, 0] + z[:, 2]) / 2)
+    scaled = replace(drawn, values=drawn.values * [1.0, 7.0, 0.1, 1e6] + 3.0)
+    np.testing.assert_allclose(standardised(scaled), standardised(drawn), atol=1e-9)
+    together = ensembles(drawn)
+    assert len(together.methods) == 4 + 6 + 1 + 1
+    assert together.values.shape == (30, 12)
+    assert ensembles(drawn, [("method 3", "method 1")]).methods[4:] == ("method 3 + method 1", STACKED)
+    constant = replace(drawn, values=np.ones_like(drawn.values))
+    assert not standardised(constant).any()
+    with pytest.raises(ValueError, match="`methods` must be of method 0, method 1, method 2, method 3; got ATC"):
+        mean_of(drawn, ["ATC"])
+
+
+def test_stacking_never_sees_the_family_it_predicts(drawn):
+    before = stacked(drawn)
+    inside = drawn.families == "c"
+    other = replace(drawn, errors=np.where(inside, 1.0 - drawn.errors, drawn.errors))
+    np.testing.assert_array_equal(stacked(other)[inside], before[inside])
+    assert np.all(stacked(other)[~inside] != before[~inside])
+    exact = replace(
+        drawn, values=np.column_stack([drawn.values[:, :2] * 0.0, 4 * drawn.errors - 1]), methods=("a", "b", "c")
+    )
+    np.testing.assert_allclose(stacked(exact), drawn.errors, atol=1e-9)
+    with pytest.raises(ValueError, match="there is only one"):
+        stacked(replace(drawn, families=np.full(30, "a")))
+
+
+def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
+    base = run_comparison(SMALL, root=tmp_path)
+    monkeypatch.setattr("deep.stages._fine_tuned", _refused)
+    asked = SweepConfig(base.id, (3,), (30,), (0.01,), ("fine-tuned",), ("true",))
+    said = []
+    record = run_sweep(asked, root=tmp_path, announce=said.append)
+    scores = sweep_scores(record)
+    assert scores.methods == (AS_RUN, "T = 3", "m = 30", "lr = 0.01", "reference = fine-tuned", "labels = true")
+    assert said[1] == "setting 2 of 6: T = 3"
+    np.testing.assert_array_equal(scores.values[:, 0], base.arrays["scores"][:, 1])
+    np.testing.assert_array_equal(scores.errors, base.arrays["errors"])
+    for before, after in pairwise(scores.values.T):
+        assert np.all(before != after)
+    np.testing.assert_array_equal(
+        scores.values[:, 1],
+        run_comparison(replace(SMALL, steps=3, trajectory=(1, 3)), root=tmp_path).arrays["scores"][:, 1],
+    )
+    monkeypatch.setattr("deep.projnorm.ProjNorm.measure", _refused)
+    assert run_sweep(asked, root=tmp_path).created == record.created
+    assert len(sweep.build(record).rows) == 6
+    assert len(sweep.draw(record).axes) == 5
+    assert len(trajectory.draw(base).axes) == 2
+    with pytest.raises(ValueError, match="kept no trajectory"):
+        trajectory.draw(run_comparison(replace(SMALL, trajectory=(), methods=("Entropy",)), root=tmp_path))
+    with pytest.raises(ValueError, match="must name each setting once"):
+        settings_of(replace(asked, steps=(3, 3)), SMALL)
+    with pytest.raises(ValueError, match="did not compute ProjNorm"):
+        settings_of(asked, replace(SMALL, methods=("Entropy",)))
+
+
+def _refused(*_, **__):
+    raise AssertionError("trained again")
+
+
+def test_the_papers_sweep_of_the_papers_run():
+    asked = SweepConfig.like_the_paper("run", preset("paper-cifar10-resnet18"))
+    assert asked == SweepConfig(
+        "run", (500, 200), (5000, 2000, 1000, 500, 100), (5e-4, 1e-4), ("fine-tuned",), ("true",)
+    )
+    steps = {s.value: s.config.steps for s in settings_of(asked, preset("paper-cifar10-resnet18")) if s.varied == "m"}
+    assert steps == {"5000": 500, "2000": 200, "1000": 100, "500": 50, "100": 10}
+
+
+def test_the_analyses_on_the_command_line(projnorm, tmp_path):
+    assert projnorm("deep", "run", "digits", *QUICK, "--trajectory", "1,2,3", "--workers", "1")[0] == 0
+    code, out, err = projnorm("deep", "sweep", "--T", "2", "--labels", "true", "--workers", "1")
+    assert code == 0
+    assert "setting 2 of 3: T = 2" in err
+    assert "\nlabels = true " in out
+    code, out, _ = projnorm("deep", "sweep", "--T", "2", "--labels", "true", "--json")
+    assert [row["setting"] for row in json.loads(out)["settings"]] == [AS_RUN, "T = 2", "labels = true"]
+    code, out, _ = projnorm("deep", "residuals")
+    assert code == 0
+    assert "\nProjNorm " in out
+    assert len(json.loads(projnorm("deep", "residuals", "--json")[1])["correlation"]) == 6
+    code, out, _ = projnorm("deep", "ensemble", "--methods", "ProjNorm,ATC")
+    assert "ProjNorm + ATC " in out
+    assert "stacked " in out
+    code, out, _ = projnorm("deep", "trajectory")
+    assert "trajectory.png" in out
+    folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-[0-9a-f]*"))
+    assert (folder / "residuals.png").stat().st_size > 1000
+    for bad, words in (
+        (("sweep", "--T", "two"), "--steps"),
+        (("sweep", "--m", "400"), "`projnorm_samples` must be 0 for all, or from 2 to m = 40"),
+        (("sweep", "--reference", "mine"), "`reference` must be one of trained, fine-tuned"),
+        (("ensemble", "--methods", "Crystal,ATC"), "`methods` must be of Rotation"),
+        (("ensemble", "--format", "yaml"), "`format` must be one of"),
+        (("residuals", "deep-none"), "ID must name one run"),
+    ):
+        code, out, err = projnorm("deep", *bad)
+        assert (code, out) == (2, ""), bad
+        assert words in err
+        assert err.count("\n") == 1
