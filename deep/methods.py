@@ -1,16 +1,21 @@
-"""Every method by name, with what it needs of a run's stages."""
+"""Every method by name, with what it needs of a run's stages, and all of them on any images."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deep.config import METHODS
+from deep.data import few_indices
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC
 from deep.estimators.conf_score import ConfScore
 from deep.estimators.entropy import Entropy
-from deep.estimators.evidence import Estimator
+from deep.estimators.evidence import Estimator, Evidence
 from deep.estimators.rotation import Rotation
+from deep.outputs import forward
 from deep.projnorm import ProjNorm
 from deep.stages import SECOND, Workplace, network_of, outputs_of, reference_of, rotation_head_of
 
@@ -48,3 +53,23 @@ def estimator_of(work: Workplace, method: str) -> Estimator:
             )
         case _:
             raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
+
+
+def scores_on(
+    work: Workplace, images: NDArray[np.generic], labels: NDArray[np.int64]
+) -> tuple[float, NDArray[np.float64]]:
+    """The error of the evaluated network on images with values from 0 to 255, and the score of every method of the run.
+
+    The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
+    """
+    outputs = forward(network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware)
+    evidence = Evidence(images, outputs, labels if work.config.labels == "true" else None)
+    few = few_indices(len(labels), work.projnorm_images, work.config.seed)
+    scores = []
+    for method in work.config.methods:
+        estimator = estimator_of(work, method)
+        if isinstance(estimator, ProjNorm):
+            scores.append(estimator.measure(images[few], estimator.labels_of(evidence)[few]).value)
+        else:
+            scores.append(estimator.score(evidence))
+    return outputs.error(labels), np.array(scores)

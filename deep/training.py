@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
 from deep.checkpoints import load_checkpoint, save_checkpoint
+from ntk.device import torch_threads
 
 Prepare = Callable[[Tensor], Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -64,6 +66,16 @@ class Hardware:
 
     device: str = "cpu"
     compiled: bool = False
+
+
+@contextmanager
+def one_thread(hardware: Hardware) -> Iterator[None]:
+    """On the CPU one thread of torch and of BLAS, so that numbers do not depend on how many tasks run at once."""
+    if hardware.device != "cpu":
+        yield
+        return
+    with torch_threads(1), threadpool_limits(1):
+        yield
 
 
 def batches_per_epoch(count: int, batch: int) -> int:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 from torch import nn
 
 from deep.config import DeepConfig
@@ -24,8 +23,8 @@ from deep.methods import estimator_of
 from deep.outputs import forward
 from deep.projnorm import ProjNorm
 from deep.stages import REFERENCE, Workplace, forget_stages, outputs_of, run_stage, stages_of
-from deep.training import Hardware, require_precision
-from ntk.device import choose_device, torch_threads
+from deep.training import Hardware, one_thread, require_precision
+from ntk.device import choose_device
 from ntk.store import ChangedInputError
 from projnorm.runs import (
     DamagedRecordError,
@@ -235,9 +234,7 @@ def _each(
 
 
 def _on_own_threads(function: Callable[[Workplace, T], R], work: Workplace, item: T) -> R:
-    if work.hardware.device != "cpu":
-        return function(work, item)
-    with torch_threads(1), threadpool_limits(1):
+    with one_thread(work.hardware):
         return function(work, item)
 
 

@@ -32,6 +32,8 @@ deep.app.command("sweep")(deep_analyses.run_sweep)
 deep.app.command("trajectory")(deep_analyses.run_trajectory)
 deep.app.command("residuals")(deep_analyses.run_residuals)
 deep.app.command("ensemble")(deep_analyses.run_ensemble)
+deep.app.command("adversarial")(deep_analyses.run_adversarial)
+deep.app.command("label-shift")(deep_analyses.run_label_shift)
 app.add_typer(deep.app, name="deep")
 app.add_typer(runs.app, name="runs")
 

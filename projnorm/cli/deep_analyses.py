@@ -1,8 +1,9 @@
-"""`projnorm deep sweep`, `trajectory`, `residuals` and `ensemble`: the paper's analyses of a run."""
+"""The paper's analyses of a run: `projnorm deep sweep`, `residuals`, `adversarial` and more."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +14,18 @@ from projnorm.cli.options import (
     Fresh,
     Json,
     Out,
+    Seed,
     Workers,
+    given,
     integers,
     numbers,
     runs_folder,
     to_json,
     words,
 )
+
+if TYPE_CHECKING:
+    from projnorm.runs import Record
 
 
 def run_sweep(
@@ -68,20 +74,7 @@ def run_sweep(
     )
     paths = style.save(sweep.draw(record, heading=heading_of(*scores_of(folder))), root / record.id, "sweep")
     if as_json:
-        typer.echo(
-            to_json(
-                {
-                    "id": record.id,
-                    "config": dict(record.config),
-                    "created": record.created,
-                    "wall_seconds": record.wall_seconds,
-                    "environment": dict(record.environment),
-                    "facts": dict(record.facts),
-                    "settings": sweep.values(record),
-                    "figures": [str(path) for path in paths],
-                }
-            )
-        )
+        typer.echo(to_json({**_described(record, paths), "settings": sweep.values(record)}))
         return
     typer.echo(sweep.build(record).text())
     typer.echo(f"\n{sweep.CAPTION}\n\nRecord and figure in {root / record.id}")
@@ -138,3 +131,80 @@ def run_ensemble(
     typer.echo(formatted(deep_table.build(together), form))
     if form == "text":
         typer.echo(f"\n{deep_table.CAPTION} {CAPTION}")
+
+
+def run_adversarial(
+    run: Run = None,
+    eps: Annotated[str | None, typer.Option(help="Sizes in 255ths, such as 0,1,2,4,8; the paper's fifteen.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Images to attack; all of the run.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the attack; 20.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    workers: Workers = WORKERS,
+    out: Out = OUT,
+    as_json: Json = False,
+    fresh: Fresh = False,
+) -> None:
+    """Attack the network of a run, and predict its error under attack with every method.
+
+    PGD inside a cube around each clean image. The line from score to error of each method is that of the run's targets.
+    """
+    from deep.experiments import adversarial
+    from figures import stress
+
+    config = adversarial.AdversarialConfig(
+        run_folder(out, run).name, **given(eps=numbers(eps, "--eps"), m=m, steps=steps)
+    )
+    record = adversarial.run_adversarial(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    _report_stress(record, stress.ADVERSARIAL, "adversarial", out, as_json)
+
+
+def run_label_shift(
+    run: Run = None,
+    groups: Annotated[int | None, typer.Option(help="Groups of classes by difficulty; 5; 0 for none.")] = None,
+    concentrations: Annotated[
+        str | None, typer.Option(help="Dials of the Dirichlet law of the priors; 10,1,0.1; none.")
+    ] = None,
+    draws: Annotated[int | None, typer.Option(help="Priors drawn at each dial; 3.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Images of each set at most; as in the run.")] = None,
+    seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    workers: Workers = WORKERS,
+    out: Out = OUT,
+    as_json: Json = False,
+    fresh: Fresh = False,
+) -> None:
+    """Mix the classes of the test images anew, and predict the error on each mixture with every method."""
+    from deep.experiments import label_shift
+    from figures import stress
+
+    chosen = given(
+        groups=groups, concentrations=numbers(concentrations, "--concentrations"), draws=draws, m=m, seed=seed
+    )
+    config = label_shift.LabelShiftConfig(run_folder(out, run).name, **chosen)
+    record = label_shift.run_label_shift(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    _report_stress(record, stress.LABEL_SHIFT, "label_shift", out, as_json)
+
+
+def _report_stress(record: Record, title: str, name: str, out: Path, as_json: bool) -> None:
+    from figures import stress, style
+
+    place = runs_folder(out) / record.id
+    paths = style.save(stress.draw(record, heading=f"{title}, {record.facts['run']}"), place, name)
+    if as_json:
+        typer.echo(to_json({**_described(record, paths), **stress.values(record)}))
+        return
+    typer.echo(stress.build(record).text())
+    typer.echo(f"\n{stress.CAPTION}\n\nRecord and figure in {place}")
+
+
+def _described(record: Record, paths: list[Path]) -> dict[str, object]:
+    """What the JSON of every record begins with."""
+    return {
+        "id": record.id,
+        "config": dict(record.config),
+        "created": record.created,
+        "wall_seconds": record.wall_seconds,
+        "environment": dict(record.environment),
+        "facts": dict(record.facts),
+        "figures": [str(path) for path in paths],
+    }
