@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -152,6 +152,13 @@ class Scores:
             methods,
             np.array([[found[m].score for m in methods] for found in complete]).reshape(len(first), len(methods)),
         )
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray], *, methods: str = "methods") -> Scores:
+        """From the arrays of a record, whose columns `methods` names."""
+        a = arrays
+        facts = a["targets"], a["families"], a["severities"], a["origins"], a["sizes"], a["errors"]
+        return cls(*facts, tuple(a[methods].tolist()), a["scores"])
 
 
 def _lines(rows: Iterable[Row]) -> bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from deep.config import DeepConfig
 from deep.ledger import Scores
 from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, house_style, settled
@@ -57,3 +59,13 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
         figure.supylabel("true error (%)", fontsize=9)
         figure.suptitle(heading, fontsize=7)
         return settled(figure)
+
+
+def heading(config: DeepConfig, scores: Scores) -> str:
+    """What every figure of a run says above it."""
+    origins = sorted(set(scores.origins.tolist()) - {"clean"})
+    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
+    return (
+        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
+        f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
+    )

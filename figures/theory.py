@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -67,8 +67,10 @@ def _versions(record: Record) -> dict[str, Any]:
     return {"projnorm": record.environment["projnorm"], **record.environment["libraries"]}
 
 
-def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool) -> str:
-    """The report: every figure with its caption and configuration, and the tables."""
+def theory_page(
+    records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool, more: Sequence[Section] = ()
+) -> str:
+    """The report: every figure with its caption and configuration, and the tables; then what `more` there is."""
     tables: dict[str, tuple[Table, str]] = {
         "toy": (toy_table.build(records["toy"]), toy_table.CAPTION),
         "bound": (bound_table.build(records["bound"]), bound_table.CAPTION),
@@ -102,4 +104,4 @@ def theory_page(records: Mapping[str, Record], environment: Mapping[str, Any], *
         f"simulations, bounds and what breaks them. Made by `projnorm report`, {quality}."
     )
     provenance = {**{k: v for k, v in environment.items() if k != "libraries"}, **environment["libraries"]}
-    return page("projnorm: the theory in pictures", introduction, sections, provenance)
+    return page("projnorm: the theory in pictures", introduction, [*sections, *more], provenance)

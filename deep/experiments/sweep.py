@@ -171,13 +171,7 @@ def run_sweep(
 
 def sweep_scores(record: Record) -> Scores:
     """The settings as if each were a method."""
-    arrays = record.arrays
-    return Scores(
-        *(arrays["targets"], arrays["families"], arrays["severities"]),
-        *(arrays["origins"], arrays["sizes"], arrays["errors"]),
-        tuple(arrays["settings"].tolist()),
-        arrays["scores"],
-    )
+    return Scores.of_arrays(record.arrays, methods="settings")
 
 
 def _with_steps(base: DeepConfig, steps: int) -> DeepConfig:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from projnorm.cli.deep_runs import Run, heading_of, run_folder, scores_of
+from projnorm.cli.deep_runs import Run, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
@@ -26,9 +26,6 @@ from projnorm.cli.options import (
 app = typer.Typer(
     help="Predict the error of a network on shifted images, and compare predictors.", rich_markup_mode=None
 )
-# The paper's figure shows these.
-_PAPER_ALIGNED = "snow-1"
-_PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
 
 
 @app.callback(invoke_without_command=True)
@@ -181,18 +178,15 @@ def run_ntk(
     families. Kernels are computed tile by tile and an interrupted command goes on where it stopped.
     """
     from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
-    from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_variants, style
+    from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_variants, style
+    from figures.networks import paper_panels
 
     folder = run_folder(out, run)
     chosen = given(n=n, m=m, body=body, heads=heads, layers=words(layers), size=size, top=top)
     config = NtkPredictConfig(folder.name, **chosen)
     record = run_ntk_predict(config, root=runs_folder(out), device=device, memory=memory * 1e9, fresh=fresh)
-    known = record.arrays["targets"].tolist()
-    decays = [name for name in _PAPER_DECAYS if name in known]
     drawn = {
-        "ntk_panels": ntk_panels.draw(
-            record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
-        ),
+        "ntk_panels": paper_panels(record),
         "ntk_decay_grid": ntk_decay_grid.draw(record),
         "ntk_norm_ratio": ntk_norm_ratio.draw(record),
         "ntk_intervals": ntk_intervals.draw(record),
@@ -261,7 +255,7 @@ def _draw(folder: Path) -> list[Path]:
     from figures import deep_scatter, severity, style
 
     config, scores = scores_of(folder)
-    heading = heading_of(config, scores)
+    heading = deep_scatter.heading(config, scores)
     figures = {"scatter": deep_scatter, "severity": severity}
     return [
         path
@@ -274,7 +268,7 @@ def _report(folder: Path, as_json: bool, **more: Any) -> None:
     from dataclasses import asdict
 
     from deep.calibration import qualities
-    from figures import deep_table
+    from figures import deep_scatter, deep_table
     from figures.table import FORMATS
     from projnorm.runs import write_atomically
 
@@ -297,7 +291,7 @@ def _report(folder: Path, as_json: bool, **more: Any) -> None:
         }
         typer.echo(to_json(document | more))
         return
-    typer.echo(heading_of(config, scores) + "\n")
+    typer.echo(deep_scatter.heading(config, scores) + "\n")
     typer.echo(table.text())
     typer.echo(f"\n{deep_table.CAPTION}\n")
     typer.echo(f"Weights: {more['facts']['weights']}")

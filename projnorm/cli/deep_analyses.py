@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from projnorm.cli.deep_runs import Run, heading_of, run_folder, scores_of
+from projnorm.cli.deep_runs import Run, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
@@ -49,7 +49,7 @@ def run_sweep(
     from deep.experiments.comparison import open_run
     from deep.experiments.sweep import SweepConfig
     from deep.experiments.sweep import run_sweep as swept
-    from figures import style, sweep
+    from figures import deep_scatter, style, sweep
 
     folder, root = run_folder(out, run), runs_folder(out)
     config, _ = open_run(folder)
@@ -72,7 +72,7 @@ def run_sweep(
         fresh=fresh,
         announce=lambda line: typer.echo(line, err=True),
     )
-    paths = style.save(sweep.draw(record, heading=heading_of(*scores_of(folder))), root / record.id, "sweep")
+    paths = style.save(sweep.draw(record, heading=deep_scatter.heading(*scores_of(folder))), root / record.id, "sweep")
     if as_json:
         typer.echo(to_json({**_described(record, paths), "settings": sweep.values(record)}))
         return
@@ -82,11 +82,11 @@ def run_sweep(
 
 def run_trajectory(run: Run = None, out: Out = OUT) -> None:
     """Draw ProjNorm of a finished run along its training."""
-    from figures import style, trajectory
+    from figures import deep_scatter, style, trajectory
     from projnorm.runs import load
 
     folder = run_folder(out, run)
-    figure = trajectory.draw(load(folder), heading=heading_of(*scores_of(folder)))
+    figure = trajectory.draw(load(folder), heading=deep_scatter.heading(*scores_of(folder)))
     for path in style.save(figure, folder, "trajectory"):
         typer.echo(path)
 
@@ -94,12 +94,12 @@ def run_trajectory(run: Run = None, out: Out = OUT) -> None:
 def run_residuals(run: Run = None, out: Out = OUT, as_json: Json = False) -> None:
     """Correlate what the methods of a run get wrong."""
     from deep.residuals import residual_correlations
-    from figures import residuals, style
+    from figures import deep_scatter, residuals, style
 
     folder = run_folder(out, run)
     config, scores = scores_of(folder)
     found = residual_correlations(scores)
-    paths = style.save(residuals.draw(found, heading=heading_of(config, scores)), folder, "residuals")
+    paths = style.save(residuals.draw(found, heading=deep_scatter.heading(config, scores)), folder, "residuals")
     if as_json:
         typer.echo(to_json({"run": folder.name, **residuals.values(found), "figures": [str(path) for path in paths]}))
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deep.config import DeepConfig
     from deep.ledger import Scores
 
-_RUNS = "deep-[0-9a-f]*"
+_KIND = "deep"
 
 Run = Annotated[str | None, typer.Argument(metavar="[ID]", help="Name of a run or its beginning; the only one there.")]
 
@@ -24,8 +24,12 @@ def run_folder(out: Path, run: str | None) -> Path:
     Raises:
         ValueError: If there is not exactly one.
     """
+    from projnorm.runs import folders_of
+
     root = runs_folder(out)
-    found = sorted(path.parent for path in root.glob(f"{_RUNS}/run.json") if path.parent.name.startswith(run or ""))
+    found = [
+        path for path in folders_of(root, _KIND) if (path / "run.json").exists() and path.name.startswith(run or "")
+    ]
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise ValueError(f"ID must name one run in {root}; {run or 'no ID'} matches {names}.")
@@ -49,13 +53,3 @@ def scores_of(folder: Path) -> tuple[DeepConfig, Scores]:
             f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."
         )
     return config, scores
-
-
-def heading_of(config: DeepConfig, scores: Scores) -> str:
-    """What a figure of a run says above it."""
-    origins = sorted(set(scores.origins.tolist()) - {"clean"})
-    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
-    return (
-        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
-        f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
-    )

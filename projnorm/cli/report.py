@@ -10,6 +10,7 @@ import typer
 from projnorm.cli.options import OUT, WORKERS, Fresh, Out, Seed, Workers, figures_folder, runs_folder
 
 if TYPE_CHECKING:
+    from figures.report import Section
     from projnorm.runs import Record
 
 Full = Annotated[bool, typer.Option("--full", help="Publication quality: the paper's sizes, 100,000 designs.")]
@@ -31,7 +32,8 @@ def run_report(
 ) -> None:
     """Every theory figure and table on one page: start here.
 
-    Runs what is missing, draws, and writes a page that opens in a browser with no network.
+    Runs what is missing, draws, and writes a page that opens in a browser with no network. What `projnorm deep` has
+    found in the same folder is shown behind it.
     """
     from dataclasses import asdict
 
@@ -41,8 +43,22 @@ def run_report(
     records = _records(full, seed, workers, out, fresh)
     _save_figures(records, out)
     page = out / "report.html"
-    write_atomically(page, theory_page(records, asdict(current_environment()), full=full).encode("utf-8"))
+    html = theory_page(records, asdict(current_environment()), full=full, more=_network_sections(runs_folder(out)))
+    write_atomically(page, html.encode("utf-8"))
     typer.echo(f"Records in {runs_folder(out)}, figures in {figures_folder(out)}.\nOpen {page} in a browser.")
+
+
+def _network_sections(root: Path) -> list[Section]:
+    """What was found on networks; torch is not imported where there is nothing to show."""
+    from figures.report import Section
+
+    if not any(root.glob("deep-*/record.json")):
+        return []
+    try:
+        from figures.networks import network_sections
+    except ModuleNotFoundError as missing:
+        return [Section("Networks", f"There are records of networks here; showing them needs {missing.name}.")]
+    return network_sections(root)
 
 
 def _records(full: bool, seed: int, workers: int, out: Path, fresh: bool) -> dict[str, Record]:

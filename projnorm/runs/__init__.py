@@ -3,7 +3,18 @@
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import Environment, current_environment
-from projnorm.runs.record import DamagedRecordError, Listed, Record, find, listing, load, new_record, record_id, save
+from projnorm.runs.record import (
+    DamagedRecordError,
+    Listed,
+    Record,
+    find,
+    folders_of,
+    listing,
+    load,
+    new_record,
+    record_id,
+    save,
+)
 from projnorm.runs.tasks import concatenated, recorded, run_tasks, stacked
 
 __all__ = [
@@ -15,6 +26,7 @@ __all__ = [
     "concatenated",
     "current_environment",
     "find",
+    "folders_of",
     "from_npz",
     "listing",
     "load",

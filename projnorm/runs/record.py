@@ -20,6 +20,8 @@ from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import current_environment
 
 FORMAT = 1
+# Digits of the hash in a name.
+_HASH = 10
 _FILE = "record.json"
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": int,
@@ -169,6 +171,11 @@ def find(root: Path, kind: str, config: Mapping[str, Any]) -> Record | None:
         return None
 
 
+def folders_of(root: Path, kind: str) -> list[Path]:
+    """Folders under `root` that are named as records of this kind are, finished or not."""
+    return sorted(root.glob(f"{kind}-{'[0-9a-f]' * _HASH}"))
+
+
 def listing(root: Path) -> Iterator[Listed]:
     """Every record under `root`, damaged ones included, by name."""
     for path in sorted(root.glob(f"*/{_FILE}")):
@@ -203,4 +210,4 @@ def _document(folder: Path) -> dict[str, Any]:
 
 def _name(kind: str, config: Mapping[str, Any], version: str | None) -> str:
     canonical = json.dumps({"format": FORMAT, "projnorm": version, "kind": kind, "config": config}, sort_keys=True)
-    return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+    return f"{kind}-{hashlib.sha256(canonical.encode()).hexdigest()[:_HASH]}"

@@ -20,6 +20,7 @@ from deep.outputs import forward
 from deep.stages import Workplace, network_of
 from deep.training import Hardware
 from figures import stress
+from figures.networks import network_sections
 from projnorm.vision import ImageNetInput
 from tests.deep.test_cli import QUICK
 
@@ -217,3 +218,16 @@ def test_stress_on_the_command_line(projnorm, tmp_path):
         assert (code, out) == (2, ""), bad
         assert words in err
         assert err.count("\n") == 1
+    folder = next(runs.glob("deep-" + 10 * "[0-9a-f]"))
+    titles = [section.title for section in network_sections(runs)]
+    assert titles == [
+        "Predicting the error of small-cnn on digits",
+        "Error against severity",
+        "What the methods get wrong together",
+        "Methods together",
+        "Errors under attack",
+        "Errors under label shift",
+    ]
+    arrays = next(folder.glob("arrays-*.npz"))
+    arrays.write_bytes(arrays.read_bytes()[:50])
+    assert "cannot be shown" in network_sections(runs)[0].text
