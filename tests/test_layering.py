@@ -17,9 +17,10 @@ MAY_IMPORT = {
     "projnorm.__main__": ("projnorm.cli",),
     "projnorm.runs": ("projnorm",),
     "projnorm.vision": ("projnorm", "projnorm.runs"),
+    "projnorm.text": ("projnorm", "projnorm.runs"),
     "simulations": ("projnorm_theory", "projnorm", "projnorm.runs"),
     "ntk": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision"),
-    "deep": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "ntk"),
+    "deep": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "projnorm.text", "ntk"),
     "figures": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "simulations", "ntk", "deep"),
     "projnorm.cli": (*PACKAGES, "projnorm.runs", "projnorm.vision"),
 }

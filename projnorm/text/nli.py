@@ -1,0 +1,226 @@
+"""Files of natural language inference in the forms they are published in.
+
+One reader for all: JSON lines or tab-separated values with a header, plain or in a zip. Columns and labels are found by
+the names that MNLI, SNLI, HANS, Breaking-NLI, EQUATE, SICK and STRESS-TEST give them.
+
+- MNLI, SNLI, STRESS-TEST: ``sentence1``, ``sentence2``, ``gold_label``; a gold label of ``-`` means that the annotators
+  did not agree, and the pair is passed over and counted.
+- HANS: the same, with ``non-entailment`` for neutral and contradiction together.
+- Breaking-NLI: JSON lines in a zip.
+- SICK: ``sentence_A``, ``sentence_B``, ``entailment_judgment``, in capitals.
+- EQUATE: ``s1raw``, ``s2raw`` or ``premise``, ``hypothesis``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LABELS = ("entailment", "neutral", "contradiction")
+TWO_WAY = ("entailment", "non-entailment")
+
+_PREMISE = ("sentence1", "premise", "sentence_A", "s1raw")
+_HYPOTHESIS = ("sentence2", "hypothesis", "sentence_B", "s2raw")
+_LABEL = ("gold_label", "label", "entailment_judgment", "answer")
+_NO_LABEL = ("-", "")
+_SPELLINGS = {
+    "entailment": "entailment",
+    "entails": "entailment",
+    "neutral": "neutral",
+    "contradiction": "contradiction",
+    "contradicts": "contradiction",
+    "non-entailment": "non-entailment",
+    "not_entailment": "non-entailment",
+    "0": "entailment",
+    "1": "neutral",
+    "2": "contradiction",
+}
+# A file that unpacks to more is not read.
+_LARGEST = 1_000_000_000
+_LONGEST = 10_000
+
+
+class MalformedFileError(ValueError):
+    """A file is not in the form it should be in; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Premises and hypotheses with labels.
+
+    Attributes:
+        name: Where they come from.
+        premises: One text a pair.
+        hypotheses: One text a pair.
+        labels: Indices into `classes`.
+        classes: `LABELS`, or `TWO_WAY` where the file does not tell neutral from contradiction.
+        facts: Other columns that were asked for, one text a pair.
+        unlabelled: Pairs of the file that were passed over for want of a gold label.
+    """
+
+    name: str
+    premises: tuple[str, ...]
+    hypotheses: tuple[str, ...]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    facts: Mapping[str, tuple[str, ...]]
+    unlabelled: int = 0
+
+    def __len__(self) -> int:
+        return len(self.premises)
+
+    @property
+    def sha256(self) -> str:
+        """Of texts, labels and classes."""
+        text = json.dumps([self.premises, self.hypotheses, self.labels.tolist(), self.classes])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer], name: str | None = None) -> Pairs:
+        """The pairs with these indices, under another name if one is given."""
+        chosen = [int(index) for index in indices]
+        return replace(
+            self,
+            name=name or self.name,
+            premises=tuple(self.premises[i] for i in chosen),
+            hypotheses=tuple(self.hypotheses[i] for i in chosen),
+            labels=self.labels[chosen],
+            facts={key: tuple(values[i] for i in chosen) for key, values in self.facts.items()},
+            unlabelled=0,
+        )
+
+
+def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
+    """Read a file in any of the published forms.
+
+    Args:
+        path: A ``.jsonl``, ``.tsv`` or ``.txt`` file, or a ``.zip`` that holds one of these.
+        keep: Other columns to keep, such as ``category``; empty where a line lacks one.
+
+    Raises:
+        MalformedFileError: If it is in none of them; the line is named.
+        OSError: If it cannot be read.
+    """
+    premises, hypotheses, labels = [], [], []
+    facts: dict[str, list[str]] = {key: [] for key in keep}
+    unlabelled = 0
+    for number, row in _rows(path):
+        premise, hypothesis = (_text(path, number, row, names) for names in (_PREMISE, _HYPOTHESIS))
+        spelt = str(_field(path, number, row, _LABEL)).strip()
+        if spelt in _NO_LABEL:
+            unlabelled += 1
+            continue
+        label = _SPELLINGS.get(spelt.lower())
+        if label is None:
+            raise MalformedFileError(
+                f"{path}, line {number}: {spelt!r} is no label; known are {', '.join(_SPELLINGS)}."
+            )
+        premises.append(premise)
+        hypotheses.append(hypothesis)
+        labels.append(label)
+        for key, values in facts.items():
+            values.append(str(row.get(key, "")))
+    if not labels:
+        raise MalformedFileError(f"{path}: has no labelled pair.")
+    classes = TWO_WAY if "non-entailment" in labels else LABELS
+    if not set(labels) <= set(classes):
+        raise MalformedFileError(f"{path}: has both three-way and two-way labels: {', '.join(sorted(set(labels)))}.")
+    return Pairs(
+        path.name,
+        tuple(premises),
+        tuple(hypotheses),
+        np.array([classes.index(label) for label in labels]),
+        classes,
+        {key: tuple(values) for key, values in facts.items()},
+        unlabelled,
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    lines = _lines(path)
+    first = next(lines, None)
+    if first is None or not first[1].strip():
+        raise MalformedFileError(f"{path}, line 1: is empty.")
+    if first[1].lstrip().startswith("{"):
+        yield _json_row(path, *first)
+        for number, line in lines:
+            yield _json_row(path, number, line)
+        return
+    header = first[1].split("\t")
+    for names in (_PREMISE, _HYPOTHESIS, _LABEL):
+        if not set(names) & set(header):
+            raise MalformedFileError(
+                f"{path}, line 1: neither JSON nor a header with one of {', '.join(names)} between tabs."
+            )
+    for number, line in lines:
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise MalformedFileError(f"{path}, line {number}: has {len(cells)} columns; the header has {len(header)}.")
+        yield number, dict(zip(header, cells, strict=True))
+
+
+def _json_row(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise MalformedFileError(f"{path}, line {number}: is no JSON.") from None
+    if not isinstance(row, dict):
+        raise MalformedFileError(f"{path}, line {number}: is no JSON object.")
+    return number, row
+
+
+def _field(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    for name in names:
+        if name in row:
+            return row[name]
+    raise MalformedFileError(f"{path}, line {number}: has none of {', '.join(names)}.")
+
+
+def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
+    value = _field(path, number, row, names)
+    if not isinstance(value, str) or not value.strip():
+        raise MalformedFileError(f"{path}, line {number}: its {names[0]} is no text.")
+    if len(value) > _LONGEST:
+        raise MalformedFileError(f"{path}, line {number}: its {names[0]} has more than {_LONGEST:,} characters.")
+    return value.strip()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The first line and those that are not blank, numbered from 1, without their ends."""
+    data = path.read_bytes()
+    if data[:4] == b"PK\x03\x04":
+        data = _unpacked(path, data)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = 1 + data[: error.start].count(b"\n")
+        raise MalformedFileError(f"{path}, line {number}: is no UTF-8 text.") from None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip() or number == 1:
+            yield number, line.rstrip("\r")
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    """The one file of pairs in an archive; nothing is written to the disk."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            inside = [info for info in archive.infolist() if info.filename.lower().endswith((".jsonl", ".tsv"))]
+            if len(inside) != 1:
+                raise MalformedFileError(f"{path}: must hold one .jsonl or .tsv file; it holds {len(inside)}.")
+            if inside[0].file_size > _LARGEST:
+                raise MalformedFileError(f"{path}: unpacks to more than {_LARGEST:,} bytes.")
+            with archive.open(inside[0]) as file:
+                found = file.read(_LARGEST + 1)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as problem:
+        raise MalformedFileError(f"{path}: is a damaged archive ({problem}).") from None
+    if len(found) > _LARGEST:
+        raise MalformedFileError(f"{path}: unpacks to more than {_LARGEST:,} bytes.")
+    return found

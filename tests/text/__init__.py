@@ -1,0 +1,1 @@
+"""Tests of text: readers of pairs of sentences."""
