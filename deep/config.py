@@ -14,6 +14,7 @@ METHODS = ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm")
 LARGEST_SEED = 2**32
 _CHOICES = {
     "architecture": tuple(NETWORKS),
+    "projnorm_batch_norm": ("batch", "frozen"),
     "reference": ("trained", "fine-tuned"),
     "reference_samples": ("m", "all"),
     "labels": ("pseudo", "true"),
@@ -47,6 +48,8 @@ class DeepConfig:
         steps: T, the steps of ProjNorm.
         projnorm_lr: Learning rate of ProjNorm, with cosine decay to zero over its steps.
         projnorm_batch: Batch of ProjNorm.
+        projnorm_batch_norm: "batch" as in the paper; or "frozen", where ProjNorm and its reference train with the batch
+            norm statistics of the initial weights, and the value has no noise from those of small batches.
         projnorm_samples: Images of each target that ProjNorm trains on, and as many of its reference; 0 for all m.
             The error to predict, and the other methods, see all m.
         reference: "trained" as the target's network is, or "fine-tuned" for the evaluated network itself.
@@ -78,6 +81,7 @@ class DeepConfig:
     steps: int = 1000
     projnorm_lr: float = 1e-3
     projnorm_batch: int = 128
+    projnorm_batch_norm: str = "batch"
     projnorm_samples: int = 0
     reference: str = "trained"
     reference_samples: str = "m"

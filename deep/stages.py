@@ -70,7 +70,9 @@ class Workplace:
     def projnorm_recipe(self) -> Recipe:
         """Of the training on pseudo-labels and of the reference."""
         c = self.config
-        return Recipe(c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision)
+        return Recipe(
+            c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision, batch_norm=c.projnorm_batch_norm
+        )
 
     @property
     def finetuning_recipe(self) -> Recipe:

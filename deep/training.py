@@ -30,6 +30,7 @@ Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 _SAVE_SECONDS = 30.0
 _MOMENTUM = "momentum of "
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Recipe:
         batch: Samples a step.
         momentum: Of the gradient.
         precision: "float32" keeps the type of the network; "mixed" multiplies in bfloat16 on CUDA.
+        batch_norm: "batch" normalises by the statistics of each batch, as usual; "frozen" by those the network came
+            with, which then stay.
     """
 
     steps: int
@@ -49,6 +52,7 @@ class Recipe:
     batch: int
     momentum: float = 0.9
     precision: str = "float32"
+    batch_norm: str = "batch"
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step; the first is 0."""
@@ -132,6 +136,10 @@ def train(
     _check(inputs, labels, recipe, hardware)
     device = torch.device(hardware.device)
     placed(model, device, images=inputs.ndim == 4).train()
+    if recipe.batch_norm == "frozen":
+        for module in model.modules():
+            if isinstance(module, _BATCH_NORMS):
+                module.eval()
     optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, recipe, seed)
     called = cast("nn.Module", torch.compile(model)) if hardware.compiled else model

@@ -187,6 +187,7 @@ def _refused(*_):
         ({"rotation_samples": 17}, {"network", "second", "reference"}),
         ({"rotation": "joint"}, {"second", "reference"}),
         ({"m": 31}, {"network", "second", "rotation"}),
+        ({"projnorm_batch_norm": "frozen"}, {"network", "second", "rotation"}),
         ({"projnorm_samples": 31}, {"network", "second", "rotation"}),
         ({"size": 16}, set()),
         ({"momentum": 0.5}, set()),

@@ -47,6 +47,30 @@ def test_batches_depend_on_the_seed_and_the_epoch_only():
     assert not np.array_equal(first, batch_indices(50, 10, 5, 3))
 
 
+def test_frozen_statistics_are_used_and_stay():
+    model = network()
+    with torch.no_grad():
+        model[1].running_mean += 0.3
+        model[1].running_var *= 2.0
+    before = {name: value.clone() for name, value in model[1].named_buffers()}
+    without_dropout = nn.Sequential(*(layer for layer in model if not isinstance(layer, nn.Dropout)))
+    plain = copy.deepcopy(without_dropout).eval()
+    trained = train(without_dropout, INPUTS, LABELS, Recipe(5, 0.1, 21, momentum=0.0, batch_norm="frozen"), seed=0)
+    for name, value in trained[1].named_buffers():
+        assert torch.equal(value, before[name])
+    for step in range(5):
+        rows = batch_indices(21, 21, step, 0)
+        loss = nn.functional.cross_entropy(plain(torch.from_numpy(INPUTS[rows])), torch.from_numpy(LABELS[rows]))
+        gradients = torch.autograd.grad(loss, list(plain.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(plain.parameters(), gradients, strict=True):
+                parameter -= Recipe(5, 0.1, 21).lr_at(step) * gradient
+    for found, expected in zip(trained.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(found, expected)
+    usual = train(network(), INPUTS, LABELS, Recipe(5, 0.1, 21), seed=0)
+    assert not torch.equal(usual[1].running_mean, network()[1].running_mean)
+
+
 def test_the_learning_rate_falls_along_a_cosine_to_zero():
     recipe = Recipe(steps=10, lr=0.2, batch=4)
     scheduler_lr = []
