@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from deep.training import Hardware, Prepare, placed
@@ -65,7 +65,7 @@ def pgd(
             for _ in range(steps):
                 attacked.requires_grad_(True)
                 seen = attacked if prepare is None else prepare(attacked)
-                (slope,) = torch.autograd.grad(functional.cross_entropy(model(seen), y, reduction="sum"), attacked)
+                (slope,) = torch.autograd.grad(_log_odds(model(seen), y).sum(), attacked)
                 attacked = torch.clamp(attacked.detach() + _CROSSINGS * eps / steps * slope.sign(), low, high)
             found.append(attacked.cpu().numpy())
     finally:
@@ -74,3 +74,9 @@ def pgd(
         for parameter, wanted in trainable:
             parameter.requires_grad_(wanted)
     return np.concatenate(found)
+
+
+def _log_odds(logits: Tensor, labels: Tensor) -> Tensor:
+    """Of the wrong classes: the cross-entropy rises with them, so both slopes have the same signs; this never fades."""
+    right = functional.one_hot(labels, logits.shape[1]).bool()
+    return logits.masked_fill(right, float("-inf")).logsumexp(dim=1) - logits[right]

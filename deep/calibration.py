@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +59,7 @@ def left_out_predictions(scores: ArrayLike, errors: ArrayLike, families: ArrayLi
     return out
 
 
-def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality:
+def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: bool = False) -> Quality:
     """How well one method predicts.
 
     Targets of one family are alike, so the bootstrap draws whole families; for the left-out error it draws the errors
@@ -68,9 +69,11 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
         scores: Of every method on every target.
         method: Which.
         rng: Of the bootstrap; the same for two methods draws the same families.
+        predicts: Whether the scores are errors predicted already, each without its own family; no line is fitted then.
     """
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
-    misses = np.abs(left_out_predictions(values, errors, scores.families) - errors)
+    predicted = values if predicts else left_out_predictions(values, errors, scores.families)
+    misses = np.abs(predicted - errors)
     found = following(values, errors)
     ends = np.full((2, 3), np.nan)
     if (counts := family_draws(scores.families, rng)) is not None:
@@ -87,9 +90,12 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator) -> Quality
     return Quality(method, r_squared, spearman, mae, len(errors))
 
 
-def qualities(scores: Scores, *, seed: int = 0) -> list[Quality]:
-    """Every method, each on the same bootstrap draws."""
-    return [quality(scores, method, rng=np.random.default_rng(seed)) for method in scores.methods]
+def qualities(scores: Scores, *, seed: int = 0, predicting: Sequence[str] = ()) -> list[Quality]:
+    """Every method, each on the same bootstrap draws; of those `predicting` the scores are predicted errors."""
+    return [
+        quality(scores, method, rng=np.random.default_rng(seed), predicts=method in predicting)
+        for method in scores.methods
+    ]
 
 
 def family_draws(families: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64] | None:

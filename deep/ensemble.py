@@ -15,7 +15,8 @@ Floats = NDArray[np.float64]
 STACKED = "stacked"
 CAPTION = (
     "A + B is the mean of scores that were standardised over the targets, without labels. Stacked is the error "
-    "predicted by non-negative weights of all methods, fitted without the family it is used on."
+    "predicted by non-negative weights of all methods, fitted without the family it is used on; its MAE is that of "
+    "these predictions as they are."
 )
 
 
@@ -33,8 +34,9 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
         ValueError: If a method is not there, or there is none.
     """
     missing = [method for method in methods if method not in scores.methods]
-    if missing or not methods:
-        raise ValueError(f"`methods` must be of {', '.join(scores.methods)}; got {', '.join(methods) or 'none'}.")
+    if missing or not methods or len(set(methods)) < len(methods):
+        known = ", ".join(scores.methods)
+        raise ValueError(f"`methods` must be of {known}, each once; got {', '.join(methods) or 'none'}.")
     return standardised(scores)[:, [scores.methods.index(method) for method in methods]].mean(axis=1)
 
 
@@ -59,11 +61,14 @@ def stacked(scores: Scores) -> Floats:
 
 
 def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Scores:
-    """The methods and their ensembles, each a column: the subsets named, or every pair and all; and stacking of all."""
+    """The methods and their ensembles, each a column: the subsets named, or every pair and all; and stacking.
+
+    There is no stacking of one method or on one family.
+    """
     if subsets is None:
         subsets = [*combinations(scores.methods, 2), scores.methods]
     columns = {" + ".join(subset): mean_of(scores, subset) for subset in subsets}
-    if len(scores.methods) > 1:
+    if len(scores.methods) > 1 and len(set(scores.families.tolist())) > 1:
         columns[STACKED] = stacked(scores)
     return replace(
         scores,

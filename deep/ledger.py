@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +152,11 @@ class Scores:
             methods,
             np.array([[found[m].score for m in methods] for found in complete]).reshape(len(first), len(methods)),
         )
+
+    def only(self, methods: Sequence[str]) -> Scores:
+        """These methods, in this order."""
+        columns = [self.methods.index(method) for method in methods]
+        return replace(self, methods=tuple(methods), values=self.values[:, columns])
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], *, methods: str = "methods") -> Scores:

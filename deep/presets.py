@@ -46,10 +46,11 @@ PRESETS: dict[str, DeepConfig] = {
         epochs=4,
         lr=1e-2,
         batch=128,
-        steps=40,
+        steps=10,
         projnorm_lr=2e-3,
         projnorm_batch=100,
-        trajectory=(1, 2, 5, 10, 20, 30, 40),
+        projnorm_batch_norm="frozen",
+        trajectory=(1, 2, 3, 5, 7, 10),
         rotation_samples=2_000,
     ),
     "digits": DeepConfig(
@@ -63,6 +64,7 @@ PRESETS: dict[str, DeepConfig] = {
         steps=60,
         projnorm_lr=0.05,
         projnorm_batch=64,
+        trajectory=(1, 2, 5, 10, 20, 40, 60),
         rotation_samples=400,
     ),
 }

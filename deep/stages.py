@@ -26,6 +26,7 @@ from deep.estimators.rotation import JointRotation, joint_loss, rotation_head, t
 from deep.outputs import Outputs, forward_cached
 from deep.projnorm import parameters_of, train_reference
 from deep.training import Hardware, Recipe, batches_per_epoch, cross_entropy, train
+from projnorm import __version__
 from projnorm.runs.progress import Meter
 from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.networks import HEADS
@@ -148,6 +149,11 @@ class Workplace:
         return self.folder.parent / "projnorm" / _short_hash(depends)
 
 
+def has_stages(work: Workplace) -> bool:
+    """Whether everything that has to be trained first is there and whole."""
+    return all(load_checkpoint(work.stage(name)) is not None for name in stages_of(work.config))
+
+
 def stages_of(config: DeepConfig) -> tuple[str, ...]:
     """What has to be trained first, and independently of each other."""
     wanted = [NETWORK]
@@ -225,6 +231,7 @@ def _identity(work: Workplace, name: str) -> str:
     """A hash of everything that the numbers of a stage depend on."""
     c, images = work.config, work.data.train
     depends: dict[str, object] = {
+        "projnorm": __version__,
         "torch": torch.__version__,
         "device": work.hardware.device,
         "architecture": c.architecture,
@@ -274,7 +281,7 @@ def _stage_tensors(work: Workplace, name: str) -> dict[str, Tensor]:
 
 
 def _is_joint(work: Workplace, which: str) -> bool:
-    return work.config.rotation == "joint" and which == NETWORK and "Rotation" in work.config.methods
+    return work.config.rotation == "joint" and which == NETWORK
 
 
 def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deep.calibration import Interval, Quality, qualities
+from deep.ensemble import STACKED
 from deep.ledger import Scores
 from figures.table import Table
 
@@ -18,7 +19,8 @@ CAPTION = (
 
 def build(scores: Scores, *, first: str = "method") -> Table:
     """One row per method, or whatever the `first` column holds."""
-    rows = [(q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in qualities(scores)]
+    found = qualities(scores, predicting=(STACKED,))
+    rows = [(q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in found]
     return Table((first, "R^2", "rho", "MAE"), rows)
 
 

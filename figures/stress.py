@@ -16,8 +16,9 @@ ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
     "Predicted against true error, one panel a method. Circles: the targets of the run, to which each method's line "
-    "from score to error was fitted. Squares: sets of another kind, on which the line is used as it stands; they are "
-    "numbered in the order of the table. On the diagonal the prediction is right. Predictions may leave 0 to 100 %."
+    "from score to error was fitted. Squares: sets of another kind, on which the line is used as it stands; the first "
+    "and the last of the table are numbered. On the diagonal the prediction is right; it may leave 0 to 100 %. "
+    "ProjNorm depends on the number of images: of a set with fewer than the targets of the run it is biased."
 )
 _COLUMNS = 3
 
@@ -56,14 +57,16 @@ def draw(record: Record, *, heading: str = "") -> Figure:
         figure = Figure(figsize=(2.4 * columns + 0.4, 2.3 * rows + 0.5), layout="constrained")
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, method, scores in zip(grid.flat, found, arrays["run_scores"].T, strict=False):
-            fitted = np.polyval(np.polyfit(scores, arrays["run_errors"], 1), scores)
             axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--")
+            axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
+            if np.isnan(method.predicted).any():  # a constant score has no line
+                continue
+            fitted = np.polyval(np.polyfit(scores, arrays["run_errors"], 1), scores)
             axes.scatter(100 * arrays["run_errors"], 100 * fitted, s=8, color=CYCLE[0], alpha=0.5, linewidths=0)
             axes.scatter(100 * arrays["errors"], 100 * method.predicted, s=16, marker="s", color=CYCLE[1])
             for number in (1, len(method.predicted)):
                 point = (100 * arrays["errors"][number - 1], 100 * method.predicted[number - 1])
                 axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
-            axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
         for axes in grid.flat[len(found) :]:
             axes.set_axis_off()
         grid.flat[0].set_xlim(-3, 103)

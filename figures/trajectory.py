@@ -35,7 +35,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     columns = min(_COLUMNS, len(families))
     rows = math.ceil(len(families) / columns)
     with house_style():
-        figure = Figure(figsize=(0.5 + 1.45 * columns, 0.6 + 1.35 * rows), layout="constrained")
+        figure = Figure(figsize=(max(4.0, 0.5 + 1.45 * columns), 0.6 + 1.35 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, family in zip(grid.flat, families, strict=False):
             members = np.flatnonzero(arrays["families"] == family)
@@ -46,7 +46,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
                 axes.plot(steps, paths[target], "--", color=TRUTH, lw=0.8)
             axes.set_xscale("log")
             axes.set_title(spoken(family), fontsize=7)
-            axes.tick_params(labelsize=6)
+            axes.tick_params(which="both", labelsize=6)
         for axes in grid.flat[len(families) :]:
             axes.set_axis_off()
         figure.supxlabel("step", fontsize=9)

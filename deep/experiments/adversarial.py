@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.attacks import pgd
+from deep.attacks import PIXELS, pgd
 from deep.data import few_indices
 from deep.experiments.stress import opened, stress_record
 from deep.stages import Workplace, network_of
@@ -37,8 +37,13 @@ class AdversarialConfig:
 
     def __post_init__(self) -> None:
         """Refuse what is no attack."""
-        if not self.eps or min(self.eps) < 0 or len(set(self.eps)) < len(self.eps):
-            raise ValueError(f"`eps` must be different numbers, none negative; got {', '.join(map(str, self.eps))}.")
+        if (
+            not self.eps
+            or any(not 0 <= eps <= PIXELS for eps in self.eps)
+            or len(set(map(_spoken, self.eps))) < len(self.eps)
+        ):
+            said = ", ".join(map(str, self.eps)) or "none"
+            raise ValueError(f"`eps` must be different numbers from 0 to {PIXELS:g}; got {said}.")
         if self.m < 0 or self.m == 1 or self.steps < 1:
             raise ValueError(f"`m` must be 0 or at least 2 and `steps` at least 1; got {self.m} and {self.steps}.")
 
@@ -58,13 +63,17 @@ def run_adversarial(
         ADVERSARIAL_KIND,
         asdict(config),
         run,
-        items={f"eps = {eps:g}": eps for eps in config.eps},
+        items={f"eps = {_spoken(eps)}": eps for eps in config.eps},
         make=partial(_attacked, config),
         root=root,
         workers=workers,
         fresh=fresh,
         original=clean[0],
     )
+
+
+def _spoken(eps: float) -> str:
+    return f"{eps:.6g}"
 
 
 def _clean(m: int, work: Workplace) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

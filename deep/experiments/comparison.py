@@ -22,7 +22,7 @@ from deep.ledger import Ledger, Row, Scores
 from deep.methods import estimator_of
 from deep.outputs import forward
 from deep.projnorm import ProjNorm
-from deep.stages import REFERENCE, Workplace, forget_stages, outputs_of, run_stage, stages_of
+from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
 from ntk.device import choose_device
 from ntk.store import ChangedInputError
@@ -104,7 +104,7 @@ def run_comparison(
     stages, tasks = stages_of(config), _tasks(work, ledger)
     found = None if fresh else _finished(root, kind, config)
     # A run begun afresh and interrupted still has the record of the one before.
-    if found is not None and not tasks and found.facts["inputs"] == facts["inputs"]:
+    if found is not None and not tasks and found.facts["inputs"] == facts["inputs"] and has_stages(work):
         return found
     start = time.perf_counter()
     processes = workers if place == "cpu" else 1
@@ -142,8 +142,8 @@ def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
 
 
 def is_finished(work: Workplace, ledger: Ledger) -> bool:
-    """Whether every method has scored every target."""
-    return not _tasks(work, ledger) and all(work.stage(stage).exists() for stage in stages_of(work.config))
+    """Whether every method has scored every target, and the networks are there and whole."""
+    return not _tasks(work, ledger) and has_stages(work)
 
 
 def _facts(work: Workplace) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,8 +42,11 @@ class LabelShiftConfig:
         """Refuse what is no mixture."""
         if self.groups < 0 or self.groups == 1:
             raise ValueError(f"`groups` must be 0 for none, or at least 2; got {self.groups}.")
-        if any(not dial > 0 for dial in self.concentrations):
-            raise ValueError(f"`concentrations` must be positive; got {', '.join(map(str, self.concentrations))}.")
+        dials = self.concentrations
+        if any(not 0 < dial < math.inf for dial in dials) or len(set(map(_spoken, dials))) < len(dials):
+            raise ValueError(f"`concentrations` must be different positive numbers; got {', '.join(map(str, dials))}.")
+        if not self.groups and not dials:
+            raise ValueError("`groups` or `concentrations` must ask for something.")
         if self.draws < 1 or self.m < 0 or self.m == 1 or self.seed < 0:
             raise ValueError(
                 f"`draws` must be at least 1, `m` 0 or at least 2, `seed` at least 0; got {self.draws}, {self.m} and "
@@ -67,7 +71,7 @@ def run_label_shift(
     sets = difficulty_groups(test.labels, _class_errors(work, test), config.groups, most, rng) if config.groups else {}
     for dial in config.concentrations:
         for draw in range(1, config.draws + 1):
-            sets[f"Dirichlet {dial:g}, draw {draw}"] = dirichlet_mixture(test.labels, dial, most, rng)
+            sets[f"Dirichlet {_spoken(dial)}, draw {draw}"] = dirichlet_mixture(test.labels, dial, most, rng)
     return stress_record(
         LABEL_SHIFT_KIND, asdict(config), run, items=sets, make=_images, root=root, workers=workers, fresh=fresh
     )
@@ -104,7 +108,8 @@ def dirichlet_mixture(
 ) -> NDArray[np.intp]:
     """Indices of images whose classes have priors drawn from a Dirichlet law; no image twice.
 
-    There are `most` of them, or as many as the images of each class allow without changing the priors.
+    There are `most` of them, or as many as the images of each class allow at these priors; a class that the draw wants
+    more of than there are gives all it has.
     """
     classes, counts = np.unique(labels, return_counts=True)
     priors = rng.dirichlet(np.full(len(classes), concentration))
@@ -115,6 +120,10 @@ def dirichlet_mixture(
         for label, count, wanted in zip(classes, counts, drawn, strict=True)
     ]
     return np.sort(np.concatenate(taken))
+
+
+def _spoken(dial: float) -> str:
+    return f"{dial:.6g}"
 
 
 def _class_errors(work: Workplace, test: ImageSet) -> NDArray[np.float64]:

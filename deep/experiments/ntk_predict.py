@@ -35,7 +35,7 @@ from projnorm.vision.weights import RANDOM
 
 PREDICT_KIND = "deep-ntk"
 KERNEL_ROWS = "ntk.jsonl"
-METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK, tuned"
+METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK (tuned)"
 BODIES = ("initial", "fine-tuned")
 _N = 1000
 

@@ -56,7 +56,7 @@ class Predictions:
 
 
 def opened(run: str, *, root: Path, device: str) -> tuple[Workplace, Scores]:
-    """A finished run: where it works, and its scores.
+    """A finished run: where it works, and its scores, a column for each method of its configuration.
 
     Raises:
         ValueError: If there is none, it is not finished, or its inputs have changed.
@@ -68,7 +68,10 @@ def opened(run: str, *, root: Path, device: str) -> tuple[Workplace, Scores]:
     require_inputs_of_run(work)
     if not is_finished(work, ledger):
         raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
-    return work, Scores.of(ledger.rows)
+    scores = Scores.of(ledger.rows).only(config.methods)
+    if len(scores.targets) < 2:
+        raise ValueError(f"{folder} has one target; a line from score to error needs two.")
+    return work, scores
 
 
 def stress_record(
@@ -136,8 +139,10 @@ def _task(work: Workplace, make: Make[T], original: NDArray[np.uint8] | None, it
 
 def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) -> Arrays:
     found = stacked(results)
-    predicted = np.empty_like(found["scores"])
+    predicted = np.full_like(found["scores"], np.nan)
     for column, known in enumerate(scores.values.T):
+        if np.ptp(known) == 0.0:  # no line
+            continue
         slope, offset = np.polyfit(known - known.mean(), scores.errors, 1)
         predicted[:, column] = offset + slope * (found["scores"][:, column] - known.mean())
     return {

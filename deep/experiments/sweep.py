@@ -7,6 +7,7 @@ a long training are not a short one, and fewer samples make other batches.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,10 @@ from deep.config import DeepConfig
 from deep.experiments.comparison import KIND, open_run, run_comparison
 from deep.ledger import Scores
 from deep.projnorm import ProjNorm
-from projnorm.runs import Record, find, new_record, save
+from deep.stages import Workplace
+from deep.training import Hardware
+from ntk.device import choose_device
+from projnorm.runs import DamagedRecordError, Record, find, new_record, record_id, save
 
 SWEEP_KIND = "deep-sweep"
 _SETTING_KIND = "deep-setting"
@@ -67,11 +71,12 @@ class SweepConfig:
     def like_the_paper(cls, run: str, base: DeepConfig) -> SweepConfig:
         """The paper's settings, scaled to the sizes of the run, and its two ablations."""
         steps = {max(1, round(share * base.steps)) for share in _PAPER_SHARES["steps"]}
-        samples = {max(_FEWEST_SAMPLES, round(share * base.m)) for share in _PAPER_SHARES["samples"]}
+        seen = base.projnorm_samples or base.m
+        samples = {max(_FEWEST_SAMPLES, round(share * seen)) for share in _PAPER_SHARES["samples"]}
         return cls(
             run,
             steps=tuple(sorted(steps - {base.steps}, reverse=True)),
-            samples=tuple(sorted((count for count in samples if count < base.m), reverse=True)),
+            samples=tuple(sorted((count for count in samples if count < seen), reverse=True)),
             rates=tuple(share * base.projnorm_lr for share in _PAPER_SHARES["rates"]),
             references=("fine-tuned",) if base.reference == "trained" else ("trained",),
             labels=("true",) if base.labels == "pseudo" else ("pseudo",),
@@ -114,6 +119,8 @@ def settings_of(sweep: SweepConfig, base: DeepConfig) -> list[Setting]:
     found += [Setting("lr", f"{rate:g}", replace(alone, projnorm_lr=rate)) for rate in sweep.rates]
     found += [Setting("reference", which, replace(alone, reference=which)) for which in sweep.references]
     found += [Setting("labels", which, replace(alone, labels=which)) for which in sweep.labels]
+    if len(found) == 1:
+        raise ValueError("a sweep must vary something: T, m, the learning rate, the reference or the labels.")
     if len({str(setting) for setting in found}) < len(found):
         raise ValueError(f"a sweep must name each setting once; got {', '.join(map(str, found))}.")
     return found
@@ -135,7 +142,7 @@ def run_sweep(
         root: Folder of the records.
         workers: Processes on the CPU.
         device: "auto", or a device that torch knows.
-        fresh: Compute again even what is there.
+        fresh: Compute the settings again even where they are there; networks and the run itself stay.
         announce: Called with a line before each setting.
 
     Raises:
@@ -149,8 +156,11 @@ def run_sweep(
     for number, setting in enumerate(settings, start=1):
         announce(f"setting {number} of {len(settings)}: {setting}")
         kind = _SETTING_KIND if setting.varied else KIND
-        found = run_comparison(setting.config, root=root, workers=workers, device=device, fresh=fresh, kind=kind)
-        records.append(found)
+        if fresh and setting.varied:
+            _forget(setting.config, root, device)
+        records.append(run_comparison(setting.config, root=root, workers=workers, device=device, kind=kind))
+        if not np.array_equal(records[-1].arrays["errors"], records[0].arrays["errors"]):
+            raise ValueError(f"{records[-1].id} evaluates another network than {sweep.run}; run both with --fresh.")
     first = records[0].arrays
     arrays = {key: first[key] for key in ("targets", "families", "severities", "origins", "sizes", "errors")} | {
         "settings": np.array([str(setting) for setting in settings]),
@@ -160,7 +170,7 @@ def run_sweep(
         "scores": np.column_stack([_projnorm(record) for record in records]),
     }
     asked: dict[str, Any] = {"sweep": asdict(sweep), "base": asdict(base)}
-    known = find(root, SWEEP_KIND, asked)
+    known = None if fresh else _known(root, asked)
     if known is not None and np.array_equal(known.arrays["scores"], arrays["scores"]):
         return known
     facts = {"inputs": records[0].facts["inputs"], "validation_error": records[0].facts["validation_error"]}
@@ -172,6 +182,21 @@ def run_sweep(
 def sweep_scores(record: Record) -> Scores:
     """The settings as if each were a method."""
     return Scores.of_arrays(record.arrays, methods="settings")
+
+
+def _known(root: Path, asked: dict[str, Any]) -> Record | None:
+    try:
+        return find(root, SWEEP_KIND, asked)
+    except DamagedRecordError as damage:
+        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
+
+
+def _forget(config: DeepConfig, root: Path, device: str) -> None:
+    """The values of a setting, not the networks it shares."""
+    folder = root / record_id(_SETTING_KIND, asdict(config))
+    work = Workplace(config, folder, Hardware(str(choose_device(device))))
+    for stale in (folder, work.projnorms):
+        shutil.rmtree(stale, ignore_errors=True)
 
 
 def _with_steps(base: DeepConfig, steps: int) -> DeepConfig:

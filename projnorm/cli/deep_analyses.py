@@ -98,6 +98,8 @@ def run_residuals(run: Run = None, out: Out = OUT, as_json: Json = False) -> Non
 
     folder = run_folder(out, run)
     config, scores = scores_of(folder)
+    if len(scores.methods) < 2:
+        raise ValueError(f"{folder.name} has one method; residuals need two to compare.")
     found = residual_correlations(scores)
     paths = style.save(residuals.draw(found, heading=deep_scatter.heading(config, scores)), folder, "residuals")
     if as_json:
@@ -118,7 +120,7 @@ def run_ensemble(
 ) -> None:
     """Predict with several methods of a run together: means of standardised scores, and stacking."""
     from deep.calibration import qualities
-    from deep.ensemble import CAPTION, ensembles
+    from deep.ensemble import CAPTION, STACKED, ensembles
     from figures import deep_table
     from figures.table import formatted
 
@@ -126,7 +128,9 @@ def run_ensemble(
     _, scores = scores_of(folder)
     together = ensembles(scores, None if subset is None else [words(text) or () for text in subset])
     if as_json:
-        typer.echo(to_json({"run": folder.name, "methods": deep_table.values(qualities(together))}))
+        typer.echo(
+            to_json({"run": folder.name, "methods": deep_table.values(qualities(together, predicting=(STACKED,)))})
+        )
         return
     typer.echo(formatted(deep_table.build(together), form))
     if form == "text":

@@ -7,7 +7,8 @@ the names that MNLI, SNLI, HANS, Breaking-NLI, EQUATE, SICK and STRESS-TEST give
   did not agree, and the pair is passed over and counted.
 - HANS: the same, with ``non-entailment`` for neutral and contradiction together.
 - Breaking-NLI: JSON lines in a zip.
-- SICK: ``sentence_A``, ``sentence_B``, ``entailment_judgment``, in capitals.
+- Numbers 0, 1, 2 are entailment, neutral, contradiction.
+- SICK: ``sentence_A``, ``sentence_B``, ``entailment_judgment`` or ``entailment_label``, in capitals.
 - EQUATE: ``s1raw``, ``s2raw`` or ``premise``, ``hypothesis``.
 """
 
@@ -30,8 +31,8 @@ TWO_WAY = ("entailment", "non-entailment")
 
 _PREMISE = ("sentence1", "premise", "sentence_A", "s1raw")
 _HYPOTHESIS = ("sentence2", "hypothesis", "sentence_B", "s2raw")
-_LABEL = ("gold_label", "label", "entailment_judgment", "answer")
-_NO_LABEL = ("-", "")
+_LABEL = ("gold_label", "label", "entailment_judgment", "entailment_label", "answer")
+_NO_LABEL = ("-", "", "-1", "None")
 _SPELLINGS = {
     "entailment": "entailment",
     "entails": "entailment",
@@ -113,11 +114,11 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
     facts: dict[str, list[str]] = {key: [] for key in keep}
     unlabelled = 0
     for number, row in _rows(path):
-        premise, hypothesis = (_text(path, number, row, names) for names in (_PREMISE, _HYPOTHESIS))
-        spelt = str(_field(path, number, row, _LABEL)).strip()
+        spelt = str(row[_column(path, number, row, _LABEL)]).strip()
         if spelt in _NO_LABEL:
             unlabelled += 1
             continue
+        premise, hypothesis = (_text(path, number, row, names) for names in (_PREMISE, _HYPOTHESIS))
         label = _SPELLINGS.get(spelt.lower())
         if label is None:
             raise MalformedFileError(
@@ -177,19 +178,20 @@ def _json_row(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]]:
     return number, row
 
 
-def _field(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> Any:
+def _column(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
     for name in names:
         if name in row:
-            return row[name]
+            return name
     raise MalformedFileError(f"{path}, line {number}: has none of {', '.join(names)}.")
 
 
 def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
-    value = _field(path, number, row, names)
+    name = _column(path, number, row, names)
+    value = row[name]
     if not isinstance(value, str) or not value.strip():
-        raise MalformedFileError(f"{path}, line {number}: its {names[0]} is no text.")
+        raise MalformedFileError(f"{path}, line {number}: its {name} is no text.")
     if len(value) > _LONGEST:
-        raise MalformedFileError(f"{path}, line {number}: its {names[0]} has more than {_LONGEST:,} characters.")
+        raise MalformedFileError(f"{path}, line {number}: its {name} has more than {_LONGEST:,} characters.")
     return value.strip()
 
 
@@ -208,13 +210,18 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r")
 
 
+def _holds_pairs(member: str) -> bool:
+    name = member.rpartition("/")[2].lower()
+    return name.endswith((".jsonl", ".tsv", ".txt")) and not name.startswith(("._", "readme", "license"))
+
+
 def _unpacked(path: Path, data: bytes) -> bytes:
     """The one file of pairs in an archive; nothing is written to the disk."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            inside = [info for info in archive.infolist() if info.filename.lower().endswith((".jsonl", ".tsv"))]
+            inside = [info for info in archive.infolist() if _holds_pairs(info.filename)]
             if len(inside) != 1:
-                raise MalformedFileError(f"{path}: must hold one .jsonl or .tsv file; it holds {len(inside)}.")
+                raise MalformedFileError(f"{path}: must hold one .jsonl, .tsv or .txt file; it holds {len(inside)}.")
             if inside[0].file_size > _LARGEST:
                 raise MalformedFileError(f"{path}: unpacks to more than {_LARGEST:,} bytes.")
             with archive.open(inside[0]) as file:

@@ -9,14 +9,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from deep.calibration import qualities
 from deep.config import DeepConfig
 from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
 from deep.experiments.comparison import run_comparison
 from deep.experiments.sweep import AS_RUN, SweepConfig, run_sweep, settings_of, sweep_scores
 from deep.ledger import Scores
 from deep.presets import preset
+from deep.projnorm import ProjNorm
 from deep.residuals import residual_correlations
-from figures import residuals, sweep, trajectory
+from figures import deep_table, residuals, sweep, trajectory
+from projnorm.runs import DamagedRecordError
 from tests.deep.test_cli import QUICK
 
 SMALL = DeepConfig(
@@ -103,7 +106,7 @@ def test_an_ensemble_is_the_mean_of_standardised_scores(drawn):
     assert ensembles(drawn, [("method 3", "method 1")]).methods[4:] == ("method 3 + method 1", STACKED)
     constant = replace(drawn, values=np.ones_like(drawn.values))
     assert not standardised(constant).any()
-    with pytest.raises(ValueError, match="`methods` must be of method 0, method 1, method 2, method 3; got ATC"):
+    with pytest.raises(ValueError, match="method 3, each once; got ATC"):
         mean_of(drawn, ["ATC"])
 
 
@@ -113,12 +116,26 @@ def test_stacking_never_sees_the_family_it_predicts(drawn):
     other = replace(drawn, errors=np.where(inside, 1.0 - drawn.errors, drawn.errors))
     np.testing.assert_array_equal(stacked(other)[inside], before[inside])
     assert np.all(stacked(other)[~inside] != before[~inside])
-    exact = replace(
-        drawn, values=np.column_stack([drawn.values[:, :2] * 0.0, 4 * drawn.errors - 1]), methods=("a", "b", "c")
-    )
+    values = np.column_stack([drawn.values[:, :2] * 0.0, 4 * drawn.errors - 1])
+    exact = replace(drawn, values=values, methods=("a", "b", "c"))
     np.testing.assert_allclose(stacked(exact), drawn.errors, atol=1e-9)
+    falling = replace(drawn, values=-values, methods=("a", "b", "c"))
+    for family in "abcdef":  # no negative weight: the mean of the others is left
+        inside = drawn.families == family
+        np.testing.assert_allclose(stacked(falling)[inside], drawn.errors[~inside].mean())
     with pytest.raises(ValueError, match="there is only one"):
         stacked(replace(drawn, families=np.full(30, "a")))
+
+
+def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
+    together = ensembles(drawn)
+    *_, quality = qualities(together, predicting=(STACKED,))
+    assert quality.mae.value == pytest.approx(np.abs(stacked(drawn) - drawn.errors).mean())
+    assert deep_table.build(together).rows[-1][3].startswith(f"{100 * quality.mae.value:.1f} ")
+    one_family = replace(drawn, families=np.full(30, "a"))
+    assert STACKED not in ensembles(one_family, [("method 0", "method 1")]).methods
+    with pytest.raises(ValueError, match="each once; got method 0, method 0"):
+        ensembles(drawn, [("method 0", "method 0")])
 
 
 def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
@@ -147,8 +164,38 @@ def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
         trajectory.draw(run_comparison(replace(SMALL, trajectory=(), methods=("Entropy",)), root=tmp_path))
     with pytest.raises(ValueError, match="must name each setting once"):
         settings_of(replace(asked, steps=(3, 3)), SMALL)
+    with pytest.raises(ValueError, match="must vary something"):
+        settings_of(SweepConfig(base.id), SMALL)
+    fewer = [setting.config.steps for setting in settings_of(asked, replace(SMALL, projnorm_samples=40))]
+    assert fewer[2] == round(6 * 30 / 40)
     with pytest.raises(ValueError, match="did not compute ProjNorm"):
         settings_of(asked, replace(SMALL, methods=("Entropy",)))
+
+
+def test_a_sweep_begun_afresh_keeps_the_network_and_mends_its_record(tmp_path, monkeypatch):
+    base = run_comparison(SMALL, root=tmp_path)
+    monkeypatch.setattr("deep.stages._fine_tuned", _refused)
+    ledger = tmp_path / base.id / "ledger.jsonl"
+    written = ledger.stat().st_mtime_ns
+    asked = SweepConfig(base.id, steps=(3,))
+    first = run_sweep(asked, root=tmp_path)
+    (tmp_path / first.id / "record.json").write_text("{}")
+    with pytest.raises(DamagedRecordError, match="Pass --fresh"):
+        run_sweep(asked, root=tmp_path)
+    measured = []
+    plain = ProjNorm.measure
+    monkeypatch.setattr(ProjNorm, "measure", lambda *a, **k: measured.append(1) or plain(*a, **k))
+    again = run_sweep(asked, root=tmp_path, fresh=True)
+    np.testing.assert_array_equal(again.arrays["scores"], first.arrays["scores"])
+    assert len(measured) == 5
+    assert ledger.stat().st_mtime_ns == written
+
+
+def test_a_sweep_of_a_joint_network_stays_with_it(tmp_path):
+    config = replace(SMALL, rotation="joint", methods=("Rotation", "ProjNorm"), rotation_samples=40)
+    base = run_comparison(config, root=tmp_path)
+    record = run_sweep(SweepConfig(base.id, steps=(6, 3)), root=tmp_path)
+    np.testing.assert_array_equal(record.arrays["scores"][:, 0], record.arrays["scores"][:, 1])
 
 
 def _refused(*_, **__):
@@ -185,6 +232,7 @@ def test_the_analyses_on_the_command_line(projnorm, tmp_path):
     assert (folder / "residuals.png").stat().st_size > 1000
     for bad, words in (
         (("sweep", "--T", "two"), "--steps"),
+        (("sweep", "--T", "none"), "must vary something"),
         (("sweep", "--m", "400"), "`projnorm_samples` must be 0 for all, or from 2 to m = 40"),
         (("sweep", "--reference", "mine"), "`reference` must be one of trained, fine-tuned"),
         (("ensemble", "--methods", "Crystal,ATC"), "`methods` must be of Rotation"),

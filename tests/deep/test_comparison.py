@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from deep import stages
 from deep.config import METHODS, DeepConfig
@@ -37,6 +38,7 @@ from deep.stages import Workplace, outputs_of, reference_of
 from deep.training import Hardware
 from projnorm.runs import record_id
 from projnorm.vision import corrupt
+from projnorm.vision.networks import SmallCNN
 
 SMALL = DeepConfig(
     families=("gaussian_noise", "contrast"),
@@ -194,6 +196,33 @@ def _refused(*_):
         ({"seed": 1}, set()),
     ],
 )
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"projnorm_samples": 31},
+        {"projnorm_lr": 0.3},
+        {"lr": 0.3},
+        {"reference_samples": "m"},
+        {"labels": "true"},
+        {"trajectory": (2,)},
+        {"reference": "trained"},
+        {"weights": "other"},
+    ],
+)
+def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change):
+    base = replace(SMALL, reference="fine-tuned", reference_samples="all")
+    before, *others = (
+        Workplace(config, tmp_path / "run", Hardware()) for config in (base, replace(base, families=("fog",)), base)
+    )
+    assert all(work.projnorms == before.projnorms for work in others)
+    if change == {"weights": "other"}:
+        torch.manual_seed(0)
+        torch.save(SmallCNN(10).state_dict(), tmp_path / "other.pth")
+        change = {"weights": str(tmp_path / "other.pth")}
+    after = Workplace(replace(base, **change), tmp_path / "run", Hardware()).projnorms
+    assert (after == before.projnorms) == (change == {"reference_samples": "m"})
+
+
 def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
     def names(config):
         work = Workplace(config, tmp_path / "run", Hardware())
@@ -231,6 +260,7 @@ def test_fresh_trains_again_and_ends_the_same(tmp_path):
     written = stage.stat().st_mtime_ns
     again = run_comparison(config, root=tmp_path, fresh=True)
     assert stage.stat().st_mtime_ns > written
+    assert all(value.stat().st_mtime_ns > written for value in (tmp_path / "projnorm").glob("*/*.npz"))
     np.testing.assert_array_equal(again.arrays["scores"], first.arrays["scores"])
 
 

@@ -12,10 +12,12 @@ from scipy import stats
 
 from deep.attacks import pgd
 from deep.config import DeepConfig
+from deep.data import few_indices
 from deep.experiments.adversarial import PAPER_EPS, AdversarialConfig, run_adversarial
 from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.experiments.stress import predictions
+from deep.ledger import Ledger, write_rows
 from deep.outputs import forward
 from deep.stages import Workplace, network_of
 from deep.training import Hardware
@@ -70,6 +72,7 @@ def test_attacks_raise_the_error_and_stay_inside_the_ball(attacked):
 
 
 def test_one_step_on_a_linear_network_goes_to_the_corner():
+    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
     images = np.full((3, 2, 2, 3), 100.0, dtype=np.float32)
     images[2, 0, 0, 0] = 254.0
@@ -132,6 +135,65 @@ def test_the_clean_images_score_as_in_the_run(run):
     assert len(PAPER_EPS) == 15
 
 
+def test_columns_follow_the_methods_in_any_order(tmp_path):
+    config = replace(SMALL, methods=("ProjNorm", "ATC"), projnorm_samples=50, epochs=2)
+    record = run_comparison(config, root=tmp_path)
+    found = run_adversarial(AdversarialConfig(record.id, eps=(0.0, 4.0), steps=2), root=tmp_path).arrays
+    assert found["methods"].tolist() == ["ProjNorm", "ATC"]
+    names = record.arrays["methods"].tolist()
+    for column, method in enumerate(found["methods"]):
+        inside = record.arrays["scores"][:, names.index(method)]
+        np.testing.assert_allclose(found["scores"][0, column], inside[0], rtol=1e-4)
+        np.testing.assert_array_equal(found["run_scores"][:, column], inside)
+
+
+def test_fewer_images_are_drawn_from_all(run):
+    root, record = run
+    work = Workplace(SMALL, root / record.id, Hardware())
+    few = work.data.targets[0].images.take(few_indices(100, 30, SMALL.seed))
+    found = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), root=root).arrays
+    outputs = forward(network_of(work), "fc", few.images, prepare=work.prepare)
+    assert found["errors"][0] == outputs.error(few.labels)
+    np.testing.assert_allclose(found["scores"][0, 1], 1 - outputs_confidence(outputs.logits), rtol=1e-5)
+
+
+def outputs_confidence(logits):
+    return torch.softmax(torch.from_numpy(logits), dim=1).amax(dim=1).mean().item()
+
+
+def test_a_lost_network_is_trained_again_by_the_same_run(tmp_path):
+    config = replace(SMALL, methods=("Entropy",), epochs=2)
+    record = run_comparison(config, root=tmp_path)
+    next((tmp_path / "trained").glob("network-*.safetensors")).write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="is not finished; the same `projnorm deep run` goes on with it"):
+        run_adversarial(AdversarialConfig(record.id, eps=(1.0,), steps=1), root=tmp_path)
+    again = run_comparison(config, root=tmp_path)
+    np.testing.assert_array_equal(again.arrays["scores"], record.arrays["scores"])
+    assert run_adversarial(AdversarialConfig(record.id, eps=(1.0,), steps=1), root=tmp_path).arrays["errors"][0] >= 0
+
+
+def test_a_constant_score_predicts_nothing_and_one_target_is_too_few(tmp_path):
+    config = replace(SMALL, methods=("Entropy", "ATC"), epochs=2)
+    record = run_comparison(config, root=tmp_path)
+    ledger = Ledger(tmp_path / record.id / "ledger.jsonl")
+    write_rows(ledger.path, [replace(row, score=0.5) if row.method == "ATC" else row for row in ledger.rows])
+    found = run_adversarial(AdversarialConfig(record.id, eps=(0.0, 1.0), steps=1), root=tmp_path)
+    assert np.isnan(found.arrays["predicted"][:, 1]).all()
+    assert np.isfinite(found.arrays["predicted"][:, 0]).all()
+    assert len(stress.draw(found).axes) == 2
+    alone = run_comparison(replace(config, families=()), root=tmp_path)
+    with pytest.raises(ValueError, match="has one target; a line from score to error needs two"):
+        run_adversarial(AdversarialConfig(alone.id), root=tmp_path)
+
+
+def test_an_attack_finds_the_slope_of_a_saturated_loss():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[1.0], [-1.0]]).expand(2, 12))
+    images = np.full((1, 2, 2, 3), 10.0, dtype=np.float32)  # logits of 120 and -120
+    np.testing.assert_array_equal(pgd(model, images, np.array([0]), eps=3.0, steps=1), images - 3.0)
+
+
 def test_groups_are_of_classes_by_difficulty():
     labels = np.repeat(np.arange(6), 10)
     errors = np.array([0.1, 0.9, 0.3, 0.5, 0.2, np.nan])
@@ -141,6 +203,7 @@ def test_groups_are_of_classes_by_difficulty():
     assert set(labels[first]) == {1, 3, 2}
     assert set(labels[second]) == {0, 4}
     assert (len(first), len(second)) == (25, 20)
+    assert not np.array_equal(first, np.flatnonzero(np.isin(labels[labels < 5], [1, 3, 2]))[:25])
     with pytest.raises(ValueError, match="`groups` must be at most 5, the number of classes; got 6"):
         difficulty_groups(labels, errors, 6, 5, np.random.default_rng(0))
 
@@ -175,9 +238,15 @@ def test_label_shift_is_scored_and_the_groups_are_ordered(run):
     [
         (lambda: AdversarialConfig("x", eps=()), "`eps` must be different numbers"),
         (lambda: AdversarialConfig("x", eps=(1.0, 1.0)), "`eps` must be different numbers"),
+        (lambda: AdversarialConfig("x", eps=(1.0, 1.0000001)), "`eps` must be different numbers"),
+        (lambda: AdversarialConfig("x", eps=(float("inf"),)), "`eps` must be different numbers from 0 to 255"),
+        (lambda: AdversarialConfig("x", eps=(float("nan"),)), "`eps` must be different numbers from 0 to 255"),
+        (lambda: LabelShiftConfig("x", concentrations=(2.0, 2.0)), "must be different positive numbers"),
+        (lambda: LabelShiftConfig("x", concentrations=(float("inf"),)), "must be different positive numbers"),
+        (lambda: LabelShiftConfig("x", groups=0, concentrations=()), "must ask for something"),
         (lambda: AdversarialConfig("x", m=1), "`m` must be 0 or at least 2"),
         (lambda: LabelShiftConfig("x", groups=1), "`groups` must be 0 for none, or at least 2"),
-        (lambda: LabelShiftConfig("x", concentrations=(0.0,)), "`concentrations` must be positive"),
+        (lambda: LabelShiftConfig("x", concentrations=(0.0,)), "`concentrations` must be different positive numbers"),
         (lambda: LabelShiftConfig("x", draws=0), "`draws` must be at least 1"),
     ],
 )
@@ -223,6 +292,7 @@ def test_stress_on_the_command_line(projnorm, tmp_path):
     assert titles == [
         "Predicting the error of small-cnn on digits",
         "Error against severity",
+        "ProjNorm along its training",
         "What the methods get wrong together",
         "Methods together",
         "Errors under attack",

@@ -102,6 +102,23 @@ def test_breaking_nli_is_read_from_its_archive_with_its_categories(tmp_path):
     part = found.take(np.array([1]), "second")
     assert (part.name, part.labels.tolist(), part.facts["category"]) == ("second", [0], ("",))
     assert part.sha256 != found.sha256
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("__MACOSX/data/._dataset.jsonl", "junk")
+    assert read_pairs(path).sha256 == read_pairs(path, keep=["category"]).sha256 == found.sha256
+
+
+def test_pairs_without_a_gold_label_are_counted_whatever_else_they_lack(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [
+        _line(sentence1="A", sentence2="", gold_label="-"),
+        _line(sentence1="A", sentence2="B", gold_label=None),
+        _line(sentence1="A", sentence2="B", gold_label=-1),
+        _line(sentence1="A", sentence2="B", gold_label=2),
+    ]
+    path.write_text("\n".join(rows))
+    found = read_pairs(path)
+    assert (found.unlabelled, found.labels.tolist()) == (3, [2])
+    assert found.take([0]).unlabelled == 0
 
 
 @pytest.mark.parametrize(
@@ -111,14 +128,14 @@ def test_breaking_nli_is_read_from_its_archive_with_its_categories(tmp_path):
         ("some words\nmore", "line 1: neither JSON nor a header with one of sentence1"),
         ("premise\thypothesis\tlabel\nA\tB\t0\n\nA\tB", "line 4: has 2 columns; the header has 3"),
         ("premise\thypothesis\tlabel\nA\tB\t7", "line 2: '7' is no label"),
-        ("premise\thypothesis\tlabel\nA\t \t0", "line 2: its sentence2 is no text"),
+        ("premise\thypothesis\tlabel\nA\t \t0", "line 2: its hypothesis is no text"),
         ("premise\thypothesis\tlabel\nA\tB\t-", "has no labelled pair"),
         ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n{"sentence1": ', "line 2: is no JSON"),
         ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n[1]', "line 2: is no JSON object"),
         ('{"sentence1": "A", "gold_label": "neutral"}', "line 1: has none of sentence2, hypothesis"),
         ('{"sentence1": 3, "sentence2": "B", "gold_label": "neutral"}', "line 1: its sentence1 is no text"),
         ("premise\thypothesis\tlabel\nA\tB\t2\nA\tB\tnon-entailment", "both three-way and two-way labels"),
-        ("premise\thypothesis\tlabel\n" + "A" * 10_001 + "\tB\t2", "line 2: its sentence1 has more than 10,000"),
+        ("premise\thypothesis\tlabel\n" + "A" * 10_001 + "\tB\t2", "line 2: its premise has more than 10,000"),
         ("[" * 100_000, "line 1: neither JSON"),
         ('{"a": ' * 100_000, "line 1: is no JSON"),
     ],
