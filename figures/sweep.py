@@ -24,6 +24,7 @@ _SPOKEN = {
     "lr": "learning rate",
     "reference": "reference",
     "labels": "labels",
+    "batch norm": "batch norm",
 }
 
 

@@ -33,7 +33,7 @@ _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01
 _FEWEST_SAMPLES = 20
 _MEANINGS = {
     "settings": "what was varied and to what; the first as in the run",
-    "varied": "which number was varied: T, m, lr, reference or labels",
+    "varied": "which number was varied: T, m, lr, reference, labels or batch norm",
     "values": "to what, as text",
     "runs": "name of the run of each setting",
     "targets": "name of each target set",
@@ -58,6 +58,7 @@ class SweepConfig:
         rates: Learning rates.
         references: "trained" or "fine-tuned".
         labels: "pseudo" or "true".
+        batch_norms: "batch" or "frozen".
     """
 
     run: str
@@ -66,6 +67,7 @@ class SweepConfig:
     rates: tuple[float, ...] = ()
     references: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    batch_norms: tuple[str, ...] = ()
 
     @classmethod
     def like_the_paper(cls, run: str, base: DeepConfig) -> SweepConfig:
@@ -119,8 +121,9 @@ def settings_of(sweep: SweepConfig, base: DeepConfig) -> list[Setting]:
     found += [Setting("lr", f"{rate:g}", replace(alone, projnorm_lr=rate)) for rate in sweep.rates]
     found += [Setting("reference", which, replace(alone, reference=which)) for which in sweep.references]
     found += [Setting("labels", which, replace(alone, labels=which)) for which in sweep.labels]
+    found += [Setting("batch norm", which, replace(alone, projnorm_batch_norm=which)) for which in sweep.batch_norms]
     if len(found) == 1:
-        raise ValueError("a sweep must vary something: T, m, the learning rate, the reference or the labels.")
+        raise ValueError("a sweep must vary something: T, m, learning rate, reference, labels or batch norm.")
     if len({str(setting) for setting in found}) < len(found):
         raise ValueError(f"a sweep must name each setting once; got {', '.join(map(str, found))}.")
     return found

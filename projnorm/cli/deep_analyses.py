@@ -35,6 +35,7 @@ def run_sweep(
     lr: Annotated[str | None, typer.Option(help="Learning rates of ProjNorm, such as 5e-4,1e-4.")] = None,
     reference: Annotated[str | None, typer.Option(help="trained or fine-tuned.")] = None,
     labels: Annotated[str | None, typer.Option(help="pseudo or true.")] = None,
+    batch_norm: Annotated[str | None, typer.Option(help="batch or frozen.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     workers: Workers = WORKERS,
     out: Out = OUT,
@@ -53,7 +54,7 @@ def run_sweep(
 
     folder, root = run_folder(out, run), runs_folder(out)
     config, _ = open_run(folder)
-    if any(option is not None for option in (steps, m, lr, reference, labels)):
+    if any(option is not None for option in (steps, m, lr, reference, labels, batch_norm)):
         asked = SweepConfig(
             folder.name,
             integers(steps, "--steps") or (),
@@ -61,6 +62,7 @@ def run_sweep(
             numbers(lr, "--lr") or (),
             words(reference) or (),
             words(labels) or (),
+            words(batch_norm) or (),
         )
     else:
         asked = SweepConfig.like_the_paper(folder.name, config)

@@ -141,12 +141,20 @@ def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
 def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
     base = run_comparison(SMALL, root=tmp_path)
     monkeypatch.setattr("deep.stages._fine_tuned", _refused)
-    asked = SweepConfig(base.id, (3,), (30,), (0.01,), ("fine-tuned",), ("true",))
+    asked = SweepConfig(base.id, (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
     said = []
     record = run_sweep(asked, root=tmp_path, announce=said.append)
     scores = sweep_scores(record)
-    assert scores.methods == (AS_RUN, "T = 3", "m = 30", "lr = 0.01", "reference = fine-tuned", "labels = true")
-    assert said[1] == "setting 2 of 6: T = 3"
+    assert scores.methods == (
+        AS_RUN,
+        "T = 3",
+        "m = 30",
+        "lr = 0.01",
+        "reference = fine-tuned",
+        "labels = true",
+        "batch norm = frozen",
+    )
+    assert said[1] == "setting 2 of 7: T = 3"
     np.testing.assert_array_equal(scores.values[:, 0], base.arrays["scores"][:, 1])
     np.testing.assert_array_equal(scores.errors, base.arrays["errors"])
     for before, after in pairwise(scores.values.T):
@@ -157,8 +165,8 @@ def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("deep.projnorm.ProjNorm.measure", _refused)
     assert run_sweep(asked, root=tmp_path).created == record.created
-    assert len(sweep.build(record).rows) == 6
-    assert len(sweep.draw(record).axes) == 5
+    assert len(sweep.build(record).rows) == 7
+    assert len(sweep.draw(record).axes) == 6
     assert len(trajectory.draw(base).axes) == 2
     with pytest.raises(ValueError, match="kept no trajectory"):
         trajectory.draw(run_comparison(replace(SMALL, trajectory=(), methods=("Entropy",)), root=tmp_path))
