@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
@@ -62,12 +62,12 @@ FORMATS = {
 }
 
 
-def formatted(table: Table, form: str) -> str:
-    """The table in a form by name.
+def form_named(form: str) -> Callable[[Table], str]:
+    """What writes a table in a form, by its name.
 
     Raises:
         ValueError: If there is none of this name.
     """
     if form not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
-    return FORMATS[form](table)
+    return FORMATS[form]

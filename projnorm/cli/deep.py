@@ -145,10 +145,11 @@ def run_table(
 ) -> None:
     """Print the table of a run, finished or not, from its ledger."""
     from figures import deep_table
-    from figures.table import formatted
+    from figures.table import form_named
 
+    written = form_named(form)
     scores = scores_of(run_folder(out, run))[1]
-    typer.echo(formatted(deep_table.targets(scores) if targets else deep_table.build(scores), form))
+    typer.echo(written(deep_table.targets(scores) if targets else deep_table.build(scores)))
 
 
 @app.command("figures")

@@ -124,9 +124,9 @@ def run_ensemble(
     from deep.calibration import qualities
     from deep.ensemble import CAPTION, STACKED, ensembles
     from figures import deep_table
-    from figures.table import formatted
+    from figures.table import form_named
 
-    folder = run_folder(out, run)
+    written, folder = form_named(form), run_folder(out, run)
     _, scores = scores_of(folder)
     together = ensembles(scores, None if subset is None else [words(text) or () for text in subset])
     if as_json:
@@ -134,7 +134,7 @@ def run_ensemble(
             to_json({"run": folder.name, "methods": deep_table.values(qualities(together, predicting=(STACKED,)))})
         )
         return
-    typer.echo(formatted(deep_table.build(together), form))
+    typer.echo(written(deep_table.build(together)))
     if form == "text":
         typer.echo(f"\n{deep_table.CAPTION} {CAPTION}")
 
