@@ -5,8 +5,8 @@ Run one with ``projnorm deep run NAME``; every field can be overridden.
 - ``paper-cifar10-resnet18`` and its siblings: Section 3 and appendix A of the paper. 224 px, 20 epochs on CIFAR-10 and
   50 on CIFAR-100 at learning rate 1e-3, m = 10,000, T = 1,000, 18 families at 5 severities. Expected on CIFAR-10 with
   ResNet18: R^2 .962 for ProjNorm, .556 to .872 for the others. Never run here for want of a GPU.
-- ``cpu-cifar10-resnet18``: the same at 32 px with fewer images and steps; about an hour on two cores.
-  Expected: the table in README.md.
+- ``cpu-cifar10-resnet18``: the same at 32 px with fewer images and steps, ProjNorm with frozen batch norm statistics;
+  about half an hour on two cores. Expected: the table in README.md.
 - ``digits``: scikit-learn's digits and a small network of random weights, no download; 1.5 minutes on two cores.
 """
 

@@ -19,17 +19,18 @@ CAPTION = (
     "shifts; the dashed line is the training set, the same in every panel. In brackets the "
     "exponents of the power laws fitted, from the weakest to the strongest."
 )
-_COLUMNS = 3
+# Few families in three columns, many in five.
+_COLUMNS, _MANY, _MORE_COLUMNS = 3, 9, 5
 
 
 def draw(record: Record) -> Figure:
     """One panel per family, log-log."""
     arrays, config = record.arrays, record.config
     families = list(dict.fromkeys(arrays["families"].tolist()))
-    columns = min(_COLUMNS, len(families))
+    columns = min(_COLUMNS if len(families) <= _MANY else _MORE_COLUMNS, len(families))
     rows = math.ceil(len(families) / columns)
     with house_style():
-        figure = Figure(figsize=(2.6 * columns, 2.2 * rows + 0.3), layout="constrained")
+        figure = Figure(figsize=(2.2 * columns, 2.0 * rows + 0.4), layout="constrained")
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         train = arrays["train_eigenvalues"] / config["n"]
         for axes, family in zip(grid.flat, families, strict=False):

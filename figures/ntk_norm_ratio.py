@@ -21,7 +21,7 @@ def draw(record: Record) -> Figure:
     """Relative difference of the two norms against severity."""
     arrays = record.arrays
     with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.2), layout="constrained")
+        figure = Figure(figsize=(COLUMN_WIDTH + 1.3, 3.4), layout="constrained")
         axes = figure.subplots()
         for family, style in looks(arrays["families"].tolist()).items():
             members = np.flatnonzero(arrays["families"] == family)
@@ -43,5 +43,5 @@ def draw(record: Record) -> Figure:
         axes.set_xlabel("severity (0: no corruption)")
         axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
         figure.suptitle(heading(record), fontsize=7)
-        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.92))
+        figure.legend(loc="outside right upper", fontsize=6.5)
         return settled(figure)

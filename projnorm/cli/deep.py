@@ -180,8 +180,10 @@ def run_ntk(
     Adds two rows to the table of the run: ProjNormLinear as defined, and the variant that does best on the probe
     families. Kernels are computed tile by tile and an interrupted command goes on where it stopped.
     """
-    from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
-    from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_variants, style
+    from deep.calibration import qualities
+    from deep.experiments.ntk_predict import NtkPredictConfig, kernel_rows, run_ntk_predict
+    from deep.ledger import Scores
+    from figures import deep_table, ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_variants, style
     from figures.networks import paper_panels
 
     folder = run_folder(out, run)
@@ -203,6 +205,7 @@ def run_ntk(
             "wall_seconds": record.wall_seconds,
             "environment": dict(record.environment),
             "facts": dict(record.facts),
+            "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder)))),
             "variants": ntk_variants.values(record),
             "targets": {
                 key: record.arrays[key].tolist()

@@ -7,6 +7,7 @@ import io
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from projnorm.vision import resnet18
@@ -53,7 +54,15 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_the_ledger(projno
     _, out, _ = projnorm("deep", "table")
     assert "ProjNormLinear-NTK " in out
     code, out, _ = projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")
-    assert len(json.loads(out)["variants"]) == 40
+    document = json.loads(out)
+    assert len(document["variants"]) == 40
+    assert document["rows"][0]["r_squared"][0] == pytest.approx(
+        _variant(document, "raw, ridge 0, labels of the kernel")
+    )
+
+
+def _variant(document, name):
+    return next(row["all"][0] for row in document["variants"] if row["variant"] == name)
 
 
 def test_presets_and_gallery(projnorm, tmp_path):
