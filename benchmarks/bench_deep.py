@@ -120,7 +120,7 @@ def step_by_step(
 def distance(first: nn.Module, second: nn.Module) -> float:
     """Euclidean distance over the parameters."""
     pairs = zip(first.parameters(), second.parameters(), strict=True)
-    return float(torch.sqrt(sum(torch.sum((a.double() - b.double()) ** 2) for a, b in pairs)))
+    return float(torch.sqrt(sum(torch.sum((a.detach().double() - b.detach().double()) ** 2) for a, b in pairs)))
 
 
 def against_a_loop(whole: int, few: int) -> dict[str, Any]:

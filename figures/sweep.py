@@ -55,7 +55,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
             axes.set_xlim(-0.6, len(members) - 0.4)
             axes.set_xlabel(_SPOKEN[name])
         grid[0].set_ylabel("$R^2$")
-        grid[0].set_ylim(0, 1)
+        grid[0].set_ylim(0, 1.03)
         figure.suptitle(heading, fontsize=7)
         return settled(figure)
 
