@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.config import METHODS
-from deep.data import few_indices
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC
 from deep.estimators.conf_score import ConfScore
@@ -50,6 +49,7 @@ def estimator_of(work: Workplace, method: str) -> Estimator:
                 hardware,
                 config.labels,
                 config.trajectory,
+                work.projnorm_images,
             )
         case _:
             raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
@@ -64,12 +64,5 @@ def scores_on(
     """
     outputs = forward(network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware)
     evidence = Evidence(images, outputs, labels if work.config.labels == "true" else None)
-    few = few_indices(len(labels), work.projnorm_images, work.config.seed)
-    scores = []
-    for method in work.config.methods:
-        estimator = estimator_of(work, method)
-        if isinstance(estimator, ProjNorm):
-            scores.append(estimator.measure(images[few], estimator.labels_of(evidence)[few]).value)
-        else:
-            scores.append(estimator.score(evidence))
+    scores = [estimator_of(work, method).score(evidence) for method in work.config.methods]
     return outputs.error(labels), np.array(scores)

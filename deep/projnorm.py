@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from deep.data import few_indices
 from deep.estimators.evidence import Evidence
 from deep.training import Hardware, Prepare, Recipe, train
 
@@ -55,6 +56,7 @@ class ProjNorm:
         hardware: Where.
         labels: "pseudo", or "true" for the ablation.
         trajectory: Steps after which the distance is kept too.
+        samples: Images of a target it trains on, drawn where there are more; 0 for all.
     """
 
     initial: nn.Module
@@ -65,6 +67,7 @@ class ProjNorm:
     hardware: Hardware | None = None
     labels: str = "pseudo"
     trajectory: tuple[int, ...] = ()
+    samples: int = 0
 
     name = "ProjNorm"
     direction = "up"
@@ -103,7 +106,13 @@ class ProjNorm:
 
     def score(self, evidence: Evidence) -> float:
         """The value on a target."""
-        return self.measure(evidence.images, self.labels_of(evidence)).value
+        return self.measure_on(evidence).value
+
+    def measure_on(self, evidence: Evidence, *, watch: Callable[[int, nn.Module], None] | None = None) -> ProjNormValue:
+        """As `measure`, on so many images of a target as are asked for."""
+        labels = self.labels_of(evidence)
+        few = few_indices(len(labels), self.samples or len(labels), self.seed)
+        return self.measure(evidence.images[few], labels[few], watch=watch)
 
     def labels_of(self, evidence: Evidence) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs.

@@ -16,7 +16,6 @@ from joblib import Parallel, delayed
 from torch import nn
 
 from deep.config import DeepConfig
-from deep.data import few_indices
 from deep.estimators.evidence import Evidence
 from deep.ledger import Ledger, Row, Scores
 from deep.methods import estimator_of
@@ -141,9 +140,19 @@ def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
     return config, Ledger(folder / LEDGER)
 
 
-def is_finished(work: Workplace, ledger: Ledger) -> bool:
-    """Whether every method has scored every target, and the networks are there and whole."""
-    return not _tasks(work, ledger) and has_stages(work)
+def finished_run(folder: Path, device: str) -> tuple[Workplace, Ledger]:
+    """Where a finished run works, and its ledger.
+
+    Raises:
+        ValueError: If there is none, it is not finished, or its images or weights have changed.
+        OSError: If it cannot be read.
+    """
+    config, ledger = open_run(folder)
+    work = Workplace(config, folder, Hardware(str(choose_device(device))))
+    _require_inputs_of_run(work)
+    if _tasks(work, ledger) or not has_stages(work):
+        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
+    return work, ledger
 
 
 def _facts(work: Workplace) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def _require_fitting_size(work: Workplace, model: nn.Module) -> None:
         raise ValueError(f"{config.architecture} cannot see images of `size` {config.size} px: {reason}.") from None
 
 
-def require_inputs_of_run(work: Workplace) -> None:
+def _require_inputs_of_run(work: Workplace) -> None:
     """Check that images and weights are still those that a run was computed with.
 
     Raises:
@@ -280,9 +289,7 @@ def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, evidence: Ev
     """The value, from its parts; they are computed unless another run with the same training has."""
     if (parts := _parts(work, target)) is None:
         meter, batch = work.meter(target.name), work.projnorm_recipe.batch
-        labels = estimator.labels_of(evidence)
-        few = few_indices(len(labels), work.projnorm_images, work.config.seed)
-        found = estimator.measure(evidence.images[few], labels[few], watch=lambda step, _: meter.at(step * batch))
+        found = estimator.measure_on(evidence, watch=lambda step, _: meter.at(step * batch))
         meter.close()
         parts = {
             "value": np.array(found.value),

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from deep.checkpoints import checkpoint_hash
 from deep.data import few_indices
-from deep.experiments.comparison import is_finished, open_run, require_inputs_of_run
+from deep.experiments.comparison import finished_run
 from deep.ledger import Ledger, Row, write_rows
 from deep.stages import NETWORK, Workplace, network_of, outputs_of
-from deep.training import Hardware
 from ntk.analysis import Responses
-from ntk.device import choose_device
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.following import Following, following
@@ -100,11 +98,7 @@ def run_ntk_predict(
         OSError: If something cannot be read or written.
     """
     folder = root / config.run
-    deep_config, ledger = open_run(folder)
-    work = Workplace(deep_config, folder, Hardware(str(choose_device(device))))
-    require_inputs_of_run(work)
-    if not is_finished(work, ledger):
-        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
+    work, _ = finished_run(folder, device)
     experiment = _experiment(config, work)
     asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
     network = checkpoint_hash(work.stage(NETWORK))

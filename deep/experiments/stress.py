@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.checkpoints import checkpoint_hash
-from deep.experiments.comparison import is_finished, open_run, require_inputs_of_run
+from deep.experiments.comparison import finished_run
 from deep.ledger import Scores
 from deep.methods import scores_on
 from deep.stages import NETWORK, Workplace
-from deep.training import Hardware, one_thread
-from ntk.device import choose_device
+from deep.training import one_thread
 from projnorm.runs import Arrays, Record, recorded, stacked
 
 T = TypeVar("T")
@@ -62,15 +61,10 @@ def opened(run: str, *, root: Path, device: str) -> tuple[Workplace, Scores]:
         ValueError: If there is none, it is not finished, or its inputs have changed.
         OSError: If it cannot be read.
     """
-    folder = root / run
-    config, ledger = open_run(folder)
-    work = Workplace(config, folder, Hardware(str(choose_device(device))))
-    require_inputs_of_run(work)
-    if not is_finished(work, ledger):
-        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
-    scores = Scores.of(ledger.rows).only(config.methods)
+    work, ledger = finished_run(root / run, device)
+    scores = Scores.of(ledger.rows).only(work.config.methods)
     if len(scores.targets) < 2:
-        raise ValueError(f"{folder} has one target; a line from score to error needs two.")
+        raise ValueError(f"{work.folder} has one target; a line from score to error needs two.")
     return work, scores
 
 

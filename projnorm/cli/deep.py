@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from projnorm.cli.deep_runs import Run, run_folder, scores_of
+from projnorm.cli.deep_runs import Run, described, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
+    Device,
     Fresh,
     Json,
     Out,
@@ -69,7 +70,7 @@ def run_run(
     rotation_samples: Annotated[int | None, typer.Option(help="Training images of a frozen rotation head.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, or mixed on CUDA.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything drawn.", min=0)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch cifar10 or cifar100 if they are missing.")
@@ -169,7 +170,7 @@ def run_ntk(
     layers: Annotated[str | None, typer.Option(help="Parameters of these modules only, such as layer4,fc.")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels that the kernel's network sees; those of the run.")] = None,
     top: Annotated[int | None, typer.Option(help="Eigenvectors in the alignment; 300.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
     out: Out = OUT,
     as_json: Json = False,
@@ -200,11 +201,7 @@ def run_ntk(
     paths = [path for name, figure in drawn.items() for path in style.save(figure, place, name)]
     if as_json:
         document = {
-            "id": record.id,
-            "config": dict(record.config),
-            "wall_seconds": record.wall_seconds,
-            "environment": dict(record.environment),
-            "facts": dict(record.facts),
+            **described(record, paths),
             "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder)))),
             "variants": ntk_variants.values(record),
             "targets": {
@@ -212,7 +209,6 @@ def run_ntk(
                 for key in ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
             },
             "record": str(place),
-            "figures": [str(path) for path in paths],
         }
         typer.echo(to_json(document))
         return

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from projnorm.cli.deep_runs import Run, run_folder, scores_of
+from projnorm.cli.deep_runs import Run, described, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
+    Device,
     Fresh,
     Json,
     Out,
@@ -36,7 +37,7 @@ def run_sweep(
     reference: Annotated[str | None, typer.Option(help="trained or fine-tuned.")] = None,
     labels: Annotated[str | None, typer.Option(help="pseudo or true.")] = None,
     batch_norm: Annotated[str | None, typer.Option(help="batch or frozen.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
@@ -76,7 +77,7 @@ def run_sweep(
     )
     paths = style.save(sweep.draw(record, heading=deep_scatter.heading(*scores_of(folder))), root / record.id, "sweep")
     if as_json:
-        typer.echo(to_json({**_described(record, paths), "settings": sweep.values(record)}))
+        typer.echo(to_json({**described(record, paths), "settings": sweep.values(record)}))
         return
     typer.echo(sweep.build(record).text())
     typer.echo(f"\n{sweep.CAPTION}\n\nRecord and figure in {root / record.id}")
@@ -144,7 +145,7 @@ def run_adversarial(
     eps: Annotated[str | None, typer.Option(help="Sizes in 255ths, such as 0,1,2,4,8; the paper's fifteen.")] = None,
     m: Annotated[int | None, typer.Option("--m", help="Images to attack; all of the run.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the attack; 20.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
@@ -173,7 +174,7 @@ def run_label_shift(
     draws: Annotated[int | None, typer.Option(help="Priors drawn at each dial; 3.")] = None,
     m: Annotated[int | None, typer.Option("--m", help="Images of each set at most; as in the run.")] = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
@@ -197,20 +198,7 @@ def _report_stress(record: Record, title: str, name: str, out: Path, as_json: bo
     place = runs_folder(out) / record.id
     paths = style.save(stress.draw(record, heading=f"{title}, {record.facts['run']}"), place, name)
     if as_json:
-        typer.echo(to_json({**_described(record, paths), **stress.values(record)}))
+        typer.echo(to_json({**described(record, paths), **stress.values(record)}))
         return
     typer.echo(stress.build(record).text())
     typer.echo(f"\n{stress.CAPTION}\n\nRecord and figure in {place}")
-
-
-def _described(record: Record, paths: list[Path]) -> dict[str, object]:
-    """What the JSON of every record begins with."""
-    return {
-        "id": record.id,
-        "config": dict(record.config),
-        "created": record.created,
-        "wall_seconds": record.wall_seconds,
-        "environment": dict(record.environment),
-        "facts": dict(record.facts),
-        "figures": [str(path) for path in paths],
-    }

@@ -12,6 +12,7 @@ from projnorm.cli.options import runs_folder
 if TYPE_CHECKING:
     from deep.config import DeepConfig
     from deep.ledger import Scores
+    from projnorm.runs import Record
 
 _KIND = "deep"
 
@@ -53,3 +54,16 @@ def scores_of(folder: Path) -> tuple[DeepConfig, Scores]:
             f"{folder} has no target yet that every method has scored; `projnorm deep run` goes on with it."
         )
     return config, scores
+
+
+def described(record: Record, paths: list[Path]) -> dict[str, object]:
+    """What the JSON of a record begins with."""
+    return {
+        "id": record.id,
+        "config": dict(record.config),
+        "created": record.created,
+        "wall_seconds": record.wall_seconds,
+        "environment": dict(record.environment),
+        "facts": dict(record.facts),
+        "figures": [str(path) for path in paths],
+    }

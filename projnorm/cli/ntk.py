@@ -12,6 +12,7 @@ import typer
 from projnorm.cli.options import (
     OUT,
     WORKERS,
+    Device,
     Fresh,
     Json,
     Out,
@@ -69,7 +70,7 @@ class _Asked:
         count: Annotated[int | None, typer.Option(help="Coordinates, or the projection's width; 500000.")] = None,
         accumulate: Annotated[str | None, typer.Option(help="Precision of products: float32 or float64.")] = None,
         memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
-        device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+        device: Device = "auto",
         seed: Seed = 0,
     ) -> None:
         from ntk.experiment import NtkConfig

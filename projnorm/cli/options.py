@@ -15,6 +15,7 @@ Workers = Annotated[int, typer.Option(help="Processes to use; the numbers do not
 Seed = Annotated[int, typer.Option(help="Seed of everything drawn.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable output only.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
 OUT = Path("projnorm-out")
 WORKERS = os.cpu_count() or 1
