@@ -33,7 +33,8 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
     Raises:
         OSError: If it cannot be written; an earlier one is then still whole.
     """
-    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    # Copies, since networks may share tensors, which safetensors refuses.
+    data = save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
     sha256 = hashlib.sha256(data).hexdigest()
     kept = _file(path, sha256)
     write_atomically(kept, data)

@@ -9,6 +9,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.estimators.dispersion import Dispersion
+from deep.estimators.mano import MaNo
+from deep.estimators.mde import MDE
+from deep.estimators.nuclear_norm import NuclearNorm
 from deep.ledger import Scores
 
 Floats = NDArray[np.float64]
@@ -20,9 +24,22 @@ CAPTION = (
 )
 
 
+# Methods whose scores fall as the error rises.
+FALLING = frozenset(one.name for one in (NuclearNorm, MaNo, Dispersion, MDE))
+
+
+def rising(scores: Scores) -> Floats:
+    """The scores, with the sign turned of those that fall as the error rises."""
+    return scores.values * np.array([-1.0 if method in FALLING else 1.0 for method in scores.methods])
+
+
 def standardised(scores: Scores) -> Floats:
-    """Every column less its mean and divided by its standard deviation over the targets; zero where it is constant."""
-    centred = scores.values - scores.values.mean(axis=0)
+    """Every column less its mean and divided by its standard deviation over the targets; zero where it is constant.
+
+    All rise with the error then.
+    """
+    values = rising(scores)
+    centred = values - values.mean(axis=0)
     spread = scores.values.std(axis=0)
     return np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0.0)
 
@@ -50,13 +67,13 @@ def stacked(scores: Scores) -> Floats:
 
     if len(set(scores.families.tolist())) < 2:
         raise ValueError("stacking leaves a family out and fits the others; there is only one.")
-    out = np.empty(len(scores.errors))
+    values, out = rising(scores), np.empty(len(scores.errors))
     for family in np.unique(scores.families):
         inside = scores.families == family
-        x, y = scores.values[~inside], scores.errors[~inside]
+        x, y = values[~inside], scores.errors[~inside]
         centre, spread = x.mean(axis=0), np.where(np.ptp(x, axis=0) > 0.0, x.std(axis=0), np.inf)
         weights, _ = nnls((x - centre) / spread, y - y.mean())
-        out[inside] = y.mean() + (scores.values[inside] - centre) / spread @ weights
+        out[inside] = y.mean() + (values[inside] - centre) / spread @ weights
     return out
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from deep.samples import Target
 from projnorm.runs import write_atomically
-from projnorm.vision.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Row:
         target: Its name.
         family: The shift that made it.
         severity: 1 to 5; 0 where there is none.
-        origin: "generated", "official", "clean" or "given".
+        origin: "generated", "official", "clean", "given", "part" or "made".
         m: Images in it.
         error: True error of the evaluated network on them.
         method: Which predictor.
@@ -46,7 +46,7 @@ class Row:
     @classmethod
     def of(cls, target: Target, error: float, method: str, score: float) -> Row:
         """A row on a target."""
-        m = len(target.images)
+        m = len(target.samples)
         return cls(target.name, target.family, target.severity, target.origin, m, error, method, score)
 
 

@@ -7,19 +7,33 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.config import METHODS
+from deep.config import LATER_METHODS, METHODS
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC
+from deep.estimators.bbse import BBSE
+from deep.estimators.cbpe import CBPE
 from deep.estimators.conf_score import ConfScore
+from deep.estimators.cot import COT, COTT
+from deep.estimators.dispersion import Dispersion
+from deep.estimators.doc import AC, DoC
 from deep.estimators.entropy import Entropy
 from deep.estimators.evidence import Estimator, Evidence
+from deep.estimators.frechet import Frechet
+from deep.estimators.gd_score import GdScore
+from deep.estimators.importance import ImportanceWeighting
+from deep.estimators.mano import MaNo
+from deep.estimators.mde import MDE
+from deep.estimators.nuclear_norm import NuclearNorm
 from deep.estimators.rotation import Rotation
 from deep.outputs import forward
 from deep.projnorm import ProjNorm
 from deep.stages import SECOND, Workplace, network_of, outputs_of, reference_of, rotation_head_of
 
+_WITHOUT_LEARNING = (ConfScore, Entropy, NuclearNorm, MaNo, Dispersion, MDE)
+_FROM_LABELLED = (ATC, AC, DoC, ImportanceWeighting, COT, COTT, CBPE, BBSE)
 
-@lru_cache(maxsize=len(METHODS))
+
+@lru_cache(maxsize=len(METHODS) + len(LATER_METHODS))
 def estimator_of(work: Workplace, method: str) -> Estimator:
     """A method, built once in every process.
 
@@ -27,19 +41,23 @@ def estimator_of(work: Workplace, method: str) -> Estimator:
         ValueError: If there is none of this name, or a stage is missing.
     """
     config, prepare, hardware = work.config, work.prepare, work.hardware
-    match method:
-        case "ConfScore":
-            return ConfScore()
-        case "Entropy":
-            return Entropy()
-        case "ATC":
+    for plain in _WITHOUT_LEARNING:
+        if method == plain.name:
+            return plain()
+    for learning in _FROM_LABELLED:
+        if method == learning.name:
             validation = work.data.validation
-            return ATC.of(outputs_of(work, validation).logits, validation.labels)
-        case "AgreeScore":
+            return learning.of(outputs_of(work, validation).logits, validation.labels)
+    match method:
+        case GdScore.name:
+            return GdScore(config.seed)
+        case Frechet.name:
+            return Frechet.of(outputs_of(work, work.data.validation).features)
+        case AgreeScore.name:
             return AgreeScore(network_of(work, SECOND), work.last, prepare, hardware)
-        case "Rotation":
+        case Rotation.name:
             return Rotation(network_of(work), work.last, rotation_head_of(work), prepare, hardware)
-        case "ProjNorm":
+        case ProjNorm.name:
             return ProjNorm(
                 work.initial().model,
                 reference_of(work),
@@ -49,10 +67,10 @@ def estimator_of(work: Workplace, method: str) -> Estimator:
                 hardware,
                 config.labels,
                 config.trajectory,
-                work.projnorm_images,
+                work.projnorm_samples,
             )
         case _:
-            raise ValueError(f"`method` must be one of {', '.join(METHODS)}; got {method!r}.")
+            raise ValueError(f"`method` must be one of {', '.join(METHODS + LATER_METHODS)}; got {method!r}.")
 
 
 def scores_on(

@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.data import few_indices
 from deep.estimators.evidence import Evidence
+from deep.samples import few_indices
 from deep.training import Hardware, Prepare, Recipe, train
 
 Parameters = Mapping[str, Tensor]
@@ -112,7 +112,7 @@ class ProjNorm:
         """As `measure`, on so many images of a target as are asked for."""
         labels = self.labels_of(evidence)
         few = few_indices(len(labels), self.samples or len(labels), self.seed)
-        return self.measure(evidence.images[few], labels[few], watch=watch)
+        return self.measure(evidence.inputs[few], labels[few], watch=watch)
 
     def labels_of(self, evidence: Evidence) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs.

@@ -20,16 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from deep.checkpoints import load_checkpoint, save_checkpoint
-from deep.config import DeepConfig
-from deep.data import RunData, load_data
+from deep.config import DeepConfig, RunConfig
+from deep.domain import Domain, Loaded, domain_of
 from deep.estimators.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
 from deep.outputs import Outputs, forward_cached
 from deep.projnorm import parameters_of, train_reference
-from deep.training import Hardware, Recipe, batches_per_epoch, cross_entropy, train
+from deep.samples import RunData, Samples
+from deep.training import Hardware, Prepare, Recipe, batches_per_epoch, cross_entropy, train
 from projnorm import __version__
 from projnorm.runs.progress import Meter
-from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, load_network
-from projnorm.vision.networks import HEADS
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
 # The second network differs from the first in its head and its batches.
@@ -47,66 +46,59 @@ class Workplace:
         session: A name of its own: what a process remembers of a run is forgotten with the next, as files may change.
     """
 
-    config: DeepConfig
+    config: RunConfig
     folder: Path
     hardware: Hardware
     session: str = field(default_factory=lambda: uuid4().hex)
 
     @property
+    def domain(self) -> Domain:
+        """Of images or of text."""
+        return domain_of(self.config)
+
+    @property
     def data(self) -> RunData:
-        """The images, read once in every process."""
+        """The samples, read once in every process."""
         return _data(self)
 
     @property
-    def prepare(self) -> ImageNetInput:
-        """What the networks see of an image."""
-        return ImageNetInput(self.config.size)
+    def prepare(self) -> Prepare | None:
+        """From a batch of inputs to what the networks see."""
+        return self.domain.prepare
 
     @property
     def last(self) -> str:
         """Name of the last layer."""
-        return HEADS[self.config.architecture]
+        return self.domain.last
 
     @property
     def projnorm_recipe(self) -> Recipe:
         """Of the training on pseudo-labels and of the reference."""
-        c = self.config
-        return Recipe(
-            c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision, batch_norm=c.projnorm_batch_norm
-        )
+        return self.domain.projnorm()
 
     @property
     def finetuning_recipe(self) -> Recipe:
         """Of the evaluated network."""
-        c = self.config
-        steps = c.epochs * batches_per_epoch(len(self.data.train), c.batch)
-        return Recipe(steps, c.lr, c.batch, c.momentum, c.precision)
+        return self.domain.finetuning(self.config.epochs * batches_per_epoch(len(self.data.train), self.config.batch))
 
     @property
-    def reference_images(self) -> int:
-        """Training images of a trained reference: all, or as many as of a target, if there are so many."""
+    def reference_samples(self) -> int:
+        """Training samples of a trained reference: all, or as many as of a target, if there are so many."""
         count = len(self.data.train)
-        return count if self.config.reference_samples == "all" else min(self.projnorm_images, count)
+        return count if self.config.reference_samples == "all" else min(self.projnorm_samples, count)
 
     @property
-    def projnorm_images(self) -> int:
-        """Images of a target that ProjNorm trains on."""
+    def projnorm_samples(self) -> int:
+        """Samples of a target that ProjNorm trains on."""
         return self.config.projnorm_samples or self.config.m
 
-    def initial(self, which: str = NETWORK) -> LoadedNetwork:
+    def initial(self, which: str = NETWORK) -> Loaded:
         """Pretrained weights under a drawn head: theta_0."""
-        c = self.config
-        return load_network(
-            c.architecture,
-            c.weights,
-            num_outputs=self.data.classes,
-            seed=c.seed + _SEED_OF[which],
-            drop_head=True,
-        )
+        return self.domain.initial(classes=self.data.classes, seed=self.config.seed + _SEED_OF[which])
 
     def meter(self, task: str) -> Meter:
-        """Says how far a task has come."""
-        return Meter(self.meters / task)
+        """Says how far a task has come; its file is named after a hash, since targets have names of the user's."""
+        return Meter(self.meters / hashlib.sha256(task.encode()).hexdigest()[:16])
 
     @property
     def meters(self) -> Path:
@@ -141,7 +133,7 @@ class Workplace:
             "network": _identity(self, NETWORK),
             "reference": reference,
             "recipe": asdict(self.projnorm_recipe),
-            "images": self.projnorm_images,
+            "samples": self.projnorm_samples,
             "labels": c.labels,
             "trajectory": c.trajectory,
             "seed": c.seed,
@@ -154,7 +146,7 @@ def has_stages(work: Workplace) -> bool:
     return all(load_checkpoint(work.stage(name)) is not None for name in stages_of(work.config))
 
 
-def stages_of(config: DeepConfig) -> tuple[str, ...]:
+def stages_of(config: RunConfig) -> tuple[str, ...]:
     """What has to be trained first, and independently of each other."""
     wanted = [NETWORK]
     if "AgreeScore" in config.methods:
@@ -189,11 +181,11 @@ def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
     return model
 
 
-def outputs_of(work: Workplace, images: ImageSet) -> Outputs:
-    """What the evaluated network says of these images, computed once."""
-    path = work.outputs / f"{images.sha256[:24]}.npz"
+def outputs_of(work: Workplace, samples: Samples) -> Outputs:
+    """What the evaluated network says of these samples, computed once."""
+    path = work.outputs / f"{samples.sha256[:24]}.npz"
     return forward_cached(
-        path, network_of(work), work.last, images.images, prepare=work.prepare, hardware=work.hardware
+        path, network_of(work), work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware
     )
 
 
@@ -208,7 +200,8 @@ def rotation_head_of(work: Workplace) -> nn.Module:
         head.load_state_dict(found.tensors)
         return head.eval()
     c = work.config
-    images = work.data.train.images[: c.rotation_samples]
+    assert isinstance(c, DeepConfig)
+    images = work.data.train.inputs[: c.rotation_samples]
     head = train_rotation_head(network, work.last, images, seed=c.seed, prepare=work.prepare, hardware=work.hardware)
     save_checkpoint(work.stage(ROTATION), head.state_dict(), {"stage": ROTATION})
     return head
@@ -223,31 +216,32 @@ def reference_of(work: Workplace) -> dict[str, Tensor]:
 
 @lru_cache(maxsize=1)
 def _data(work: Workplace) -> RunData:
-    return load_data(work.config, cache=work.cache)
+    return work.domain.load_data(cache=work.cache)
 
 
 @lru_cache(maxsize=8)
 def _identity(work: Workplace, name: str) -> str:
     """A hash of everything that the numbers of a stage depend on."""
-    c, images = work.config, work.data.train
+    c, samples = work.config, work.data.train
     depends: dict[str, object] = {
         "projnorm": __version__,
         "torch": torch.__version__,
         "device": work.hardware.device,
-        "architecture": c.architecture,
+        "network": work.domain.network,
+        "sees": work.domain.sees,
+        "software": work.domain.software,
         "weights": work.initial().sha256,
         "classes": work.data.classes,
-        "size": c.size,
         "seed": c.seed,
     }
     if name == REFERENCE:
-        images = images.take(np.arange(work.reference_images))
+        samples = samples.take(np.arange(work.reference_samples))
         depends["recipe"] = asdict(work.projnorm_recipe)
     else:
         depends |= {"recipe": asdict(work.finetuning_recipe), "joint": _is_joint(work, name)}
-    if name == ROTATION:
+    if name == ROTATION and isinstance(c, DeepConfig):
         depends |= {"joint": _is_joint(work, NETWORK), "rotation_samples": c.rotation_samples}
-    depends["images"] = images.sha256
+    depends["samples"] = samples.sha256
     return _short_hash(depends)
 
 
@@ -276,12 +270,12 @@ def _loaded(work: Workplace, which: str) -> tuple[nn.Module, nn.Module | None]:
 def _stage_tensors(work: Workplace, name: str) -> dict[str, Tensor]:
     found = load_checkpoint(work.stage(name))
     if found is None:
-        raise ValueError(f"{work.stage(name)} is not there or damaged; `projnorm deep run` trains it again.")
+        raise ValueError(f"{work.stage(name)} is not there or damaged; the command that made the run trains it again.")
     return found.tensors
 
 
 def _is_joint(work: Workplace, which: str) -> bool:
-    return work.config.rotation == "joint" and which == NETWORK
+    return isinstance(work.config, DeepConfig) and work.config.rotation == "joint" and which == NETWORK
 
 
 def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
@@ -295,7 +289,7 @@ def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
         hardware = replace(hardware, compiled=False)
     train(
         model,
-        work.data.train.images,
+        work.data.train.inputs,
         work.data.train.labels,
         recipe,
         seed=seed,
@@ -309,11 +303,11 @@ def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
 
 
 def _reference(work: Workplace) -> dict[str, Tensor]:
-    c, train_set, count = work.config, work.data.train, work.reference_images
+    c, train_set, count = work.config, work.data.train, work.reference_samples
     recipe, meter = work.projnorm_recipe, work.meter(REFERENCE)
     return train_reference(
         work.initial().model,
-        train_set.images[:count],
+        train_set.inputs[:count],
         train_set.labels[:count],
         recipe,
         seed=c.seed,

@@ -29,22 +29,25 @@ Prepare = Callable[[Tensor], Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 _SAVE_SECONDS = 30.0
-_MOMENTUM = "momentum of "
+# What an optimiser keeps of a parameter stands in a checkpoint under this, its own name and the parameter's.
+_KEPT = "optimiser"
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """SGD with momentum and a learning rate that falls to zero along a cosine; no weight decay.
+    """An optimiser without weight decay, and a learning rate that falls to zero.
 
     Attributes:
         steps: Number of steps.
         lr: Learning rate of the first step.
         batch: Samples a step.
-        momentum: Of the gradient.
+        momentum: Of the gradient, in SGD; AdamW keeps torch's two.
         precision: "float32" keeps the type of the network; "mixed" multiplies in bfloat16 on CUDA.
         batch_norm: "batch" normalises by the statistics of each batch, as usual; "frozen" by those the network came
             with, which then stay.
+        optimiser: "sgd", as the paper's on images, or "adamw", as its on text.
+        decay: Of the learning rate: "cosine", or "linear".
     """
 
     steps: int
@@ -53,10 +56,19 @@ class Recipe:
     momentum: float = 0.9
     precision: str = "float32"
     batch_norm: str = "batch"
+    optimiser: str = "sgd"
+    decay: str = "cosine"
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step; the first is 0."""
-        return 0.5 * self.lr * (1.0 + math.cos(math.pi * step / self.steps))
+        done = step / self.steps
+        return self.lr * (1.0 - done if self.decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * done)))
+
+    def optimiser_of(self, model: nn.Module) -> torch.optim.Optimizer:
+        """A new one for the parameters of a network."""
+        if self.optimiser == "adamw":
+            return torch.optim.AdamW(model.parameters(), lr=self.lr, weight_decay=0.0)
+        return torch.optim.SGD(model.parameters(), lr=self.lr, momentum=self.momentum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +152,7 @@ def train(
         for module in model.modules():
             if isinstance(module, _BATCH_NORMS):
                 module.eval()
-    optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    optimiser = recipe.optimiser_of(model)
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, recipe, seed)
     called = cast("nn.Module", torch.compile(model)) if hardware.compiled else model
     mixed = torch.autocast(device.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
@@ -214,23 +226,27 @@ def _identity(recipe: Recipe, seed: int) -> dict[str, object]:
     return {**asdict(recipe), "seed": seed}
 
 
-def _save(path: Path, model: nn.Module, optimiser: torch.optim.SGD, recipe: Recipe, seed: int, step: int) -> None:
+def _save(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, recipe: Recipe, seed: int, step: int) -> None:
     tensors = dict(model.state_dict())
     for name, parameter in model.named_parameters():
-        if (buffer := optimiser.state[parameter].get("momentum_buffer")) is not None:
-            tensors[_MOMENTUM + name] = buffer
+        for kept, value in optimiser.state[parameter].items():
+            if value is not None:
+                tensors[f"{_KEPT}/{kept}/{name}"] = value
     save_checkpoint(path, tensors, {"step": step, "recipe": _identity(recipe, seed)})
 
 
-def _resume(path: Path, model: nn.Module, optimiser: torch.optim.SGD, recipe: Recipe, seed: int) -> int:
+def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, recipe: Recipe, seed: int) -> int:
     """Put a checkpoint of the same training into place; returns the number of steps done."""
     found = load_checkpoint(path)
     if found is None or found.facts.get("recipe") != _identity(recipe, seed):
         return 0
-    model.load_state_dict({k: v for k, v in found.tensors.items() if not k.startswith(_MOMENTUM)})
-    for name, parameter in model.named_parameters():
-        if (buffer := found.tensors.get(_MOMENTUM + name)) is not None:
-            optimiser.state[parameter]["momentum_buffer"] = buffer.to(parameter.device).clone(
-                memory_format=torch.preserve_format
-            )
+    kept = {name: tensor for name, tensor in found.tensors.items() if name.startswith(f"{_KEPT}/")}
+    model.load_state_dict({name: tensor for name, tensor in found.tensors.items() if name not in kept})
+    parameters = dict(model.named_parameters())
+    for place, tensor in kept.items():
+        _, what, name = place.split("/", 2)
+        parameter = parameters[name]
+        # Counts of steps stay on the CPU, where torch keeps them.
+        device = parameter.device if tensor.ndim else torch.device("cpu")
+        optimiser.state[parameter][what] = tensor.to(device).clone(memory_format=torch.preserve_format)
     return int(found.facts["step"])

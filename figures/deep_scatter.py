@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from deep.config import DeepConfig
+from deep.config import RunConfig, TextConfig
+from deep.domain import image_config
 from deep.ledger import Scores
 from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, house_style, settled
@@ -61,11 +62,19 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
         return settled(figure)
 
 
-def heading(config: DeepConfig, scores: Scores) -> str:
+def heading(config: RunConfig, scores: Scores) -> str:
     """What every figure of a run says above it."""
     origins = sorted(set(scores.origins.tolist()) - {"clean"})
-    weights = "random weights" if config.weights == "random" else f"weights {Path(config.weights).name}"
     return (
-        f"{config.architecture}, {weights}, {config.size} px\n{Path(config.data).name}, m = {config.m:,}, "
+        f"{network_name(config)}\n{Path(config.data).name}, m = {config.m:,}, "
         f"T = {config.steps:,}, {len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
     )
+
+
+def network_name(config: RunConfig) -> str:
+    """Which network of a run is evaluated, and how much it sees of a sample."""
+    if isinstance(config, TextConfig):
+        return f"{Path(config.model.partition('@')[0]).name}, {config.length} tokens"
+    images = image_config(config)
+    weights = "random weights" if images.weights == "random" else f"weights {Path(images.weights).name}"
+    return f"{images.architecture}, {weights}, {images.size} px"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from deep.config import DeepConfig
+from deep.domain import config_of, domain_of
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION
 from deep.ensemble import ensembles
 from deep.ledger import Scores
@@ -45,14 +45,14 @@ def paper_panels(record: Record) -> Figure:
 
 
 def _comparison(record: Record) -> Iterator[Section]:
-    config, scores = DeepConfig.from_json(record.config), Scores.of_arrays(record.arrays)
+    config, scores = config_of(record.kind).from_json(record.config), Scores.of_arrays(record.arrays)
     heading = deep_scatter.heading(config, scores)
     yield Section(
-        f"Predicting the error of {config.architecture} on {Path(config.data).name}",
+        f"Predicting the error of {domain_of(config).network} on {Path(config.data).name}",
         deep_scatter.CAPTION,
         deep_scatter.draw(scores, heading=heading),
         deep_table.build(scores),
-        deep_table.CAPTION,
+        " ".join([deep_table.CAPTION, *_merging(record)]),
         _configuration(record),
     )
     if len(set(scores.severities.tolist())) > 1:
@@ -101,12 +101,19 @@ def _stress(title: str) -> Callable[[Record], Iterator[Section]]:
     return sections
 
 
+def _merging(record: Record) -> list[str]:
+    """How predictions were merged, where a set of the run has fewer labels than the network."""
+    two_way = record.facts.get("two_way_targets")
+    return [f"Of {', '.join(two_way)}: {record.facts['merged']}."] if two_way else []
+
+
 def _configuration(record: Record) -> dict[str, object]:
     return {"record": record.id, **record.config}
 
 
 _SECTIONS: dict[str, Callable[[Record], Iterator[Section]]] = {
     "deep": _comparison,
+    "deep-text": _comparison,
     "deep-ntk": _kernels,
     "deep-sweep": _sweep,
     "deep-adversarial": _stress(stress.ADVERSARIAL),

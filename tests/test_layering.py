@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "ntk": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision"),
     "deep": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "projnorm.text", "ntk"),
     "figures": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "simulations", "ntk", "deep"),
-    "projnorm.cli": (*PACKAGES, "projnorm.runs", "projnorm.vision"),
+    "projnorm.cli": (*PACKAGES, "projnorm.runs", "projnorm.vision", "projnorm.text"),
 }
 WITHOUT_TORCH = ("projnorm_theory", "projnorm.runs", "simulations", "projnorm.cli", "figures")
 

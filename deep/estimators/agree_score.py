@@ -38,5 +38,5 @@ class AgreeScore:
 
     def score(self, evidence: Evidence) -> float:
         """Share of images that the two networks label differently."""
-        other = forward(self.second, self.head, evidence.images, prepare=self.prepare, hardware=self.hardware)
+        other = forward(self.second, self.head, evidence.inputs, prepare=self.prepare, hardware=self.hardware)
         return float(np.mean(other.predicted != evidence.outputs.predicted))

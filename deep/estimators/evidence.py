@@ -16,12 +16,12 @@ class Evidence:
     """A target as a predictor sees it.
 
     Attributes:
-        images: Unlabelled, shape ``(m, height, width, 3)``.
+        inputs: Unlabelled, one sample per row.
         outputs: What the evaluated network says of them; one forward pass for all predictors.
         labels: Only for the ablation that trains on true labels; no predictor looks at them otherwise.
     """
 
-    images: NDArray[np.generic]
+    inputs: NDArray[np.generic]
     outputs: Outputs
     labels: NDArray[np.int64] | None = None
 

@@ -47,7 +47,7 @@ class Rotation:
         upright = evidence.outputs.features
         wrong = [np.mean(self._turns(upright) != 0)]
         for turn in range(1, TURNS):
-            turned = np.ascontiguousarray(np.rot90(evidence.images, turn, axes=(1, 2)))
+            turned = np.ascontiguousarray(np.rot90(evidence.inputs, turn, axes=(1, 2)))
             found = forward(self.network, self.last, turned, prepare=self.prepare, hardware=self.hardware)
             wrong.append(np.mean(self._turns(found.features) != turn))
         return float(np.mean(wrong))

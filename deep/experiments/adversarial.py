@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.attacks import PIXELS, pgd
-from deep.data import few_indices
+from deep.domain import image_config
 from deep.experiments.stress import opened, stress_record
+from deep.samples import few_indices
 from deep.stages import Workplace, network_of
 from projnorm.runs import Record
+from projnorm.vision import ImageSet
 
 ADVERSARIAL_KIND = "deep-adversarial"
 PAPER_EPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.5, 8.0)
@@ -77,7 +79,9 @@ def _spoken(eps: float) -> str:
 
 
 def _clean(m: int, work: Workplace) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    images = work.data.targets[0].images
+    image_config(work.config)
+    images = work.data.targets[0].samples
+    assert isinstance(images, ImageSet)
     if m > len(images):
         raise ValueError(f"`m` must be at most {len(images):,}, as in {work.folder.name}; got {m:,}.")
     images = images.take(few_indices(len(images), m or len(images), work.config.seed))

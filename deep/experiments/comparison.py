@@ -15,12 +15,14 @@ import torch
 from joblib import Parallel, delayed
 from torch import nn
 
-from deep.config import DeepConfig
+from deep.config import RunConfig
+from deep.domain import config_of, kind_of
 from deep.estimators.evidence import Evidence
 from deep.ledger import Ledger, Row, Scores
 from deep.methods import estimator_of
 from deep.outputs import forward
 from deep.projnorm import ProjNorm
+from deep.samples import Target
 from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
 from ntk.device import choose_device
@@ -37,12 +39,10 @@ from projnorm.runs import (
     write_atomically,
 )
 from projnorm.runs.progress import watched
-from projnorm.vision.targets import Target
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-KIND = "deep"
 LEDGER = "ledger.jsonl"
 _RUN = "run.json"
 _OWN = ("progress", LEDGER, _RUN)
@@ -52,8 +52,8 @@ _MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
     "severities": "1 to 5; 0 where there is none",
-    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean' or 'given'",
-    "sizes": "images in it",
+    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean', 'given', 'part' of a set, 'made' of templates",
+    "sizes": "samples in it",
     "errors": "true error of the evaluated network on it",
     "methods": "name of each method",
     "scores": "score of each method on each target, a column a method",
@@ -65,14 +65,14 @@ _MEANINGS = {
 
 
 def run_comparison(
-    config: DeepConfig,
+    config: RunConfig,
     *,
     root: Path,
     workers: int = 1,
     device: str = "auto",
     compiled: bool = False,
     fresh: bool = False,
-    kind: str = KIND,
+    kind: str | None = None,
 ) -> Record:
     """The record of this comparison: read if it is there, else gone on with from wherever it stopped.
 
@@ -83,7 +83,8 @@ def run_comparison(
         device: "auto", or a device that torch knows.
         compiled: Train through `torch.compile`.
         fresh: Forget what is there.
-        kind: Of the record; the settings of a sweep have one of their own, so as not to stand among the runs.
+        kind: Of the record, that of a run by default; the settings of a sweep have one of their own, so as not to
+            stand among the runs.
 
     Raises:
         ValueError: If something asked for is not there or does not fit, or what is there is of other inputs.
@@ -91,7 +92,7 @@ def run_comparison(
     """
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1; got {workers}.")
-    place = str(choose_device(device))
+    place, kind = str(choose_device(device)), kind or kind_of(config)
     folder = root / record_id(kind, asdict(config))
     work = Workplace(config, folder, Hardware(place, compiled))
     require_precision(config.precision, work.hardware)
@@ -122,7 +123,7 @@ def run_comparison(
     return record
 
 
-def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
+def open_run(folder: Path) -> tuple[RunConfig, Ledger]:
     """The configuration and the ledger of a run, finished or not.
 
     Raises:
@@ -132,9 +133,9 @@ def open_run(folder: Path) -> tuple[DeepConfig, Ledger]:
     path = folder / _RUN
     try:
         document = json.loads(path.read_bytes())
-        config = DeepConfig.from_json(document["config"])
+        config = config_of(folder.name.rpartition("-")[0]).from_json(document["config"])
     except FileNotFoundError:
-        raise ValueError(f"there is no run in {folder}; `projnorm deep run` makes one.") from None
+        raise ValueError(f"there is no run in {folder}; `projnorm deep run` and `deep text` make them.") from None
     except (ValueError, LookupError, TypeError):
         raise ValueError(f"{path}: not the description of a run; pass --fresh to compute it again.") from None
     return config, Ledger(folder / LEDGER)
@@ -151,42 +152,40 @@ def finished_run(folder: Path, device: str) -> tuple[Workplace, Ledger]:
     work = Workplace(config, folder, Hardware(str(choose_device(device))))
     _require_inputs_of_run(work)
     if _tasks(work, ledger) or not has_stages(work):
-        raise ValueError(f"{folder} is not finished; the same `projnorm deep run` goes on with it.")
+        raise ValueError(f"{folder} is not finished; the command that began it goes on with it.")
     return work, ledger
 
 
 def _facts(work: Workplace) -> dict[str, Any]:
     """What a reader of the record needs to know besides the configuration."""
     network = work.initial()
-    _require_fitting_size(work, network.model)
+    _require_fitting_samples(work, network.model)
     inputs = {
         "data_sha256": work.data.sha256,
         "weights_sha256": network.sha256,
         "torch": torch.__version__,
         "device": work.hardware.device,
+        **work.domain.software,
     }
     return {
         "inputs": inputs,
         "weights": "random: the network was never trained before" if network.is_random else network.weights,
-        "train_images": f"{len(work.data.train):,} of {work.data.train.name}",
-        "archive_has_published_hash": work.data.verified,
-        "reference_images": work.reference_images,
-        "rotation_images": min(work.config.rotation_samples, len(work.data.train)),
-        "corruptions": sorted({target.origin for target in work.data.targets}),
+        "train_samples": f"{len(work.data.train):,} of {work.data.train.name}",
+        "reference_samples": work.reference_samples,
+        **work.data.facts,
         "classes": work.data.classes,
         "parameters": sum(parameter.numel() for parameter in network.model.parameters()),
         "compiled": work.hardware.compiled,
     }
 
 
-def _require_fitting_size(work: Workplace, model: nn.Module) -> None:
-    """Look at two images, before anything is trained."""
-    config = work.config
+def _require_fitting_samples(work: Workplace, model: nn.Module) -> None:
+    """Look at two samples, before anything is trained."""
     try:
-        forward(model, work.last, work.data.train.images[:2], prepare=work.prepare)
-    except RuntimeError as error:
+        forward(model, work.last, work.data.train.inputs[:2], prepare=work.prepare)
+    except (RuntimeError, IndexError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise ValueError(f"{config.architecture} cannot see images of `size` {config.size} px: {reason}.") from None
+        raise ValueError(f"{work.domain.network} cannot see {work.domain.sees}: {reason}.") from None
 
 
 def _require_inputs_of_run(work: Workplace) -> None:
@@ -198,7 +197,7 @@ def _require_inputs_of_run(work: Workplace) -> None:
     document = json.loads((work.folder / _RUN).read_bytes())
     if document["inputs"] != _facts(work)["inputs"]:
         raise ChangedInputError(
-            f"{work.folder} was computed with other images, weights, torch or device; run it again with --fresh."
+            f"{work.folder} was computed with other data, weights, torch or device; run it again with --fresh."
         )
 
 
@@ -207,15 +206,22 @@ def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
     path = work.folder / _RUN
     document = {"config": asdict(work.config), "inputs": inputs}
     text = json.dumps(document, indent=1) + "\n"
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if path.exists() and not _is_document(path, json.loads(text)):
         raise ChangedInputError(
-            f"{work.folder} was computed with other images, weights, torch or device; pass --fresh to compute it "
+            f"{work.folder} was computed with other data, weights, torch or device; pass --fresh to compute it "
             "again, or use another folder."
         )
     write_atomically(path, text.encode())
 
 
-def _finished(root: Path, kind: str, config: DeepConfig) -> Record | None:
+def _is_document(path: Path, document: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(path.read_bytes()) == document)
+    except ValueError:
+        return False
+
+
+def _finished(root: Path, kind: str, config: RunConfig) -> Record | None:
     try:
         return find(root, kind, asdict(config))
     except DamagedRecordError as damage:
@@ -270,10 +276,9 @@ def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
 
 def _score(work: Workplace, task: _Task) -> list[Row]:
     target = work.data.targets[task.target]
-    outputs = outputs_of(work, target.images)
-    labels = target.images.labels
-    evidence = Evidence(target.images.images, outputs, labels if work.config.labels == "true" else None)
-    error = outputs.error(labels)
+    samples, outputs = target.samples, outputs_of(work, target.samples)
+    evidence = Evidence(samples.inputs, outputs, samples.labels if work.config.labels == "true" else None)
+    error = target.error(outputs.predicted)
     rows = []
     for method in task.methods:
         estimator = estimator_of(work, method)
@@ -310,7 +315,7 @@ def _parts(work: Workplace, target: Target) -> dict[str, np.ndarray] | None:
 
 
 def _parts_file(work: Workplace, target: Target) -> Path:
-    return work.projnorms / f"{target.images.sha256[:24]}.npz"
+    return work.projnorms / f"{target.samples.sha256[:24]}.npz"
 
 
 def _validation_error(work: Workplace, _: None) -> float:

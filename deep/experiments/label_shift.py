@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.domain import image_config
 from deep.experiments.stress import opened, stress_record
 from deep.stages import Workplace, outputs_of
 from projnorm.runs import Record
@@ -65,7 +66,7 @@ def run_label_shift(
     """
     run = opened(config.run, root=root, device=device)
     work = run[0]
-    test = load_splits(work.config.data).test
+    test = load_splits(image_config(work.config).data).test
     most = config.m or work.config.m
     rng = np.random.default_rng(config.seed)
     sets = difficulty_groups(test.labels, _class_errors(work, test), config.groups, most, rng) if config.groups else {}

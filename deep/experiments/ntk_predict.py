@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from deep.checkpoints import checkpoint_hash
-from deep.data import few_indices
+from deep.domain import image_config
 from deep.experiments.comparison import finished_run
 from deep.ledger import Ledger, Row, write_rows
+from deep.samples import Samples, few_indices
 from deep.stages import NETWORK, Workplace, network_of, outputs_of
 from ntk.analysis import Responses
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
@@ -27,8 +28,9 @@ from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.following import Following, following
 from projnorm.runs import DamagedRecordError, Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
-from projnorm.vision import PROBE_FAMILIES, LoadedNetwork, load_network
-from projnorm.vision.targets import CLEAN, Target
+from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
+from projnorm.vision.targets import CLEAN
+from projnorm.vision.targets import Target as ImageTarget
 from projnorm.vision.weights import RANDOM
 
 PREDICT_KIND = "deep-ntk"
@@ -154,8 +156,7 @@ def _computed(
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         found = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
         values.append([found[variant] for variant in VARIANTS])
-    whole = {target.name: target.images.labels for target in work.data.targets}
-    errors = [float(np.mean(_predicted(work, t) != whole[t.name])) for t in experiment.targets]
+    errors = [target.error(outputs_of(work, target.samples).predicted) for target in work.data.targets]
     arrays = analysis_arrays(experiment, train, analysed) | {
         "network_error": np.array(errors),
         "variants": np.array([str(variant) for variant in VARIANTS]),
@@ -175,14 +176,17 @@ def _computed(
 
 def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
     """The comparison's images under kernels: the first `n`, which are in a drawn order, and `m` of each target."""
-    c, data = work.config, work.data
+    c, data = image_config(work.config), work.data
     n, m = config.n or min(_N, len(data.train)), config.m or c.m
     if not 2 <= n <= len(data.train) or m > c.m:
         raise ValueError(
             f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {n:,} and "
             f"{m:,}."
         )
-    targets = [replace(t, images=t.images.take(few_indices(len(t.images), m, c.seed))) for t in data.targets]
+    targets = [
+        ImageTarget(t.name, t.family, t.severity, t.origin, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
+        for t in data.targets
+    ]
     ntk_config = NtkConfig(
         data=c.data,
         targets=c.targets,
@@ -199,12 +203,12 @@ def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
         seed=c.seed,
     )
     networks = tuple(_scalar_network(config, work, c.seed + head) for head in range(config.heads))
-    return Experiment(ntk_config, networks, data.train.take(np.arange(n)), tuple(targets), data.classes)
+    return Experiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
 
 
 def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> LoadedNetwork:
     """The body under a drawn head with one output."""
-    c = work.config
+    c = image_config(work.config)
     if config.body == "initial":
         return load_network(c.architecture, c.weights, num_outputs=1, seed=seed, drop_head=True)
     drawn = load_network(c.architecture, RANDOM, num_outputs=1, seed=seed)
@@ -215,10 +219,15 @@ def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> Loa
     return replace(drawn, weights=f"{c.weights}, fine-tuned", sha256=checkpoint_hash(work.stage(NETWORK)))
 
 
-def _predicted(work: Workplace, target: Target) -> NDArray[np.int64]:
+def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
+    assert isinstance(samples, ImageSet)
+    return samples.take(indices)
+
+
+def _predicted(work: Workplace, target: ImageTarget) -> NDArray[np.int64]:
     """The evaluated network's labels of all images of a target, from the comparison's outputs."""
-    images = next(t.images for t in work.data.targets if t.name == target.name)
-    return outputs_of(work, images).predicted
+    samples = next(t.samples for t in work.data.targets if t.name == target.name)
+    return outputs_of(work, samples).predicted
 
 
 def _rows(work: Workplace, record: Record) -> list[Row]:

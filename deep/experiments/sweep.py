@@ -1,8 +1,8 @@
 """The paper's Section 3.2 and appendix B: ProjNorm under other settings, on the network and targets of one run.
 
 A setting is a run of its own that shares networks, outputs and pseudo-labels with the one it varies. What cannot be
-shared is the training on pseudo-labels: the learning rate falls along a cosine over all T steps, so the first steps of
-a long training are not a short one, and fewer samples make other batches.
+shared is the training on pseudo-labels: the learning rate falls to zero over all T steps, so the first steps of a long
+training are not a short one, and fewer samples make other batches.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from deep.config import DeepConfig
-from deep.experiments.comparison import KIND, open_run, run_comparison
+from deep.config import RunConfig, TextConfig
+from deep.domain import domain_of, image_config
+from deep.experiments.comparison import open_run, run_comparison
 from deep.ledger import Scores
 from deep.projnorm import ProjNorm
 from deep.stages import Workplace
@@ -39,8 +40,8 @@ _MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it",
     "severities": "1 to 5; 0 where there is none",
-    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean' or 'given'",
-    "sizes": "images in it",
+    "origins": "'generated' here, 'official' files of CIFAR-C, 'clean', 'given', 'part' of a set, 'made' of templates",
+    "sizes": "samples in it",
     "errors": "true error of the evaluated network on it",
     "scores": "ProjNorm on each target, a column a setting",
 }
@@ -70,8 +71,8 @@ class SweepConfig:
     batch_norms: tuple[str, ...] = ()
 
     @classmethod
-    def like_the_paper(cls, run: str, base: DeepConfig) -> SweepConfig:
-        """The paper's settings, scaled to the sizes of the run, and its two ablations."""
+    def like_the_paper(cls, run: str, base: RunConfig) -> SweepConfig:
+        """The paper's settings, scaled to the sizes of the run, and its ablations."""
         steps = {max(1, round(share * base.steps)) for share in _PAPER_SHARES["steps"]}
         seen = base.projnorm_samples or base.m
         samples = {max(_FEWEST_SAMPLES, round(share * seen)) for share in _PAPER_SHARES["samples"]}
@@ -81,7 +82,7 @@ class SweepConfig:
             samples=tuple(sorted((count for count in samples if count < seen), reverse=True)),
             rates=tuple(share * base.projnorm_lr for share in _PAPER_SHARES["rates"]),
             references=("fine-tuned",) if base.reference == "trained" else ("trained",),
-            labels=("true",) if base.labels == "pseudo" else ("pseudo",),
+            labels=_other_labels(base),
         )
 
 
@@ -97,13 +98,13 @@ class Setting:
 
     varied: str
     value: str
-    config: DeepConfig
+    config: RunConfig
 
     def __str__(self) -> str:
         return f"{self.varied} = {self.value}" if self.varied else AS_RUN
 
 
-def settings_of(sweep: SweepConfig, base: DeepConfig) -> list[Setting]:
+def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
     """Every setting, the run's own first.
 
     Raises:
@@ -121,7 +122,10 @@ def settings_of(sweep: SweepConfig, base: DeepConfig) -> list[Setting]:
     found += [Setting("lr", f"{rate:g}", replace(alone, projnorm_lr=rate)) for rate in sweep.rates]
     found += [Setting("reference", which, replace(alone, reference=which)) for which in sweep.references]
     found += [Setting("labels", which, replace(alone, labels=which)) for which in sweep.labels]
-    found += [Setting("batch norm", which, replace(alone, projnorm_batch_norm=which)) for which in sweep.batch_norms]
+    found += [
+        Setting("batch norm", which, replace(image_config(alone), projnorm_batch_norm=which))
+        for which in sweep.batch_norms
+    ]
     if len(found) == 1:
         raise ValueError("a sweep must vary something: T, m, learning rate, reference, labels or batch norm.")
     if len({str(setting) for setting in found}) < len(found):
@@ -155,10 +159,13 @@ def run_sweep(
     start = time.perf_counter()
     base, _ = open_run(root / sweep.run)
     settings = settings_of(sweep, base)
+    for setting in settings:  # before any is computed
+        if setting.config.labels == "true":
+            domain_of(setting.config).load_data(cache=Workplace(base, root / sweep.run, Hardware()).cache)
     records = []
     for number, setting in enumerate(settings, start=1):
         announce(f"setting {number} of {len(settings)}: {setting}")
-        kind = _SETTING_KIND if setting.varied else KIND
+        kind = _SETTING_KIND if setting.varied else None
         if fresh and setting.varied:
             _forget(setting.config, root, device)
         records.append(run_comparison(setting.config, root=root, workers=workers, device=device, kind=kind))
@@ -187,6 +194,13 @@ def sweep_scores(record: Record) -> Scores:
     return Scores.of_arrays(record.arrays, methods="settings")
 
 
+def _other_labels(base: RunConfig) -> tuple[str, ...]:
+    """The ablation with true labels; of text only if asked for, as sets with two labels have none to train on."""
+    if base.labels == "true":
+        return ("pseudo",)
+    return () if isinstance(base, TextConfig) else ("true",)
+
+
 def _known(root: Path, asked: dict[str, Any]) -> Record | None:
     try:
         return find(root, SWEEP_KIND, asked)
@@ -194,7 +208,7 @@ def _known(root: Path, asked: dict[str, Any]) -> Record | None:
         raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
 
 
-def _forget(config: DeepConfig, root: Path, device: str) -> None:
+def _forget(config: RunConfig, root: Path, device: str) -> None:
     """The values of a setting, not the networks it shares."""
     folder = root / record_id(_SETTING_KIND, asdict(config))
     work = Workplace(config, folder, Hardware(str(choose_device(device))))
@@ -202,7 +216,7 @@ def _forget(config: DeepConfig, root: Path, device: str) -> None:
         shutil.rmtree(stale, ignore_errors=True)
 
 
-def _with_steps(base: DeepConfig, steps: int) -> DeepConfig:
+def _with_steps(base: RunConfig, steps: int) -> RunConfig:
     return replace(base, steps=steps, trajectory=tuple(step for step in base.trajectory if step <= steps))
 
 

@@ -9,12 +9,20 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, deep, deep_analyses, ntk, report, runs, toy
+from projnorm.cli import bound, deep, deep_analyses, deep_text, ntk, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
-# Of the extra `nn`, without which the theory works and the commands on networks do not.
-_EXTRA = ("torch", "sklearn", "safetensors", "PIL")
+# Of the extras, without which the theory works and the commands on networks do not.
+_EXTRAS = {
+    "torch": "nn",
+    "sklearn": "nn",
+    "safetensors": "nn",
+    "PIL": "nn",
+    "ot": "nn",
+    "transformers": "text",
+    "huggingface_hub": "text",
+}
 
 app = typer.Typer(
     name="projnorm",
@@ -28,6 +36,7 @@ app.command("toy")(toy.run)
 app.command("bound")(bound.run)
 app.command("figures")(report.run_figures)
 app.add_typer(ntk.app, name="ntk")
+deep.app.command("text")(deep_text.run_text)
 deep.app.command("sweep")(deep_analyses.run_sweep)
 deep.app.command("trajectory")(deep_analyses.run_trajectory)
 deep.app.command("residuals")(deep_analyses.run_residuals)
@@ -71,9 +80,10 @@ def main() -> None:
     except BrokenExecutor:
         _fail("a worker process was killed, perhaps for want of memory; the same command goes on from here")
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        if error.name not in _EXTRAS:
             raise
-        _fail(f"this command needs {error.name}, which is not installed: pip install '.[nn]' in the project's folder")
+        extra = f"pip install '.[{_EXTRAS[error.name]}]' in the project's folder"
+        _fail(f"this command needs {error.name}, which is not installed: {extra}")
     except OSError as error:
         _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from projnorm.cli.deep_runs import Run, described, run_folder, scores_of
+from projnorm.cli.deep_runs import Run, described, draw_run, report_run, run_folder, scores_of
 from projnorm.cli.options import (
     OUT,
     WORKERS,
@@ -21,6 +21,7 @@ from projnorm.cli.options import (
     integers,
     runs_folder,
     to_json,
+    within,
     words,
 )
 
@@ -65,7 +66,7 @@ def run_run(
     reference_samples: Annotated[str | None, typer.Option(help="m or all training images of the reference.")] = None,
     labels: Annotated[str | None, typer.Option(help="pseudo, or true for the ablation.")] = None,
     trajectory: Annotated[str | None, typer.Option(help="Steps after which ProjNorm is kept too.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Such as ATC,ProjNorm.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Such as ATC,ProjNorm; all for later ones too.")] = None,
     rotation: Annotated[str | None, typer.Option(help="frozen, or joint with the classes.")] = None,
     rotation_samples: Annotated[int | None, typer.Option(help="Training images of a frozen rotation head.")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, or mixed on CUDA.")] = None,
@@ -91,6 +92,7 @@ def run_run(
     from projnorm.vision import download_cifar
     from projnorm.vision.cifar import DOWNLOADS
 
+    base = named(preset)
     chosen = given(
         data=data,
         weights=weights,
@@ -115,16 +117,13 @@ def run_run(
         reference=reference,
         reference_samples=reference_samples,
         labels=labels,
-        trajectory=integers(trajectory, "--trajectory"),
-        methods=words(methods),
+        trajectory=within(base.trajectory, steps) if trajectory is None else integers(trajectory, "--trajectory"),
+        methods=base.MEMBERS["methods"] if methods == "all" else words(methods),
         rotation=rotation,
         rotation_samples=rotation_samples,
         precision=precision,
         seed=seed,
     )
-    base = named(preset)
-    if steps is not None and trajectory is None:  # the preset's trajectory is that of its own steps
-        chosen["trajectory"] = tuple(step for step in base.trajectory if step <= steps)
     config = replace(base, **chosen)
     if download:
         if config.data not in DOWNLOADS:
@@ -133,8 +132,7 @@ def run_run(
     record = run_comparison(
         config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
     )
-    more = {key: getattr(record, key) for key in ("created", "wall_seconds", "environment", "facts")}
-    _report(runs_folder(out) / record.id, as_json, **more)
+    report_run(record, runs_folder(out) / record.id, as_json=as_json)
 
 
 @app.command("table")
@@ -156,7 +154,7 @@ def run_table(
 @app.command("figures")
 def run_figures(run: Run = None, out: Out = OUT) -> None:
     """Draw the figures of a run, finished or not, from its ledger."""
-    for path in _draw(run_folder(out, run)):
+    for path in draw_run(run_folder(out, run)):
         typer.echo(path)
 
 
@@ -221,25 +219,26 @@ def run_presets(as_json: Json = False) -> None:
     """List the configurations that have a name."""
     from dataclasses import asdict
 
-    from deep.presets import PRESETS
+    from deep.domain import domain_of
+    from deep.presets import PRESETS, TEXT_PRESETS
     from figures.table import Table
 
+    presets = {**PRESETS, **TEXT_PRESETS}
     if as_json:
-        typer.echo(to_json({name: asdict(config) for name, config in PRESETS.items()}))
+        typer.echo(to_json({name: asdict(config) for name, config in presets.items()}))
         return
-    header = ("preset", "data", "architecture", "size", "m", "T", "epochs", "targets")
+    header = ("preset", "command", "data", "network", "m", "T", "epochs")
     rows = [
         (
             name,
-            config.data,
-            config.architecture,
-            str(config.size),
+            "deep text" if name in TEXT_PRESETS else "deep run",
+            Path(config.data).name,
+            domain_of(config).network.partition("@")[0],
             f"{config.m:,}",
             f"{config.steps:,}",
             str(config.epochs),
-            str(1 + len(config.families) * len(config.severities)),
         )
-        for name, config in PRESETS.items()
+        for name, config in presets.items()
     ]
     typer.echo(Table(header, rows).text())
 
@@ -251,53 +250,3 @@ def run_gallery(out: Out = OUT) -> None:
 
     for path in style.save(corruption_gallery.draw(), figures_folder(out), "corruptions"):
         typer.echo(path)
-
-
-def _draw(folder: Path) -> list[Path]:
-    from figures import deep_scatter, severity, style
-
-    config, scores = scores_of(folder)
-    heading = deep_scatter.heading(config, scores)
-    figures = {"scatter": deep_scatter, "severity": severity}
-    return [
-        path
-        for name, module in figures.items()
-        for path in style.save(module.draw(scores, heading=heading), folder, name)
-    ]
-
-
-def _report(folder: Path, as_json: bool, **more: Any) -> None:
-    from dataclasses import asdict
-
-    from deep.calibration import qualities
-    from figures import deep_scatter, deep_table
-    from figures.table import FORMATS
-    from projnorm.runs import write_atomically
-
-    config, scores = scores_of(folder)
-    table = deep_table.build(scores)
-    endings = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
-    for form, ending in endings.items():
-        write_atomically(folder / f"table.{ending}", (FORMATS[form](table) + "\n").encode())
-    write_atomically(folder / "targets.csv", (deep_table.targets(scores).csv() + "\n").encode())
-    paths = _draw(folder)
-    falling = deep_table.not_rising(scores)
-    if as_json:
-        document = {
-            "id": folder.name,
-            "config": asdict(config),
-            "rows": deep_table.values(qualities(scores)),
-            "not_rising": falling,
-            "record": str(folder),
-            "figures": [str(path) for path in paths],
-        }
-        typer.echo(to_json(document | more))
-        return
-    typer.echo(deep_scatter.heading(config, scores) + "\n")
-    typer.echo(table.text())
-    typer.echo(f"\n{deep_table.CAPTION}\n")
-    typer.echo(f"Weights: {more['facts']['weights']}")
-    if falling:
-        typer.echo(f"The error does not rise with every severity of {', '.join(falling)}.")
-    typer.echo(f"Ledger, tables and record in {folder}")
-    typer.echo(f"Figures {' '.join(str(path) for path in paths if path.suffix == '.png')}")

@@ -84,3 +84,8 @@ def integers(text: str | None, option: str) -> tuple[int, ...] | None:
     if not all(number.is_integer() for number in found):
         raise ValueError(f"{option} must be whole numbers separated by commas; got {text!r}.")
     return tuple(int(number) for number in found)
+
+
+def within(trajectory: tuple[int, ...], steps: int | None) -> tuple[int, ...]:
+    """Of a preset's trajectory, the steps that are taken when `steps` are asked for."""
+    return tuple(step for step in trajectory if steps is None or step <= steps)

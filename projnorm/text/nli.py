@@ -145,6 +145,26 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
     )
 
 
+def joined(name: str, parts: Sequence[Pairs]) -> Pairs:
+    """Several sets as one; they have the same classes and were read with the same `keep`.
+
+    Raises:
+        ValueError: If there is none, or some are two-way and others are not.
+    """
+    if len({part.classes for part in parts}) != 1:
+        names = ", ".join(part.name for part in parts) or "none"
+        raise ValueError(f"{name}: sets that are joined must have the same classes; got {names}.")
+    return Pairs(
+        name,
+        tuple(text for part in parts for text in part.premises),
+        tuple(text for part in parts for text in part.hypotheses),
+        np.concatenate([part.labels for part in parts]),
+        parts[0].classes,
+        {key: tuple(v for part in parts for v in part.facts[key]) for key in parts[0].facts},
+        sum(part.unlabelled for part in parts),
+    )
+
+
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = _lines(path)
     first = next(lines, None)

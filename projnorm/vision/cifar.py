@@ -20,9 +20,9 @@ from urllib.request import urlopen
 
 import numpy as np
 
+from projnorm.files import DATA_VARIABLE
 from projnorm.runs import write_atomically
 from projnorm.vision.cifar_pickles import Batch, read_batch
-from projnorm.vision.files import DATA_VARIABLE
 from projnorm.vision.images import ImageSet, Splits
 
 ARCHIVE_ENDINGS = (".tar.gz", ".tgz")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.vision.files import locate
+from projnorm.files import locate
 from projnorm.vision.images import ImageSet, Labels
 
 _LEVELS = 5

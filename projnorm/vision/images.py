@@ -57,6 +57,11 @@ class ImageSet:
         return len(self.images)
 
     @property
+    def inputs(self) -> Images:
+        """The images, as what a network takes."""
+        return self.images
+
+    @property
     def sha256(self) -> str:
         """Of shape, pixels and labels."""
         digest = hashlib.sha256(str(self.images.shape).encode())

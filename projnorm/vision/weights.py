@@ -17,7 +17,7 @@ from urllib.error import URLError
 import torch
 from torch import Tensor, nn
 
-from projnorm.vision.files import locate
+from projnorm.files import locate
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 
 IMAGENET = "imagenet"

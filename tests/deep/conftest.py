@@ -1,10 +1,12 @@
-"""The command line, run in an empty folder."""
+"""The command line, run in an empty folder, and a small run that is finished."""
 
 from __future__ import annotations
 
 import pytest
 
+from deep.experiments.comparison import run_comparison
 from projnorm.cli.app import main
+from tests.deep.small import SMALL
 
 
 @pytest.fixture
@@ -21,3 +23,10 @@ def projnorm(monkeypatch, capsys, tmp_path):
         return int(stop.value.code or 0), out, err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The folder of the records and the record of a small run; a test adds to it and changes nothing."""
+    root = tmp_path_factory.mktemp("finished")
+    return root, run_comparison(SMALL, root=root)

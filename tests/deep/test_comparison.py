@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,52 +15,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from deep import stages
-from deep.config import METHODS, DeepConfig
-from deep.data import few_indices, load_data
+from deep.config import METHODS
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
 from deep.experiments.ntk_predict import (
-    METHOD,
-    TUNED,
     NtkPredictConfig,
-    chosen_variant,
-    kernel_rows,
     run_ntk_predict,
-    variant_qualities,
 )
+from deep.images import load_image_data
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
 from deep.projnorm import ProjNorm
+from deep.samples import few_indices
 from deep.stages import Workplace, outputs_of, reference_of
 from deep.training import Hardware
 from projnorm.runs import record_id
 from projnorm.vision import corrupt
-from projnorm.vision.networks import SmallCNN
-
-SMALL = DeepConfig(
-    families=("gaussian_noise", "contrast"),
-    severities=(1, 5),
-    n_train=200,
-    n_validation=60,
-    m=60,
-    architecture="small-cnn",
-    epochs=3,
-    lr=0.05,
-    batch=50,
-    steps=6,
-    projnorm_lr=0.05,
-    projnorm_batch=20,
-    trajectory=(2, 6),
-    rotation_samples=60,
-)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    root = tmp_path_factory.mktemp("finished")
-    return root, run_comparison(SMALL, root=root)
+from tests.deep.small import SMALL
 
 
 def test_a_run_scores_every_target_with_every_method(finished):
@@ -142,105 +112,15 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
     assert (folder / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
 
 
-def test_a_damaged_stage_is_trained_again(tmp_path, finished):
-    root, record = finished
-    run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
-    folder = next(tmp_path.glob("deep-*"))
-    entropies = [row.score for row in open_run(root / record.id)[1].rows if row.method == "Entropy"]
-    assert [row.score for row in open_run(folder)[1].rows if row.method == "Entropy"] == entropies
-    (folder / "record.json").unlink()
-    next((tmp_path / "projnorm").glob("*/*.npz")).write_bytes(b"damaged")
-    for file in (tmp_path / "trained").glob("network-*.safetensors"):
-        file.write_bytes(file.read_bytes()[:100])
-    before = (folder / LEDGER).read_bytes()
-    again = run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
-    assert (folder / LEDGER).read_bytes() == before
-    assert again.arrays["layer_contributions"].shape[0] == 5
-
-
-def test_runs_that_differ_in_projnorm_or_targets_share_their_networks(finished, tmp_path, monkeypatch):
-    root, record = finished
-    shutil.copytree(root / "trained", tmp_path / "trained")
-    shutil.copytree(root / "outputs", tmp_path / "outputs")
-    monkeypatch.setattr(stages, "_fine_tuned", _refused)
-    other = replace(SMALL, projnorm_lr=2 * SMALL.projnorm_lr, families=SMALL.families[:1])
-    found = run_comparison(other, root=tmp_path)
-    whole = Scores.of(open_run(root / record.id)[1].rows)
-    for target, scores in zip(found.arrays["targets"], found.arrays["scores"], strict=True):
-        before = whole.values[whole.targets.tolist().index(target)]
-        np.testing.assert_array_equal(scores[:-1], before[:-1])
-        assert scores[-1] != before[-1]
-
-
-def _refused(*_):
-    raise AssertionError("trained again")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"projnorm_samples": 31},
-        {"projnorm_lr": 0.3},
-        {"lr": 0.3},
-        {"reference_samples": "m"},
-        {"labels": "true"},
-        {"trajectory": (2,)},
-        {"reference": "trained"},
-        {"weights": "other"},
-    ],
-)
-def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change):
-    base = replace(SMALL, reference="fine-tuned", reference_samples="all")
-    before, *others = (
-        Workplace(config, tmp_path / "run", Hardware()) for config in (base, replace(base, families=("fog",)), base)
-    )
-    assert all(work.projnorms == before.projnorms for work in others)
-    if change == {"weights": "other"}:
-        torch.manual_seed(0)
-        torch.save(SmallCNN(10).state_dict(), tmp_path / "other.pth")
-        change = {"weights": str(tmp_path / "other.pth")}
-    after = Workplace(replace(base, **change), tmp_path / "run", Hardware()).projnorms
-    assert (after == before.projnorms) == (change == {"reference_samples": "m"})
-
-
-@pytest.mark.parametrize(
-    ("change", "stays"),
-    [
-        ({"projnorm_lr": 0.3}, {"network", "second", "rotation"}),
-        ({"steps": 3, "trajectory": ()}, {"network", "second", "rotation"}),
-        ({"families": ("fog",)}, {"network", "second", "reference", "rotation"}),
-        ({"lr": 0.3}, {"reference"}),
-        ({"epochs": 4}, {"reference"}),
-        ({"batch": 40}, {"reference"}),
-        ({"n_train": 90}, {"reference"}),
-        ({"rotation_samples": 17}, {"network", "second", "reference"}),
-        ({"rotation": "joint"}, {"second", "reference"}),
-        ({"m": 31}, {"network", "second", "rotation"}),
-        ({"projnorm_batch_norm": "frozen"}, {"network", "second", "rotation"}),
-        ({"projnorm_samples": 31}, {"network", "second", "rotation"}),
-        ({"size": 16}, set()),
-        ({"momentum": 0.5}, set()),
-        ({"seed": 1}, set()),
-    ],
-)
-def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
-    def names(config):
-        work = Workplace(config, tmp_path / "run", Hardware())
-        return {name: work.stage(name) for name in ("network", "second", "reference", "rotation")}
-
-    before, after = names(SMALL), names(replace(SMALL, **change))
-    assert {name for name in before if before[name] == after[name]} == stays
-
-
 def test_projnorm_of_fewer_images_predicts_the_error_on_all(tmp_path):
     config = replace(SMALL, methods=("ProjNorm",), families=SMALL.families[:1])
     few = run_comparison(replace(config, projnorm_samples=40), root=tmp_path).arrays
     all_of_them = run_comparison(config, root=tmp_path).arrays
     np.testing.assert_array_equal(few["errors"], all_of_them["errors"])
     work = Workplace(replace(config, projnorm_samples=40), tmp_path / "run", Hardware())
-    clean = work.data.targets[0].images.take(few_indices(60, 40, SMALL.seed))
+    clean = work.data.targets[0].samples.take(few_indices(60, 40, SMALL.seed))
     plain = ProjNorm(work.initial().model, reference_of(work), work.projnorm_recipe, SMALL.seed, work.prepare)
-    labels = outputs_of(work, work.data.targets[0].images).predicted[few_indices(60, 40, SMALL.seed)]
+    labels = outputs_of(work, work.data.targets[0].samples).predicted[few_indices(60, 40, SMALL.seed)]
     assert few["scores"][0, 0] == pytest.approx(plain.measure(clean.images, labels).value, rel=1e-5)
     assert np.all(few["scores"] != all_of_them["scores"])
     with pytest.raises(ValueError, match="`projnorm_samples` must be 0 for all, or from 2 to m = 60; got 61"):
@@ -301,15 +181,15 @@ def test_a_run_on_official_files(tmp_path):
     assert record.arrays["origins"].tolist() == ["clean", *["official"] * 4]
     assert record.facts["corruptions"] == ["clean", "official"]
     assert record.arrays["errors"][0] < 0.5
-    generated = load_data(replace(config, corruptions="generated"))
-    official = load_data(config)
+    generated = load_image_data(replace(config, corruptions="generated"))
+    official = load_image_data(config)
     for ours, theirs in zip(generated.targets, official.targets, strict=True):
-        np.testing.assert_array_equal(ours.images.images, theirs.images.images)
+        np.testing.assert_array_equal(ours.samples.inputs, theirs.samples.inputs)
     with pytest.raises(ValueError, match="`family` must be one of contrast, gaussian_noise; got 'fog'"):
-        load_data(replace(config, families=("fog",)))
+        load_image_data(replace(config, families=("fog",)))
     np.save(corrupted / "labels.npy", np.zeros(300, np.uint8))
     with pytest.raises(ValueError, match="CIFAR-10-C: its labels are not those of the test set"):
-        load_data(config)
+        load_image_data(config)
 
 
 def test_other_images_under_the_same_name_are_refused_until_fresh(tmp_path):
@@ -319,10 +199,10 @@ def test_other_images_under_the_same_name_are_refused_until_fresh(tmp_path):
     config = replace(SMALL, data=str(path), n_train=60, n_validation=20, m=30, methods=("Entropy",))
     first = run_comparison(config, root=tmp_path)
     np.savez(path, images=255 - images, labels=labels)
-    with pytest.raises(ValueError, match="was computed with other images, weights, torch or device; pass --fresh"):
+    with pytest.raises(ValueError, match="was computed with other data, weights, torch or device; pass --fresh"):
         run_comparison(config, root=tmp_path)
     assert (tmp_path / first.id / "record.json").exists()
-    with pytest.raises(ValueError, match="was computed with other images, weights, torch or device; run it again"):
+    with pytest.raises(ValueError, match="was computed with other data, weights, torch or device; run it again"):
         run_ntk_predict(NtkPredictConfig(first.id, n=10, m=10), root=tmp_path)
     other = run_comparison(config, root=tmp_path, fresh=True)
     assert not np.array_equal(first.arrays["scores"], other.arrays["scores"])
@@ -367,63 +247,6 @@ def test_joint_rotation_evaluates_the_jointly_trained_network(finished, tmp_path
     assert 0.0 <= joint.arrays["scores"][0, 0] < 0.75
 
 
-def test_kernels_of_a_run_add_two_rows(finished):
-    root, record = finished
-    ledger = (root / record.id / LEDGER).read_bytes()
-    for body in ("fine-tuned", "initial"):
-        found = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, body=body), root=root)
-        rows = kernel_rows(root / record.id)
-        assert [row.method for row in rows] == [METHOD] * 5 + [TUNED] * 5
-        np.testing.assert_allclose([row.score for row in rows[:5]], found.arrays["projnorm"], rtol=1e-6)
-        assert {row.m for row in rows} == {25}
-        assert found.facts["check_error"] < 1e-3
-        np.testing.assert_array_equal(found.arrays["network_error"], record.arrays["errors"])
-        names = found.arrays["variants"].tolist()
-        plain = found.arrays["variant_values"][names.index("raw, ridge 0, labels of the kernel")]
-        np.testing.assert_allclose(plain, found.arrays["projnorm"], rtol=1e-6)
-        assert len(variant_qualities(found)) == len(names)
-    assert run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25), root=root).created == found.created
-    assert (root / record.id / LEDGER).read_bytes() == ledger
-    with pytest.raises(ValueError, match="`n` must be from 2 to 200 and `m` at most 60"):
-        run_ntk_predict(NtkPredictConfig(record.id, n=300), root=root)
-    with pytest.raises(ValueError, match="there is no run in"):
-        run_ntk_predict(NtkPredictConfig("deep-none"), root=root)
-    with pytest.raises(ValueError, match="`body` must be one of initial, fine-tuned"):
-        NtkPredictConfig("x", body="soul")
-
-
-def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
-    root, record = finished
-    config = NtkPredictConfig(record.id, n=30, m=25, body="fine-tuned", layers=("fc",))
-    found = run_ntk_predict(config, root=root)
-    work = Workplace(SMALL, root / record.id, Hardware())
-    clean = work.data.targets[0].images
-    features = np.column_stack([outputs_of(work, clean).features[few_indices(60, 25, SMALL.seed)], np.ones(25)]).astype(
-        float
-    )
-    eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
-    np.testing.assert_allclose(found.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
-    assert found.facts["parameters"] == features.shape[1]
-    with pytest.raises(ValueError, match="`layers` names 'heart', where the network has no parameters"):
-        run_ntk_predict(replace(config, layers=("heart",)), root=root)
-
-
-def test_the_kernel_may_see_the_images_larger(finished):
-    root, record = finished
-    found = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=10, size=40), root=root)
-    plain = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=10), root=root)
-    assert found.config["size"] == 40
-    assert found.id != plain.id
-    assert np.all(found.arrays["eigenvalues"][0] != plain.arrays["eigenvalues"][0])
-
-
-def test_without_probe_families_nothing_is_called_tuned(tmp_path):
-    record = run_comparison(replace(SMALL, families=("fog",), methods=("Entropy",)), root=tmp_path)
-    found = run_ntk_predict(NtkPredictConfig(record.id, n=20, m=20), root=tmp_path)
-    assert chosen_variant(found) is None
-    assert {row.method for row in kernel_rows(tmp_path / record.id)} == {METHOD}
-
-
 def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
     from PIL import Image
 
@@ -437,15 +260,15 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
     config = replace(
         SMALL, data=str(tmp_path / "data"), n_train=8, n_validation=2, m=8, targets=(str(tmp_path / "new"),)
     )
-    assert load_data(config).targets[-1].images.labels.tolist() == [1] * 4 + [2] * 4
+    assert load_image_data(config).targets[-1].samples.labels.tolist() == [1] * 4 + [2] * 4
     with pytest.raises(ValueError, match="odd: has the class 'z', which the training images lack"):
-        load_data(replace(config, targets=(str(tmp_path / "odd"),)))
+        load_image_data(replace(config, targets=(str(tmp_path / "odd"),)))
     np.savez(tmp_path / "far.npz", images=images, labels=np.arange(12))
     with pytest.raises(ValueError, match=r"far\.npz: has class 11; the training images have 0 to 2"):
-        load_data(replace(config, targets=(str(tmp_path / "far.npz"),)))
+        load_image_data(replace(config, targets=(str(tmp_path / "far.npz"),)))
     np.savez(tmp_path / "one.npz", images=images[:1], labels=[0])
-    with pytest.raises(ValueError, match="needs 2 images of each; one has 1"):
-        load_data(replace(config, targets=(str(tmp_path / "one.npz"),)))
+    with pytest.raises(ValueError, match="needs 2 samples of each; one has 1"):
+        load_image_data(replace(config, targets=(str(tmp_path / "one.npz"),)))
 
 
 def test_presets_are_the_papers():
@@ -488,13 +311,13 @@ def test_bad_configurations_are_refused(change, message):
 
 
 def test_data_that_is_too_small_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="must leave 2 images or more of the 899 of digits"):
-        load_data(replace(SMALL, n_validation=898))
+    with pytest.raises(ValueError, match="must leave 2 samples or more of the 899 of digits"):
+        load_image_data(replace(SMALL, n_validation=898))
     with pytest.raises(ValueError, match="`m` must be at most 898, the images of digits"):
-        load_data(replace(SMALL, m=899))
+        load_image_data(replace(SMALL, m=899))
     images, _ = _images(20, 0)
     np.savez(tmp_path / "one.npz", images=images, labels=np.zeros(20, int))
     with pytest.raises(ValueError, match="all of one class"):
-        load_data(replace(SMALL, data=str(tmp_path / "one.npz"), n_train=0, n_validation=2, m=5))
+        load_image_data(replace(SMALL, data=str(tmp_path / "one.npz"), n_train=0, n_validation=2, m=5))
     with pytest.raises(ValueError, match="`workers` must be at least 1"):
         run_comparison(SMALL, root=tmp_path, workers=0)

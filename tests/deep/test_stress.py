@@ -12,13 +12,13 @@ from scipy import stats
 
 from deep.attacks import pgd
 from deep.config import DeepConfig
-from deep.data import few_indices
 from deep.experiments.adversarial import PAPER_EPS, AdversarialConfig, run_adversarial
 from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.experiments.stress import predictions
 from deep.ledger import Ledger, write_rows
 from deep.outputs import forward
+from deep.samples import few_indices
 from deep.stages import Workplace, network_of
 from deep.training import Hardware
 from figures import stress
@@ -53,7 +53,7 @@ def run(tmp_path_factory):
 def attacked(run):
     root, record = run
     work = Workplace(SMALL, root / record.id, Hardware())
-    images = work.data.targets[0].images
+    images = work.data.targets[0].samples
     return network_of(work), images.images, images.labels
 
 
@@ -150,7 +150,7 @@ def test_columns_follow_the_methods_in_any_order(tmp_path):
 def test_fewer_images_are_drawn_from_all(run):
     root, record = run
     work = Workplace(SMALL, root / record.id, Hardware())
-    few = work.data.targets[0].images.take(few_indices(100, 30, SMALL.seed))
+    few = work.data.targets[0].samples.take(few_indices(100, 30, SMALL.seed))
     found = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), root=root).arrays
     outputs = forward(network_of(work), "fc", few.images, prepare=work.prepare)
     assert found["errors"][0] == outputs.error(few.labels)
@@ -165,7 +165,7 @@ def test_a_lost_network_is_trained_again_by_the_same_run(tmp_path):
     config = replace(SMALL, methods=("Entropy",), epochs=2)
     record = run_comparison(config, root=tmp_path)
     next((tmp_path / "trained").glob("network-*.safetensors")).write_bytes(b"damaged")
-    with pytest.raises(ValueError, match="is not finished; the same `projnorm deep run` goes on with it"):
+    with pytest.raises(ValueError, match="is not finished; the command that began it goes on with it"):
         run_adversarial(AdversarialConfig(record.id, eps=(1.0,), steps=1), root=tmp_path)
     again = run_comparison(config, root=tmp_path)
     np.testing.assert_array_equal(again.arrays["scores"], record.arrays["scores"])

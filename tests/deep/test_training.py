@@ -85,14 +85,34 @@ def test_the_learning_rate_falls_along_a_cosine_to_zero():
     assert recipe.lr_at(10) == pytest.approx(0.0, abs=1e-15)
 
 
-def test_a_training_is_that_of_plain_torch():
-    recipe = Recipe(steps=7, lr=0.05, batch=10)
+def test_or_along_a_line():
+    recipe = Recipe(steps=4, lr=0.2, batch=4, decay="linear")
+    np.testing.assert_allclose([recipe.lr_at(step) for step in range(5)], [0.2, 0.15, 0.1, 0.05, 0.0], atol=1e-16)
+
+
+SGD = (
+    Recipe(steps=7, lr=0.05, batch=10),
+    lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+    lambda optimiser: torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=7),
+    1e-12,
+)
+ADAMW = (
+    Recipe(steps=7, lr=0.01, batch=10, optimiser="adamw", decay="linear"),
+    lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.0),
+    lambda optimiser: torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=7),
+    # A bias before batch norm has no gradient but rounding, 1e-17, which AdamW divides by its eps of 1e-8.
+    1e-9,
+)
+
+
+@pytest.mark.parametrize(("recipe", "optimiser_of", "schedule_of", "atol"), [SGD, ADAMW], ids=["sgd", "adamw"])
+def test_a_training_is_that_of_plain_torch(recipe, optimiser_of, schedule_of, atol):
     mine = network().double()
     mine[4].p = 0.0
     plain = copy.deepcopy(mine)
     train(mine, INPUTS.astype(float), LABELS, recipe, seed=1)
-    optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=7)
+    optimiser = optimiser_of(plain.parameters())
+    schedule = schedule_of(optimiser)
     for step in range(7):
         chosen = batch_indices(21, 10, step, 1)
         optimiser.zero_grad()
@@ -101,13 +121,14 @@ def test_a_training_is_that_of_plain_torch():
         optimiser.step()
         schedule.step()
     for key, value in plain.state_dict().items():
-        torch.testing.assert_close(mine.state_dict()[key], value, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(mine.state_dict()[key], value, rtol=1e-9, atol=atol)
     assert not mine.training
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
 @pytest.mark.parametrize("stopped_after", [1, 5, 9])
-def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, stopped_after):
-    recipe = Recipe(steps=10, lr=0.05, batch=10)
+def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, stopped_after, optimiser):
+    recipe = Recipe(steps=10, lr=0.05, batch=10, optimiser=optimiser)
     whole = train(network(), INPUTS, LABELS, recipe, seed=1)
     monkeypatch.setattr("deep.training._SAVE_SECONDS", 0.0)
 

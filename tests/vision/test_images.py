@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from projnorm.files import locate
 from projnorm.vision import ImageNetInput, ImageSet, digits, load_splits, read_image_set
-from projnorm.vision.files import locate
 from tests.damage import damaged_copies
 
 RNG = np.random.default_rng(0)

@@ -1,0 +1,48 @@
+"""GdScore: Xie et al., "Leveraging Gradients for Unsupervised Accuracy Estimation under Distribution Shift" (2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deep.estimators.evidence import Evidence
+from deep.estimators.softmax import probabilities
+
+NORM = 0.3
+SURE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class GdScore:
+    """Mean over batches of a norm of the gradient of the last layer's weights on pseudo-labels.
+
+    The gradient of the cross-entropy is ``(p - e_y)`` times the features, so nothing is passed backward. Samples the
+    network is not sure of have labels drawn at random.
+
+    Attributes:
+        seed: Of those labels.
+        batch: Samples a batch.
+    """
+
+    seed: int = 0
+    batch: int = 128
+
+    name = "GdScore"
+    direction = "up"
+    is_error = False
+    needs = ("features",)
+
+    def score(self, evidence: Evidence) -> float:
+        """The l_0.3 norm, which is none in the strict sense."""
+        rows = probabilities(evidence.outputs.logits)
+        drawn = np.random.default_rng(self.seed).integers(rows.shape[1], size=len(rows))
+        labels = np.where(rows.max(axis=1) < SURE, drawn, rows.argmax(axis=1))
+        slopes = rows - np.eye(rows.shape[1])[labels]
+        features = np.asarray(evidence.outputs.features, dtype=np.float64)
+        norms = []
+        for start in range(0, len(rows), self.batch):
+            part = slice(start, start + self.batch)
+            gradient = slopes[part].T @ features[part] / len(rows[part])
+            norms.append(float((np.abs(gradient) ** NORM).sum() ** (1.0 / NORM)))
+        return float(np.mean(norms))

@@ -1,0 +1,44 @@
+"""MaNo: Xie et al., "MaNo: Exploiting Matrix Norm for Unsupervised Accuracy Estimation" (NeurIPS 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from deep.estimators.evidence import Evidence
+from deep.estimators.softmax import Floats, probabilities
+
+# Above it the network is sure of itself, and its softmax is used as it is.
+SURE = 5.0
+POWER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MaNo:
+    """The mean fourth power, to the power of a quarter, of normalised outputs."""
+
+    name = "MaNo"
+    direction = "down"
+    is_error = False
+    needs = ("outputs",)
+
+    def score(self, evidence: Evidence) -> float:
+        """From 0 to 1."""
+        return float(np.mean(normalised(evidence.outputs.logits) ** POWER) ** (1.0 / POWER))
+
+
+def normalised(logits: NDArray[np.floating]) -> Floats:
+    """Rows that add up to one: softmax where the network is sure, else a quadratic in the logits.
+
+    How sure it is, is the mean of ``-log p`` over samples and classes.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if -log_softmax(logits, axis=1).mean() > SURE:
+        return probabilities(logits)
+    taylor = 1.0 + logits + 0.5 * logits**2
+    taylor -= taylor.min(axis=1, keepdims=True)
+    total = taylor.sum(axis=1, keepdims=True)
+    return np.divide(taylor, total, out=np.full_like(taylor, 1.0 / taylor.shape[1]), where=total > 0.0)

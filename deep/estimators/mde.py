@@ -1,0 +1,33 @@
+"""MDE: Peng et al., "Energy-based Automated Model Evaluation" (ICLR 2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from deep.estimators.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class MDE:
+    r"""The meta-distribution energy, from the energies :math:`E_j = -\log\sum_k e^{z_{jk}}`.
+
+    .. math:: \log\left(\log m + \log \frac1m \sum_j e^{E_j} - \frac1m \sum_j E_j\right)
+
+    It grows with m, so it is compared at equal m only. The surer a network is of some samples than of others, the
+    larger it is; under shift that difference shrinks.
+    """
+
+    name = "MDE"
+    direction = "down"
+    is_error = False
+    needs = ("outputs",)
+
+    def score(self, evidence: Evidence) -> float:
+        """Nan for a single sample, of which it is the logarithm of zero."""
+        energies = -logsumexp(np.asarray(evidence.outputs.logits, dtype=np.float64), axis=1)
+        inside = float(logsumexp(energies) - energies.mean())
+        return math.log(inside) if inside > 0.0 else math.nan

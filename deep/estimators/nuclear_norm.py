@@ -1,0 +1,30 @@
+"""Nuclear norm: Deng et al., "Confidence and Dispersity Speak" (ICML 2023)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from deep.estimators.evidence import Evidence
+from deep.estimators.softmax import probabilities
+
+
+@dataclass(frozen=True, slots=True)
+class NuclearNorm:
+    """Sum of the singular values of the matrix of probabilities, divided by the largest it can be.
+
+    It is large where predictions are both sure and spread over the classes.
+    """
+
+    name = "NuclearNorm"
+    direction = "down"
+    is_error = False
+    needs = ("outputs",)
+
+    def score(self, evidence: Evidence) -> float:
+        """From 0 to 1."""
+        rows = probabilities(evidence.outputs.logits)
+        count, classes = rows.shape
+        return float(np.linalg.svd(rows, compute_uv=False).sum() / math.sqrt(count * min(count, classes)))

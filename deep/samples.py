@@ -1,0 +1,140 @@
+"""What a run looks at, whatever its samples are: what is trained on, what is held out, and the targets."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Samples(Protocol):
+    """Inputs of a network with their labels: `projnorm.vision.ImageSet` or `projnorm.text.EncodedPairs`."""
+
+    @property
+    def name(self) -> str:
+        """Where they come from."""
+        ...
+
+    @property
+    def inputs(self) -> NDArray[np.generic]:
+        """One sample per row."""
+        ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Classes from 0, shape ``(n,)``."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of inputs and labels."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """The samples with these indices."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A set to predict the error on.
+
+    Attributes:
+        name: What it is called.
+        family: What made it; targets of one family are alike.
+        severity: 1 to 5; 0 where there is none.
+        origin: Where its samples come from, as in `deep.ledger.Row`.
+        samples: With their labels.
+        merge: The label that each predicted class counts as; empty where the classes are the labels.
+    """
+
+    name: str
+    family: str
+    severity: int
+    origin: str
+    samples: Samples
+    merge: tuple[int, ...] = ()
+
+    def error(self, predicted: NDArray[np.int64]) -> float:
+        """Share of labels predicted wrongly."""
+        counted = np.array(self.merge)[predicted] if self.merge else predicted
+        return float(np.mean(counted != self.samples.labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunData:
+    """Everything a run looks at.
+
+    Attributes:
+        train: To fine-tune on, in an order drawn once.
+        validation: Labelled samples of the same distribution that no training sees.
+        targets: The sets to predict the error on.
+        classes: Number of classes.
+        facts: What a reader of the record needs to know of the data.
+    """
+
+    train: Samples
+    validation: Samples
+    targets: tuple[Target, ...]
+    classes: int
+    facts: dict[str, object]
+
+    @property
+    def sha256(self) -> str:
+        """Of every input and label, and what predictions count as: other samples are another run."""
+        sets = (self.train, self.validation, *(target.samples for target in self.targets))
+        merged = [f"{target.name} {target.merge}" for target in self.targets if target.merge]
+        return hashlib.sha256("".join([*(samples.sha256 for samples in sets), *merged]).encode()).hexdigest()
+
+
+def split_order(
+    available: int, n_train: int, n_validation: int, rng: np.random.Generator, name: str
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of validation, of training, and what is left: three parts of one drawn order.
+
+    A smaller run uses the first samples of a larger one.
+
+    Args:
+        available: Samples there are.
+        n_train: Wanted to train on; 0 for all that validation leaves.
+        n_validation: Wanted to validate on.
+        rng: Draws the order.
+        name: Of the samples, for what is said if they are too few.
+
+    Raises:
+        ValueError: If fewer than two are left to train on.
+    """
+    order = rng.permutation(available)
+    left = available - n_validation
+    wanted = n_train or left
+    if not 2 <= wanted <= left:
+        raise ValueError(
+            f"`n_train` and `n_validation` must leave 2 samples or more of the {available:,} of {name} to train on; "
+            f"got n_train = {n_train:,} and n_validation = {n_validation:,}."
+        )
+    return order[:n_validation], order[n_validation : n_validation + wanted], order[n_validation + wanted :]
+
+
+def require_trainable(train: Samples, targets: tuple[Target, ...], methods: tuple[str, ...]) -> None:
+    """Refuse training samples of one class, and targets too small for ProjNorm.
+
+    Raises:
+        ValueError: If there are such.
+    """
+    if len(np.unique(train.labels)) < 2:
+        raise ValueError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")
+    if "ProjNorm" in methods and len((smallest := min(targets, key=lambda t: len(t.samples))).samples) < 2:
+        raise ValueError(f"ProjNorm trains on every target and needs 2 samples of each; {smallest.name} has 1.")
+
+
+def few_indices(size: int, count: int, seed: int) -> NDArray[np.intp]:
+    """`count` of `size` samples, all if there are no more, ascending; fewer of them are some of these.
+
+    Target sets may be sorted by class, so their first samples would not do.
+    """
+    return np.sort(np.random.default_rng(seed).permutation(size)[:count])

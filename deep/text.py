@@ -1,0 +1,210 @@
+"""Runs on pairs of sentences: their data, the networks they start from, and how these are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deep.config import TextConfig
+from deep.samples import RunData, Target, require_trainable, split_order
+from deep.training import Recipe
+from projnorm.files import locate
+from projnorm.text import (
+    LABELS,
+    TWO_WAY,
+    EncodedPairs,
+    LoadedPairClassifier,
+    Pairs,
+    is_made,
+    joined,
+    load_encode,
+    load_pair_classifier,
+    made_pairs,
+    read_pairs,
+    subsets,
+)
+from projnorm.text.subsets import CATEGORY
+from projnorm.text.templates import DIALS, TEMPLATES, made_family
+
+# Origins of targets; a family is a whole set with its parts.
+HELD_OUT, GIVEN, PART, MADE = "clean", "given", "part", "made"
+MERGING = "where a set has two labels, predictions of neutral and contradiction count as non-entailment"
+_LONGEST_NAME = 80
+# What each of `LABELS` counts as where neutral and contradiction are not told apart.
+_MERGED = tuple(TWO_WAY.index("entailment" if label == "entailment" else "non-entailment") for label in LABELS)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a `deep.domain.Domain` is for, of pairs of sentences."""
+
+    config: TextConfig
+
+    def load_data(self, *, cache: Path | None = None) -> RunData:  # noqa: ARG002 (pairs are encoded in seconds)
+        """Read, split, take apart, draw and encode.
+
+        Raises:
+            ValueError: If a file is not in a form that is known, or too small.
+            OSError: If it cannot be read.
+        """
+        return load_text_data(self.config)
+
+    def initial(self, *, classes: int, seed: int) -> LoadedPairClassifier:
+        """Pretrained weights under a drawn head."""
+        return load_pair_classifier(self.config.model, num_outputs=classes, seed=seed)
+
+    @property
+    def prepare(self) -> None:
+        """Pairs are encoded once, when they are read."""
+
+    @property
+    def last(self) -> str:
+        """Name of the last layer."""
+        return _last(self.config.model)
+
+    @property
+    def network(self) -> str:
+        """The checkpoint."""
+        return self.config.model
+
+    @property
+    def sees(self) -> str:
+        """How long its pairs are."""
+        return f"pairs of `length` {self.config.length} tokens"
+
+    @property
+    def software(self) -> dict[str, str]:
+        """That of `transformers`, which holds the networks."""
+        return {"transformers": version("transformers")}
+
+    def finetuning(self, steps: int) -> Recipe:
+        """AdamW along a line."""
+        c = self.config
+        return Recipe(steps, c.lr, c.batch, precision=c.precision, optimiser="adamw", decay="linear")
+
+    def projnorm(self) -> Recipe:
+        """The same."""
+        c = self.config
+        return Recipe(
+            c.steps, c.projnorm_lr, c.projnorm_batch, precision=c.precision, optimiser="adamw", decay="linear"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Set:
+    """A whole set to predict on."""
+
+    name: str
+    family: str
+    severity: int
+    origin: str
+    pairs: Pairs
+
+    @property
+    def merge(self) -> tuple[int, ...]:
+        return _MERGED if self.pairs.classes == TWO_WAY else ()
+
+
+def load_text_data(config: TextConfig) -> RunData:
+    """As `Text.load_data`."""
+    whole = _pairs(config.data)
+    if whole.classes != LABELS:
+        raise ValueError(f"{config.data}: training pairs must have three labels, {', '.join(LABELS)}; it has two.")
+    rng = np.random.default_rng(config.seed)
+    kept, learnt, left = split_order(len(whole), config.n_train, config.n_validation, rng, whole.name)
+    sets = [_held_out(config, whole.take(left)), *map(_target_set, config.targets)]
+    if config.labels == "true" and (two_way := [one.name for one in sets if one.merge]):
+        raise ValueError(f"`labels` true needs targets with three labels to train on; {two_way[0]} has two.")
+    encode = load_encode(config.model, config.length)
+
+    def encoded(pairs: Pairs) -> EncodedPairs:
+        return EncodedPairs(pairs.name, encode(pairs.premises, pairs.hypotheses, config.length), pairs.labels)
+
+    train = whole.take(learnt)
+    trained_on = set(zip(train.premises, train.hypotheses, strict=True))
+    targets, small, known = [], [], {}
+    for one in sets:
+        everything = {one.name: (one.origin, np.arange(len(one.pairs)))}
+        parts = {f"{one.name}, {part}": (PART, members) for part, members in _parts(config, one.pairs)}
+        for name, (origin, members) in (everything | parts).items():
+            if origin == PART and len(members) < config.m:
+                small.append(name)
+                continue
+            chosen = one.pairs.take(np.sort(rng.permutation(members)[: config.m]))
+            targets.append(Target(name, one.family, one.severity, origin, encoded(chosen), one.merge))
+            if again := sum(pair in trained_on for pair in zip(chosen.premises, chosen.hypotheses, strict=True)):
+                known[name] = again
+    _require_distinct(targets)
+    samples = encoded(train)
+    require_trainable(samples, tuple(targets), config.methods)
+    facts: dict[str, object] = {
+        "parts_left_out_for_fewer_than_m_pairs": small,
+        "sets_of_fewer_than_m_pairs": [t.name for t in targets if len(t.samples) < config.m],
+        "pairs_that_were_trained_on": known,
+        "pairs_without_a_gold_label": {one.name: one.pairs.unlabelled for one in sets if one.pairs.unlabelled},
+    }
+    if two_way := [target.name for target in targets if target.merge]:
+        facts |= {"two_way_targets": two_way, "merged": MERGING}
+    return RunData(samples, encoded(whole.take(kept)), tuple(targets), len(LABELS), facts)
+
+
+def _held_out(config: TextConfig, left: Pairs) -> _Set:
+    """In-distribution pairs that nothing was trained on: a file of their own, or what is left."""
+    if config.test:
+        return replace(_target_set(config.test), family=HELD_OUT, severity=0, origin=HELD_OUT)
+    if not len(left):
+        raise ValueError("no pair is left to predict on in distribution; set `n_train`, or `test` to a file.")
+    return _Set("held out", HELD_OUT, 0, HELD_OUT, left)
+
+
+def _target_set(spec: str) -> _Set:
+    """A set written ``NAME=FILE+FILE``, without the name, or made here."""
+    if is_made(spec) and spec != TEMPLATES:
+        dial, strength = made_family(spec)
+        return _Set(spec, dial, strength, MADE, made_pairs(spec))
+    name, equals, files = spec.partition("=")
+    if locate(spec).is_file():  # whatever its name is made of
+        name, parts = Path(spec).stem, [spec]
+    else:
+        parts = [part.strip() for part in (files if equals else spec).split("+")]
+        name = name.strip() if equals else Path(parts[0]).stem
+    if not all(parts):
+        raise ValueError(f"a target must be FILE or NAME=FILE+FILE; got {spec!r}.")
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name in (HELD_OUT, *DIALS):
+        taken = ", ".join((HELD_OUT, *DIALS))
+        raise ValueError(
+            f"a target must have a name of 1 to {_LONGEST_NAME} printable characters, none of {taken}; got {name!r}."
+        )
+    return _Set(name, name, 0, GIVEN, joined(name, [_pairs(part) for part in parts]))
+
+
+def _pairs(name: str) -> Pairs:
+    path = locate(name)
+    if is_made(name) or (name.startswith(TEMPLATES) and not path.exists()):
+        return made_pairs(name)
+    if not name or path.is_dir():
+        raise ValueError(f"pairs must come from a file; got {name!r}.")
+    return read_pairs(path, keep=(CATEGORY,))
+
+
+def _parts(config: TextConfig, pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    for kind in config.subsets:
+        yield from subsets(pairs, kind).items()
+
+
+def _require_distinct(targets: list[Target]) -> None:
+    names = [target.name for target in targets]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"no two targets may be called {name!r}; give them names, as in NAME=FILE.")
+
+
+@lru_cache(maxsize=4)
+def _last(model: str) -> str:
+    return load_pair_classifier(model, num_outputs=len(LABELS), seed=0).last

@@ -1,0 +1,118 @@
+"""Pairs of sentences made from templates, so that everything on text runs with no download.
+
+A premise says what somebody does somewhere. The hypothesis says less (entailment), something else as well (neutral), or
+the opposite (contradiction). Three dials of shift, at three strengths each: words that no training pair has, filler
+around the sentences, and a negation in the premise, which turns what a negation in the hypothesis means.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from projnorm.text.nli import LABELS, Pairs
+
+TEMPLATES = "templates"
+DIALS = ("words", "filler", "negation")
+STRENGTHS = (1, 2, 3)
+_NAME = re.compile(rf"{TEMPLATES}(?:-({'|'.join(DIALS)})-([{STRENGTHS[0]}-{STRENGTHS[-1]}]))?")
+_TRAINING, _SHIFTED = 6000, 1000
+# Share of pairs whose label is drawn anew, as if annotators slipped; a network without error has nothing to calibrate.
+_SLIPS = 0.15
+
+# Each word, and one of the same meaning that no training pair has.
+# fmt: off
+_WHO = {
+    "dog": "hound", "cat": "kitten", "man": "gentleman", "woman": "lady", "child": "toddler",
+    "teacher": "professor", "doctor": "physician", "farmer": "peasant", "singer": "vocalist", "pilot": "aviator",
+}
+_LIKE = {
+    "old": "ancient", "young": "youthful", "tall": "towering", "small": "tiny", "happy": "cheerful",
+    "tired": "weary", "quiet": "silent", "brave": "fearless", "rich": "wealthy", "famous": "renowned",
+}
+_DO = {
+    "run": "sprint", "sleep": "doze", "eat": "dine", "sing": "croon", "read": "study",
+    "dance": "waltz", "work": "toil", "wait": "linger", "talk": "chat", "laugh": "giggle",
+}
+_WHERE = {
+    "garden": "orchard", "kitchen": "pantry", "street": "avenue", "school": "academy", "office": "bureau",
+    "park": "meadow", "forest": "woodland", "station": "terminal", "museum": "gallery", "church": "chapel",
+}
+# fmt: on
+_NEW = _WHO | _LIKE | _DO | _WHERE
+_FILLER = ("as everybody here knows", "on this rainy morning", "to tell the truth", "if you ask me", "once again")
+
+
+def is_made(name: str) -> bool:
+    """Whether a name is that of a set made here."""
+    return _NAME.fullmatch(name) is not None
+
+
+def made_family(name: str) -> tuple[str, int]:
+    """The dial and the strength of a shifted set."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[1] is None:
+        raise ValueError(f"`{name}` is no shifted set of templates.")
+    return found[1], int(found[2])
+
+
+@lru_cache(maxsize=16)
+def made_pairs(name: str) -> Pairs:
+    """A set by its name: "templates" to train on, or one shifted, such as "templates-words-2"; always the same pairs.
+
+    Raises:
+        ValueError: If there is none of this name.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"`{name}` is no set of templates; there are {TEMPLATES} and {TEMPLATES}-DIAL-STRENGTH.")
+    dial, strength = found[1], int(found[2] or 0)
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    labels = rng.integers(len(LABELS), size=_SHIFTED if dial else _TRAINING)
+    training = made_pairs(TEMPLATES) if dial else None
+    taken = set(zip(training.premises, training.hypotheses, strict=True)) if training else set()
+    pairs = []
+    for label in labels:  # no pair twice, and none that is trained on
+        while (pair := _pair(LABELS[label], dial, strength / (1 + len(STRENGTHS)), rng)) in taken:
+            pass
+        taken.add(pair)
+        pairs.append(pair)
+    premises, hypotheses = zip(*pairs, strict=True)
+    slips = rng.random(len(labels)) < _SLIPS
+    labels = np.where(slips, rng.integers(len(LABELS), size=len(labels)), labels)
+    return Pairs(name, premises, hypotheses, labels, LABELS, {})
+
+
+def _one(words: Sequence[str], rng: np.random.Generator) -> str:
+    return words[int(rng.integers(len(words)))]
+
+
+def _pair(label: str, dial: str | None, share: float, rng: np.random.Generator) -> tuple[str, str]:
+    who, like, do, where = (_one(list(words), rng) for words in (_WHO, _LIKE, _DO, _WHERE))
+    turned = dial == "negation" and rng.random() < share
+    verb, opposite = (f"does not {do}", f"does {do}") if turned else (f"does {do}", f"does not {do}")
+    premise = f"the {like} {who} {verb}" + (f" in the {where}" if label != "neutral" else "")
+    hypothesis = {
+        "entailment": _one([f"the {who} {verb}", f"the {who} is {like}"], rng),
+        "neutral": f"the {who} {verb} in the {where}",
+        "contradiction": _one([f"the {who} {opposite}", f"the {who} is not {like}"], rng),
+    }[label]
+    if dial == "words":
+        new = {word for word in (who, like, do, where) if rng.random() < share}
+        premise, hypothesis = (_replaced(text, new) for text in (premise, hypothesis))
+    if dial == "filler":
+        premise, hypothesis = (_filled(text, share, rng) for text in (premise, hypothesis))
+    return premise, hypothesis
+
+
+def _replaced(text: str, words: set[str]) -> str:
+    return " ".join(_NEW[word] if word in words else word for word in text.split())
+
+
+def _filled(text: str, share: float, rng: np.random.Generator) -> str:
+    before, after = (_one(_FILLER, rng) + " " if rng.random() < share else "" for _ in range(2))
+    return f"{before}{text} {after}".strip()

@@ -1,0 +1,181 @@
+"""Classifiers of pairs from checkpoints: what is kept, what is drawn, what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
+
+from projnorm.text import download_checkpoint, load_encode, load_pair_classifier
+from projnorm.text.encoding import IDS, MASK, TYPES
+from tests.text.checkpoints import save_bert, save_distilbert, save_roberta
+
+PREMISES = ["the cat sleeps in the house .", "a dog runs"]
+HYPOTHESES = ["the cat does not run", "a dog runs in the house"]
+
+
+@pytest.mark.parametrize(
+    ("save", "last"),
+    [
+        (save_bert, "body.classifier"),
+        (save_roberta, "body.classifier.out_proj"),
+        (save_distilbert, "body.classifier"),
+    ],
+)
+def test_a_checkpoint_says_what_transformers_says_of_the_same_pairs(save, last, tmp_path):
+    folder = str(save(tmp_path / "checkpoint"))
+    loaded = load_pair_classifier(folder, num_outputs=3, seed=1)
+    assert loaded.last == last
+    assert loaded.weights == folder
+    assert not loaded.is_random
+    assert not loaded.model.training
+    inputs = load_encode(folder, 32)(PREMISES, HYPOTHESES, 32)
+    assert inputs.shape[1] == 3
+    with torch.no_grad():
+        found = loaded.model(torch.from_numpy(inputs))
+        plain = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3, ignore_mismatched_sizes=True)
+        plain.load_state_dict({name.removeprefix("body."): t for name, t in loaded.model.state_dict().items()})
+        tokens = AutoTokenizer.from_pretrained(folder)(PREMISES, HYPOTHESES, padding=True, return_tensors="pt")
+        names = ("input_ids", "attention_mask") + (("token_type_ids",) if save is save_bert else ())
+        expected = plain.eval()(**{name: tokens[name] for name in names}).logits
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_body_is_the_checkpoints_and_the_head_is_drawn_from_the_seed(tmp_path):
+    folder = str(save_bert(tmp_path / "checkpoint", num_labels=3))
+    one, again, other = (load_pair_classifier(folder, num_outputs=3, seed=seed) for seed in (0, 0, 1))
+    kept = AutoModelForSequenceClassification.from_pretrained(folder).state_dict()
+    for name, tensor in one.model.state_dict().items():
+        assert torch.equal(tensor, again.model.state_dict()[name])
+        drawn = name == "body.classifier.weight"
+        assert torch.equal(tensor, other.model.state_dict()[name]) != drawn
+        assert torch.equal(tensor, kept[name.removeprefix("body.")]) != drawn or name.endswith("classifier.bias")
+    assert one.sha256 == other.sha256
+    body = save_bert(tmp_path / "body", body_only=True)
+    assert load_pair_classifier(str(body), num_outputs=3, seed=0).sha256 == one.sha256
+    changed = save_bert(tmp_path / "changed", num_labels=3, seed=6)
+    assert load_pair_classifier(str(changed), num_outputs=3, seed=0).sha256 != one.sha256
+
+
+def test_empty_places_change_nothing_but_rounding():
+    loaded = load_pair_classifier("tiny", num_outputs=3, seed=0)
+    inputs = load_encode("tiny", 64)(PREMISES, HYPOTHESES, 64)
+    padded = np.concatenate([inputs, np.zeros((2, 3, 9), np.int32)], axis=2)
+    with torch.no_grad():
+        together = loaded.model(torch.from_numpy(inputs))
+        torch.testing.assert_close(loaded.model(torch.from_numpy(padded)), together)
+        alone = torch.cat([loaded.model(torch.from_numpy(inputs[i : i + 1])) for i in range(2)])
+        torch.testing.assert_close(alone, together)
+    assert inputs[:, MASK].sum() == (inputs[:, IDS] > 0).sum()
+    assert inputs[0, TYPES].sum() == 1 + 5  # the hypothesis and what ends it
+
+
+def test_the_tiny_network_is_random_and_repeatable():
+    one, again, other = (load_pair_classifier("tiny", num_outputs=3, seed=seed) for seed in (3, 3, 4))
+    assert one.is_random
+    assert one.weights == "random"
+    weights = [torch.cat([p.flatten() for p in net.model.parameters()]) for net in (one, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_loading_leaves_random_numbers_and_the_log_of_transformers_alone(tmp_path):
+    folder = str(save_bert(tmp_path / "checkpoint"))
+    verbosity = logging.get_verbosity()
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    load_pair_classifier(folder, num_outputs=3, seed=9)
+    assert torch.equal(torch.rand(3), expected)
+    assert logging.get_verbosity() == verbosity
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    folder = save_bert(tmp_path / "checkpoint")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
+    with pytest.raises(ValueError, match=r"its weights lack 16 of the network's, such as bert\.encoder\.layer\.1"):
+        load_pair_classifier(str(folder), num_outputs=3, seed=0)
+
+
+def test_what_is_no_checkpoint_is_said_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    empty, damaged = tmp_path / "empty", save_bert(tmp_path / "damaged")
+    empty.mkdir()
+    weights = damaged / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    for folder in (empty, damaged):
+        with pytest.raises(ValueError, match=f"`model` {folder}: no checkpoint could be read there") as found:
+            load_pair_classifier(str(folder), num_outputs=3, seed=0)
+        assert "\n" not in str(found.value)
+    with pytest.raises(ValueError, match=r"`model` nobody/nothing: .* a name on the hub is fetched with --download"):
+        load_pair_classifier("nobody/nothing", num_outputs=3, seed=0)
+    with pytest.raises(ValueError, match="`model` nobody/nothing"):
+        load_encode("nobody/nothing", 16)
+
+
+def test_no_code_of_a_checkpoint_is_run_even_if_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    folder = save_bert(tmp_path / "checkpoint")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    for load in (lambda: load_pair_classifier(str(folder), num_outputs=3, seed=0), lambda: load_encode(str(folder), 8)):
+        with pytest.raises(ValueError, match="no checkpoint could be read there"):
+            load()
+    assert not (tmp_path / "ran").exists()
+
+
+def edit_config(folder, **changes) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def test_weights_of_other_shapes_than_the_configuration_says_are_refused(tmp_path):
+    folder = save_bert(tmp_path / "checkpoint")
+    edit_config(folder, hidden_size=32)
+    with pytest.raises(ValueError, match=r"its bert\..* has another shape than its configuration says"):
+        load_pair_classifier(str(folder), num_outputs=3, seed=0)
+
+
+def test_the_hash_is_of_the_configuration_too_and_of_nothing_drawn(tmp_path):
+    folder = save_bert(tmp_path / "checkpoint")
+    before = load_pair_classifier(str(folder), num_outputs=3, seed=0).sha256
+    edit_config(folder, hidden_act="relu")
+    assert load_pair_classifier(str(folder), num_outputs=3, seed=0).sha256 != before
+    # A body alone: the dense layer of the head is drawn as well.
+    body = save_roberta(tmp_path / "body", body_only=True)
+    assert len({load_pair_classifier(str(body), num_outputs=3, seed=seed).sha256 for seed in (0, 1)}) == 1
+
+
+def test_a_tokenizer_with_more_words_than_the_network_is_refused(tmp_path):
+    folder = save_bert(tmp_path / "checkpoint")
+    edit_config(folder, vocab_size=10)
+    with pytest.raises(ValueError, match="its tokenizer has 17 tokens and its network 10"):
+        load_encode(str(folder), 8)
+
+
+def test_only_names_on_the_hub_are_downloaded(tmp_path):
+    for model in ("tiny", str(tmp_path)):
+        with pytest.raises(ValueError, match="--download needs --model to be a name on the hub"):
+            download_checkpoint(model)
+
+
+def test_pairs_longer_than_the_network_takes_are_refused(tmp_path):
+    folder = str(save_bert(tmp_path / "checkpoint"))
+    assert load_encode(folder, 8)(["the cat " * 20], ["a dog " * 20], 8).shape == (1, 3, 8)
+    with pytest.raises(ValueError, match=f"`length` must be at most 32 for {folder}; got 33"):
+        load_encode(folder, 33)
+    with pytest.raises(ValueError, match="`length` must be at most 128 for tiny; got 129"):
+        load_encode("tiny", 129)
+    # A tokenizer may not know; the network does, and of RoBERTa's 40 places two are not for tokens.
+    roberta = save_roberta(tmp_path / "roberta", longest=10**9)
+    with pytest.raises(ValueError, match=f"`length` must be at most 38 for {roberta}; got 39"):
+        load_encode(str(roberta), 39)
