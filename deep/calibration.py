@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,17 +46,48 @@ class Quality:
     targets: int
 
 
-def left_out_predictions(scores: ArrayLike, errors: ArrayLike, families: ArrayLike) -> Floats:
-    """Predicted errors, each by a line fitted to the targets of all other families; nan where no line can be."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """From one score to an error."""
+
+    slope: float
+    offset: float
+
+    @classmethod
+    def fitted(cls, scores: Floats, errors: Floats) -> Line:
+        """By least squares; nan where no line can be."""
+        if len(scores) < 2 or not np.ptp(scores) > 0.0:
+            return cls(np.nan, np.nan)
+        centre = scores.mean()
+        slope, offset = np.polyfit(scores - centre, errors, 1)
+        return cls(float(slope), float(offset - slope * centre))
+
+    def predict(self, scores: Floats) -> Floats:
+        """Errors of scores, of any shape."""
+        return self.offset + self.slope * scores
+
+
+class Fitted(Protocol):
+    """What was learnt from scores with known errors."""
+
+    def predict(self, scores: Floats) -> Floats:
+        """Errors of scores, one a row."""
+        ...
+
+
+# From scores, one a row, and errors.
+Fit = Callable[[Floats, Floats], Fitted]
+
+
+def left_out_predictions(scores: ArrayLike, errors: ArrayLike, families: ArrayLike, fit: Fit = Line.fitted) -> Floats:
+    """Predicted errors, each by what was fitted to the targets of all other families; nan where nothing can be."""
     scores, errors = np.asarray(scores, float), np.asarray(errors, float)
     families = np.asarray(families)
     out = np.full(len(scores), np.nan)
     for family in np.unique(families):
         inside = families == family
-        x, y = scores[~inside], errors[~inside]
-        if len(x) >= 2 and np.ptp(x) > 0.0:
-            slope, offset = np.polyfit(x - x.mean(), y, 1)
-            out[inside] = offset + slope * (scores[inside] - x.mean())
+        if not inside.all():
+            out[inside] = fit(scores[~inside], errors[~inside]).predict(scores[inside])
     return out
 
 

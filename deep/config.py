@@ -19,13 +19,17 @@ LATER_METHODS = (
     "COT",
     "COTT",
     "NuclearNorm",
+    "MI",
     "MaNo",
     "Dispersion",
     "MDE",
     "GdScore",
     "Frechet",
+    "FeatureShift",
     "CBPE",
     "BBSE",
+    "ProjNormLinear",
+    "Dis2",
 )
 LARGEST_SEED = 2**32
 

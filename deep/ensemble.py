@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.dispersion import Dispersion
-from deep.estimators.mano import MaNo
-from deep.estimators.mde import MDE
-from deep.estimators.nuclear_norm import NuclearNorm
+from deep.calibration import left_out_predictions
+from deep.estimators.catalogue import FALLING
 from deep.ledger import Scores
 
 Floats = NDArray[np.float64]
@@ -24,13 +22,14 @@ CAPTION = (
 )
 
 
-# Methods whose scores fall as the error rises.
-FALLING = frozenset(one.name for one in (NuclearNorm, MaNo, Dispersion, MDE))
-
-
 def rising(scores: Scores) -> Floats:
     """The scores, with the sign turned of those that fall as the error rises."""
-    return scores.values * np.array([-1.0 if method in FALLING else 1.0 for method in scores.methods])
+    return scores.values * signs(scores.methods)
+
+
+def signs(methods: Sequence[str]) -> Floats:
+    """What makes the score of each method rise with the error: 1 or -1."""
+    return np.array([-1.0 if method in FALLING else 1.0 for method in methods])
 
 
 def standardised(scores: Scores) -> Floats:
@@ -57,24 +56,43 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
     return standardised(scores)[:, [scores.methods.index(method) for method in methods]].mean(axis=1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack:
+    """From several scores, which all rise with the error, to an error: a weight each, none negative.
+
+    Attributes:
+        centre: Of each score.
+        weights: Of each score.
+        offset: The mean error.
+    """
+
+    centre: Floats
+    weights: Floats
+    offset: float
+
+    @classmethod
+    def fitted(cls, scores: Floats, errors: Floats) -> Stack:
+        """By least squares; a score that is constant has no weight."""
+        from scipy.optimize import nnls
+
+        centre, spread = scores.mean(axis=0), np.where(np.ptp(scores, axis=0) > 0.0, scores.std(axis=0), np.inf)
+        weights, _ = nnls((scores - centre) / spread, errors - errors.mean())
+        return cls(centre, weights / spread, float(errors.mean()))
+
+    def predict(self, scores: Floats) -> Floats:
+        """Errors of scores, one a row."""
+        return self.offset + (scores - self.centre) @ self.weights
+
+
 def stacked(scores: Scores) -> Floats:
     """Predicted errors: each by weights, none negative, fitted to the targets of all other families.
 
     Raises:
         ValueError: If there are fewer than two families.
     """
-    from scipy.optimize import nnls
-
     if len(set(scores.families.tolist())) < 2:
         raise ValueError("stacking leaves a family out and fits the others; there is only one.")
-    values, out = rising(scores), np.empty(len(scores.errors))
-    for family in np.unique(scores.families):
-        inside = scores.families == family
-        x, y = values[~inside], scores.errors[~inside]
-        centre, spread = x.mean(axis=0), np.where(np.ptp(x, axis=0) > 0.0, x.std(axis=0), np.inf)
-        weights, _ = nnls((x - centre) / spread, y - y.mean())
-        out[inside] = y.mean() + (values[inside] - centre) / spread @ weights
-    return out
+    return left_out_predictions(rising(scores), scores.errors, scores.families, Stack.fitted)
 
 
 def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Scores:

@@ -9,28 +9,12 @@ from numpy.typing import NDArray
 
 from deep.config import LATER_METHODS, METHODS
 from deep.estimators.agree_score import AgreeScore
-from deep.estimators.atc import ATC
-from deep.estimators.bbse import BBSE
-from deep.estimators.cbpe import CBPE
-from deep.estimators.conf_score import ConfScore
-from deep.estimators.cot import COT, COTT
-from deep.estimators.dispersion import Dispersion
-from deep.estimators.doc import AC, DoC
-from deep.estimators.entropy import Entropy
+from deep.estimators.catalogue import FROM_OUTPUTS
 from deep.estimators.evidence import Estimator, Evidence
-from deep.estimators.frechet import Frechet
-from deep.estimators.gd_score import GdScore
-from deep.estimators.importance import ImportanceWeighting
-from deep.estimators.mano import MaNo
-from deep.estimators.mde import MDE
-from deep.estimators.nuclear_norm import NuclearNorm
 from deep.estimators.rotation import Rotation
 from deep.outputs import forward
 from deep.projnorm import ProjNorm
 from deep.stages import SECOND, Workplace, network_of, outputs_of, reference_of, rotation_head_of
-
-_WITHOUT_LEARNING = (ConfScore, Entropy, NuclearNorm, MaNo, Dispersion, MDE)
-_FROM_LABELLED = (ATC, AC, DoC, ImportanceWeighting, COT, COTT, CBPE, BBSE)
 
 
 @lru_cache(maxsize=len(METHODS) + len(LATER_METHODS))
@@ -41,18 +25,10 @@ def estimator_of(work: Workplace, method: str) -> Estimator:
         ValueError: If there is none of this name, or a stage is missing.
     """
     config, prepare, hardware = work.config, work.prepare, work.hardware
-    for plain in _WITHOUT_LEARNING:
-        if method == plain.name:
-            return plain()
-    for learning in _FROM_LABELLED:
-        if method == learning.name:
-            validation = work.data.validation
-            return learning.of(outputs_of(work, validation).logits, validation.labels)
+    if method in FROM_OUTPUTS:
+        validation = work.data.validation
+        return FROM_OUTPUTS[method](outputs_of(work, validation), validation.labels, config.seed)
     match method:
-        case GdScore.name:
-            return GdScore(config.seed)
-        case Frechet.name:
-            return Frechet.of(outputs_of(work, work.data.validation).features)
         case AgreeScore.name:
             return AgreeScore(network_of(work, SECOND), work.last, prepare, hardware)
         case Rotation.name:

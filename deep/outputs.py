@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,20 +15,26 @@ from torch import Tensor, nn
 from deep.training import Hardware, Prepare, placed
 from projnorm.runs import from_npz, to_npz, write_atomically
 
-_BATCH = 250
+BATCH = 250
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """What a network says of a set of images.
+    """What a network says of a set of samples.
 
     Attributes:
         logits: Shape ``(n, classes)``.
-        features: Inputs of the last layer, shape ``(n, width)``.
+        features: Inputs of the last layer, shape ``(n, width)``; of width 0 where they are not known.
+        others: Logits of other networks on the same samples, each of the shape of `logits`.
     """
 
-    logits: NDArray[np.float32]
-    features: NDArray[np.float32]
+    logits: NDArray[np.floating]
+    features: NDArray[np.floating]
+    others: tuple[NDArray[np.floating], ...] = ()
+
+    def take(self, indices: NDArray[np.integer]) -> Outputs:
+        """What is said of the samples with these indices."""
+        return Outputs(self.logits[indices], self.features[indices], tuple(other[indices] for other in self.others))
 
     @property
     def predicted(self) -> NDArray[np.int64]:
@@ -59,24 +67,49 @@ def forward(
         ValueError: If an output is not finite.
     """
     device = torch.device((hardware or Hardware()).device)
+    placed(model, device, images=images.ndim == 4)
+
+    def batches() -> Iterator[Tensor]:
+        for start in range(0, len(images), BATCH):
+            x = torch.from_numpy(images[start : start + BATCH]).to(device)
+            x = x if prepare is None else prepare(x)
+            yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+
+    return forward_batches(model, head, batches())
+
+
+def forward_batches(
+    model: nn.Module, head: str | None, batches: Iterable[Any], *, call: Callable[[Any], Tensor] | None = None
+) -> Outputs:
+    """Outputs on batches that are what the network takes, where it is; as `forward` otherwise.
+
+    Args:
+        model: A classifier.
+        head: Name of its last layer; None where features are not wanted.
+        batches: Inputs of `call`.
+        call: From a batch to logits; the network itself by default.
+
+    Raises:
+        ValueError: If an output is not finite.
+    """
     modes = [(module, module.training) for module in model.modules()]
-    placed(model, device, images=images.ndim == 4).eval()
     features: list[Tensor] = []
     logits: list[Tensor] = []
-    hook = model.get_submodule(head).register_forward_pre_hook(lambda _, given: features.append(given[0].cpu()))
+    hooks = []
+    if head is not None:
+        layer = model.get_submodule(head)
+        hooks.append(layer.register_forward_pre_hook(lambda _, given: features.append(given[0].cpu())))
+    model.eval()
     try:
         with torch.no_grad():
-            for start in range(0, len(images), _BATCH):
-                x = torch.from_numpy(images[start : start + _BATCH]).to(device)
-                x = x if prepare is None else prepare(x)
-                if x.ndim == 4:
-                    x = x.contiguous(memory_format=torch.channels_last)
-                logits.append(model(x).cpu())
+            logits.extend((call or model)(batch).cpu() for batch in batches)
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         for module, training in modes:
             module.training = training
-    found = Outputs(torch.cat(logits).numpy(), torch.cat(features).numpy())
+    said = torch.cat(logits).numpy()
+    found = Outputs(said, torch.cat(features).numpy() if features else np.empty((len(said), 0), dtype=np.float32))
     if not np.isfinite(found.logits).all():
         raise ValueError("the network's outputs are not finite; were its weights trained with too large a step?")
     return found

@@ -13,7 +13,7 @@ import pytest
 from projnorm import __version__
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
-COMMANDS = ("report", "toy", "bound", "figures", "ntk", "deep", "runs")
+COMMANDS = ("report", "toy", "bound", "figures", "predict", "ntk", "deep", "runs")
 SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--trials", "3", "--workers", "1")
 SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.calibration import Line
 from deep.checkpoints import checkpoint_hash
 from deep.experiments.comparison import finished_run
 from deep.ledger import Scores
@@ -135,10 +136,7 @@ def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) 
     found = stacked(results)
     predicted = np.full_like(found["scores"], np.nan)
     for column, known in enumerate(scores.values.T):
-        if np.ptp(known) == 0.0:  # no line
-            continue
-        slope, offset = np.polyfit(known - known.mean(), scores.errors, 1)
-        predicted[:, column] = offset + slope * (found["scores"][:, column] - known.mean())
+        predicted[:, column] = Line.fitted(known, scores.errors).predict(found["scores"][:, column])
     return {
         **found,
         "sets": np.array(names),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, deep, deep_analyses, deep_text, ntk, report, runs, toy
+from projnorm.cli import bound, deep, deep_analyses, deep_text, ntk, predict, report, runs, toy
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -20,6 +20,7 @@ _EXTRAS = {
     "safetensors": "nn",
     "PIL": "nn",
     "ot": "nn",
+    "onnxruntime": "onnx",
     "transformers": "text",
     "huggingface_hub": "text",
 }
@@ -35,6 +36,7 @@ app.command("report")(report.run_report)
 app.command("toy")(toy.run)
 app.command("bound")(bound.run)
 app.command("figures")(report.run_figures)
+app.command("predict")(predict.run)
 app.add_typer(ntk.app, name="ntk")
 deep.app.command("text")(deep_text.run_text)
 deep.app.command("sweep")(deep_analyses.run_sweep)

@@ -56,3 +56,15 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
     except _UNREADABLE as error:
         raise ValueError(f"not a whole NPZ file of plain arrays ({error})") from error
     return arrays
+
+
+def from_npy(data: bytes) -> NDArray[Any]:
+    """The array of an NPY file.
+
+    Raises:
+        ValueError: If the bytes are not a whole NPY file of a plain array.
+    """
+    try:
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except _UNREADABLE as error:
+        raise ValueError(f"not a whole NPY file of a plain array ({error})") from error

@@ -15,8 +15,9 @@ from scipy.linalg import sqrtm
 from scipy.optimize import linprog
 
 from deep.config import LATER_METHODS
-from deep.ensemble import FALLING, mean_of
+from deep.ensemble import mean_of
 from deep.estimators.bbse import BBSE
+from deep.estimators.catalogue import FALLING
 from deep.estimators.cbpe import CBPE
 from deep.estimators.cot import COT, COTT, class_shares, transport_costs
 from deep.estimators.dispersion import Dispersion

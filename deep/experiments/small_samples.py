@@ -1,0 +1,203 @@
+"""Every method on few samples of each target, drawn many times: which method to use, and how many samples it needs.
+
+The truth is the error on the whole target. What turns scores into errors is fitted to the other families, at the same
+number of samples and in the same draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deep.checkpoints import checkpoint_hash
+from deep.estimators.catalogue import FROM_OUTPUTS, NEEDS_THREE
+from deep.estimators.evidence import Evidence
+from deep.experiments.comparison import finished_run
+from deep.outputs import Outputs, forward
+from deep.predict.methods import COSTLY
+from deep.projnorm import ProjNorm
+from deep.samples import few_indices
+from deep.stages import (
+    NETWORK,
+    REFERENCE,
+    SECOND,
+    Workplace,
+    has_stages,
+    network_of,
+    outputs_of,
+    reference_of,
+    run_stage,
+)
+from deep.training import one_thread
+from projnorm.runs import Arrays, Record, recorded, stacked
+
+SMALL_SAMPLES_KIND = "deep-small-samples"
+_MEANINGS = {
+    "targets": "name of each target set",
+    "families": "shift that made it",
+    "errors": "true error of the evaluated network on the whole of it",
+    "sizes": "samples drawn",
+    "methods": "name of each method",
+    "scores": "score of each method: target, size, draw, method; nan where it was not computed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SmallSamplesConfig:
+    """What is drawn.
+
+    Attributes:
+        run: Name of a finished comparison on images.
+        sizes: Samples of each target.
+        draws: Of each size.
+        projnorm_size: The size at which ProjNorm is computed too; 0 for none, as it trains on every draw.
+        projnorm_steps: Its steps there.
+        seed: Of the draws.
+    """
+
+    run: str
+    sizes: tuple[int, ...] = (50, 100, 200, 500)
+    draws: int = 20
+    projnorm_size: int = 0
+    projnorm_steps: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if not self.sizes or min(self.sizes) < 2 or len(set(self.sizes)) < len(self.sizes):
+            raise ValueError(f"`sizes` must be different numbers of samples from 2; got {self.sizes}.")
+        if self.draws < 1:
+            raise ValueError(f"`draws` must be at least 1; got {self.draws}.")
+        if self.projnorm_size and self.projnorm_size not in self.sizes:
+            raise ValueError(f"`projnorm_size` must be one of {self.sizes}; got {self.projnorm_size}.")
+        if self.projnorm_steps < 1:
+            raise ValueError(f"`projnorm_steps` must be at least 1; got {self.projnorm_steps}.")
+
+
+def run_small_samples(
+    config: SmallSamplesConfig, *, root: Path, workers: int = 1, device: str = "auto", fresh: bool = False
+) -> Record:
+    """Draw from every target and score with every method; a target is a task, kept when it is done.
+
+    Raises:
+        ValueError: If there is no such run, it is not finished, or its targets are too small.
+        OSError: If something cannot be read or written.
+    """
+    work, _ = finished_run(root / config.run, device)
+    smallest = min(len(target.samples) for target in work.data.targets)
+    if max(config.sizes) > smallest:
+        raise ValueError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {config.run}.")
+    methods = methods_of(config, work)
+    few = _few(work, config) if config.projnorm_size else None
+    if few is not None and not has_stages(few):
+        with one_thread(few.hardware):
+            run_stage(few, REFERENCE)
+    targets = work.data.targets
+    errors = [target.error(outputs_of(work, target.samples).predicted) for target in targets]
+    facts = {
+        "targets": np.array([target.name for target in targets]),
+        "families": np.array([target.family for target in targets]),
+        "errors": np.array(errors),
+        "sizes": np.array(config.sizes),
+        "methods": np.array(methods),
+    }
+    asked: dict[str, Any] = {
+        "small_samples": asdict(config),
+        "methods": methods,
+        "network_sha256": checkpoint_hash(work.stage(NETWORK)),
+        "run_config": asdict(work.config),
+    }
+    return recorded(
+        SMALL_SAMPLES_KIND,
+        asked,
+        root=root,
+        items=range(len(targets)),
+        work=partial(_task, config, work, few, methods),
+        assemble=partial(_assembled, facts),
+        meanings=_MEANINGS,
+        workers=workers if work.hardware.device == "cpu" else 1,
+        fresh=fresh,
+        facts={"run": work.folder.name, "targets": len(targets)},
+    )
+
+
+def methods_of(config: SmallSamplesConfig, work: Workplace) -> tuple[str, ...]:
+    """Those that need outputs only, GDE if there is a second network, and ProjNorm if it is asked for."""
+    left_out = {*COSTLY, *NEEDS_THREE, *(() if _has_second(work) else ("GDE",))}
+    found = tuple(method for method in FROM_OUTPUTS if method not in left_out)
+    return (*found, ProjNorm.name) if config.projnorm_size else found
+
+
+def _has_second(work: Workplace) -> bool:
+    return "AgreeScore" in work.config.methods
+
+
+def _few(work: Workplace, config: SmallSamplesConfig) -> Workplace:
+    """Where ProjNorm on few samples works: its reference sees as few."""
+    changed = replace(
+        work.config,
+        methods=(ProjNorm.name,),
+        projnorm_samples=config.projnorm_size,
+        steps=config.projnorm_steps,
+        trajectory=(),
+    )
+    return replace(work, config=changed)
+
+
+def _task(
+    config: SmallSamplesConfig, work: Workplace, few: Workplace | None, methods: tuple[str, ...], index: int
+) -> Arrays:
+    with one_thread(work.hardware):
+        samples, validation = work.data.targets[index].samples, work.data.validation
+        outputs, known = (_with_second(work, one) for one in (samples, validation))
+        estimators = {
+            method: FROM_OUTPUTS[method](known, validation.labels, work.config.seed)
+            for method in methods
+            if method != ProjNorm.name
+        }
+        trained = None if few is None else _projnorm(few)
+        scores = np.full((len(config.sizes), config.draws, len(methods)), np.nan)
+        for row, size in enumerate(config.sizes):
+            for draw in range(config.draws):
+                chosen = few_indices(len(samples), size, _seed(config.seed, index, draw))
+                evidence = Evidence(samples.inputs[chosen], outputs.take(chosen))
+                for column, method in enumerate(methods):
+                    if method in estimators:
+                        scores[row, draw, column] = estimators[method].score(evidence)
+                    elif trained is not None and size == config.projnorm_size:
+                        scores[row, draw, column] = trained.score(evidence)
+    return {"scores": scores}
+
+
+def _seed(seed: int, target: int, draw: int) -> int:
+    """Of a draw; the smaller sizes are parts of the larger."""
+    return int(np.random.SeedSequence((seed, target, draw)).generate_state(1)[0])
+
+
+def _with_second(work: Workplace, samples: Any) -> Outputs:
+    """Outputs of the evaluated network, and of the second beside it."""
+    own = outputs_of(work, samples)
+    if not _has_second(work):
+        return own
+    second = forward(network_of(work, SECOND), work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware)
+    return Outputs(own.logits, own.features, (second.logits,))
+
+
+def _projnorm(few: Workplace) -> ProjNorm:
+    return ProjNorm(
+        few.initial().model,
+        reference_of(few),
+        few.projnorm_recipe,
+        few.config.seed,
+        few.prepare,
+        few.hardware,
+    )
+
+
+def _assembled(facts: Arrays, results: Sequence[Arrays]) -> Arrays:
+    return {**facts, **stacked(results)}

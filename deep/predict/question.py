@@ -1,0 +1,240 @@
+"""From scores to an estimate: what the labelled sets teach, used on a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from deep.calibration import Floats, Line, left_out_predictions
+from deep.ensemble import Stack, signs
+from deep.estimators.evidence import Estimator
+from deep.predict.answer import ErrorEstimate, Grounds, MethodResult, joined, percent
+from deep.predict.conformal import Calibration, coverage
+from deep.predict.meta_set import MetaSet
+from deep.predict.methods import (
+    ALL_METHODS,
+    CALIBRATED,
+    COSTLY,
+    DEPEND_ON_M,
+    UNCALIBRATED,
+    Network,
+    build,
+    lacking,
+)
+from deep.predict.sets import OutputSet
+from deep.samples import few_indices
+
+_DRAWS = 200
+# A bootstrap draws so many rows at the most, and its spread is scaled to all of them.
+_MOST_DRAWN = 2_000
+_UNASKED = {True: "costly, name it in methods", False: "not asked for"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """Everything about an estimate but the target.
+
+    Attributes:
+        source: The labelled set.
+        learnt: The part of it that methods learn from.
+        meta: Labelled shifted sets; None where there are none.
+        network: What a network gives besides its outputs.
+        asked: Methods to run.
+        wanted: Methods the estimate is to be made of; None for the default.
+        level: Of the interval.
+        seed: Of everything drawn.
+    """
+
+    source: OutputSet
+    learnt: OutputSet
+    meta: MetaSet | None
+    network: Network | None
+    asked: tuple[str, ...]
+    wanted: tuple[str, ...] | None
+    level: float
+    seed: int
+
+    def answered(self, target: OutputSet) -> ErrorEstimate:
+        """The estimate for a target."""
+        missing = {method: lacking(method, self.learnt, self.network) for method in self.asked}
+        m = len(target) if self.meta is None else min(len(target), self.meta.smallest)
+        built = {
+            method: build(method, self.learnt, self.network, m=m, seed=self.seed)
+            for method, lack in missing.items()
+            if not lack
+        }
+        scores = {method: _score(estimator, target, m, self.seed) for method, estimator in built.items()}
+        default = UNCALIBRATED if self.meta is None else CALIBRATED
+        chosen = tuple(method for method in self.wanted or default if math.isfinite(scores.get(method, math.nan)))
+        if not chosen:
+            reasons = "; ".join(f"{method}: {_note(missing[method], scores.get(method))}" for method in missing)
+            raise ValueError(f"{target.name}: nothing can be estimated ({reasons}).")
+        if self.meta is None:
+            return self._uncalibrated(target, built, scores, missing, chosen)
+        return self._calibrated(target, self.meta, built, scores, missing, chosen)
+
+    def _uncalibrated(
+        self,
+        target: OutputSet,
+        built: Mapping[str, Estimator],
+        scores: Mapping[str, float],
+        missing: Mapping[str, str],
+        chosen: tuple[str, ...],
+    ) -> ErrorEstimate:
+        """The mean of methods whose scores are errors, with the sampling noise of both sets from bootstrap draws."""
+        if raw := [method for method in chosen if not built[method].is_error]:
+            raise ValueError(
+                f"{joined(raw)}: scores that are no errors need calibration, by labelled shifted sets or a model."
+            )
+        error = float(np.clip(np.mean([scores[method] for method in chosen]), 0.0, 1.0))
+        spread = self._sampling_spread(target, chosen)
+        reach = NormalDist().inv_cdf(0.5 + self.level / 2.0) * spread
+        results = []
+        for method, lack in missing.items():
+            score = scores.get(method, math.nan)
+            known = method in built and built[method].is_error
+            results.append(
+                MethodResult(method, score, score if known else math.nan, math.nan, _note(lack, scores.get(method)))
+            )
+        return self._estimate(
+            target,
+            (error, error - reach, error + reach),
+            chosen,
+            results,
+            above=lambda threshold: 1.0 - NormalDist(error, max(spread, 1e-12)).cdf(threshold),
+        )
+
+    def _sampling_spread(self, target: OutputSet, methods: tuple[str, ...]) -> float:
+        """Standard deviation of the estimate over draws of both sets, with replacement."""
+        rng = np.random.default_rng(self.seed)
+        sets = (self.source, target)
+        sizes = [min(len(one), _MOST_DRAWN) for one in sets]
+        found = []
+        for _ in range(_DRAWS):
+            learnt, seen = (one.take(rng.integers(len(one), size=size)) for one, size in zip(sets, sizes, strict=True))
+            evidence = seen.evidence()
+            found.append([build(x, learnt, None, m=len(seen), seed=self.seed).score(evidence) for x in methods])
+        share = max(size / len(one) for one, size in zip(sets, sizes, strict=True))
+        return float(np.nanstd(np.nanmean(np.array(found), axis=1)) * math.sqrt(share))
+
+    def _calibrated(
+        self,
+        target: OutputSet,
+        meta: MetaSet,
+        built: Mapping[str, Estimator],
+        scores: Mapping[str, float],
+        missing: Mapping[str, str],
+        chosen: tuple[str, ...],
+    ) -> ErrorEstimate:
+        """Through what the scores and errors of labelled shifted sets of the same size teach."""
+        table = meta.scores(built, m=len(target), seed=self.seed)
+        chosen = tuple(method for method in chosen if np.isfinite(table[method]).all())
+        if not chosen:
+            raise ValueError(f"{target.name}: no method is defined on all of the calibration sets.")
+        turned = signs(chosen)
+        values = np.column_stack([table[method] for method in chosen])
+        here = np.array([scores[method] for method in chosen])
+        known = (values * turned, meta.errors, meta.families, Stack.fitted, self.source.error)
+        learnt = Calibration.of(*known)
+        error = float(learnt.fitted.predict((here * turned)[None])[0])
+        radius = float(learnt.radius(np.array(error), self.level))
+        held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
+        return self._estimate(
+            target,
+            (error, error - radius, error + radius),
+            chosen,
+            [_by_line(method, scores.get(method), table.get(method), meta, lack) for method, lack in missing.items()],
+            above=lambda threshold: learnt.probability_above(error, threshold),
+            warnings=(
+                *_too_few(meta, radius, self.level),
+                *_outside(chosen, values, here),
+                *((f"The calibration gives {percent(error)}, which was cut.",) if not 0.0 <= error <= 1.0 else ()),
+            ),
+            grounds=Grounds(meta.origin, meta.names, meta.families, meta.errors, learnt.predicted, learnt.mae, held),
+        )
+
+    def _estimate(
+        self,
+        target: OutputSet,
+        ends: tuple[float, float, float],
+        chosen: tuple[str, ...],
+        results: Sequence[MethodResult],
+        *,
+        above: Callable[[float], float],
+        warnings: tuple[str, ...] = (),
+        grounds: Grounds | None = None,
+    ) -> ErrorEstimate:
+        error, low, high = np.clip(ends, 0.0, 1.0).tolist()
+        return ErrorEstimate(
+            target.name,
+            len(target),
+            error,
+            low,
+            high,
+            self.level,
+            chosen,
+            self.source.error,
+            len(self.source),
+            (*results, *_not_asked(self.asked)),
+            warnings,
+            grounds,
+            above,
+        )
+
+
+def _score(estimator: Estimator, data: OutputSet, m: int, seed: int) -> float:
+    if estimator.name in DEPEND_ON_M and len(data) > m:
+        data = data.take(few_indices(len(data), m, seed))
+    return estimator.score(data.evidence())
+
+
+def _by_line(method: str, score: float | None, table: Floats | None, meta: MetaSet, missing: str) -> MethodResult:
+    if score is None or table is None or not math.isfinite(score) or not np.isfinite(table).all():
+        return MethodResult(method, math.nan if score is None else score, math.nan, math.nan, _note(missing, score))
+    missed = np.abs(left_out_predictions(table, meta.errors, meta.families) - meta.errors)
+    predicted = float(Line.fitted(table, meta.errors).predict(np.array(score)))
+    return MethodResult(method, score, predicted, float(missed.mean()), "")
+
+
+def _note(missing: str, score: float | None) -> str:
+    if missing:
+        return f"not run: needs {missing}"
+    return "" if score is None or math.isfinite(score) else "undefined on this set"
+
+
+def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
+    """Those that were left out, with the reason: the costly ones by default, all others where methods are named."""
+    return [
+        MethodResult(method, math.nan, math.nan, math.nan, f"not run: {_UNASKED[method in COSTLY]}")
+        for method in ALL_METHODS
+        if method not in asked
+    ]
+
+
+def _too_few(meta: MetaSet, radius: float, level: float) -> list[str]:
+    """What is said where the families do not suffice for an interval."""
+    if math.isfinite(radius):
+        return []
+    families = len(set(meta.families.tolist()))
+    reach = 100 * families / (families + 1)
+    said = (
+        f"{families} families of calibration sets are too few for an interval at {100 * level:g} %, which is then all"
+    )
+    return [f"{said} from 0 to 100 %; they reach {reach:.0f} % at the most."]
+
+
+def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> list[str]:
+    """What is said where a target is not among the calibration sets."""
+    outside = [
+        f"{method} is {score:.4g}, and {low:.4g} to {high:.4g} on the calibration sets"
+        for method, score, low, high in zip(chosen, here, values.min(axis=0), values.max(axis=0), strict=True)
+        if not low <= score <= high
+    ]
+    if not outside:
+        return []
+    said = f"The target lies outside the calibration sets ({'; '.join(outside)})"
+    return [f"{said}: the estimate is an extrapolation and the interval may not hold."]
