@@ -52,6 +52,7 @@ class RunConfig:
         projnorm_batch: Batch of ProjNorm.
         projnorm_samples: Samples of each target that ProjNorm trains on, and as many of its reference; 0 for all m.
             The error to predict, and the other methods, see all m.
+        projnorm_layers: Layers that ProjNorm and its reference train, by the beginnings of their names; empty for all.
         reference: "trained" as the target's network is, or "fine-tuned" for the evaluated network itself.
         reference_samples: Training samples of a trained reference: "m", as many as of a target, or "all".
         labels: "pseudo", or "true" for the paper's ablation.
@@ -73,6 +74,7 @@ class RunConfig:
     projnorm_lr: float = 1e-3
     projnorm_batch: int = 128
     projnorm_samples: int = 0
+    projnorm_layers: tuple[str, ...] = ()
     reference: str = "trained"
     reference_samples: str = "m"
     labels: str = "pseudo"

@@ -79,7 +79,13 @@ class Images:
         """The same, with batch norm as asked for."""
         c = self.config
         return Recipe(
-            c.steps, c.projnorm_lr, c.projnorm_batch, c.momentum, c.precision, batch_norm=c.projnorm_batch_norm
+            c.steps,
+            c.projnorm_lr,
+            c.projnorm_batch,
+            c.momentum,
+            c.precision,
+            batch_norm=c.projnorm_batch_norm,
+            layers=c.projnorm_layers,
         )
 
 

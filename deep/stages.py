@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
@@ -132,7 +132,7 @@ class Workplace:
         depends = {
             "network": _identity(self, NETWORK),
             "reference": reference,
-            "recipe": asdict(self.projnorm_recipe),
+            "recipe": self.projnorm_recipe.facts,
             "samples": self.projnorm_samples,
             "labels": c.labels,
             "trajectory": c.trajectory,
@@ -236,9 +236,9 @@ def _identity(work: Workplace, name: str) -> str:
     }
     if name == REFERENCE:
         samples = samples.take(np.arange(work.reference_samples))
-        depends["recipe"] = asdict(work.projnorm_recipe)
+        depends["recipe"] = work.projnorm_recipe.facts
     else:
-        depends |= {"recipe": asdict(work.finetuning_recipe), "joint": _is_joint(work, name)}
+        depends |= {"recipe": work.finetuning_recipe.facts, "joint": _is_joint(work, name)}
     if name == ROTATION and isinstance(c, DeepConfig):
         depends |= {"joint": _is_joint(work, NETWORK), "rotation_samples": c.rotation_samples}
     depends["samples"] = samples.sha256

@@ -92,7 +92,13 @@ class Text:
         """The same."""
         c = self.config
         return Recipe(
-            c.steps, c.projnorm_lr, c.projnorm_batch, precision=c.precision, optimiser="adamw", decay="linear"
+            c.steps,
+            c.projnorm_lr,
+            c.projnorm_batch,
+            precision=c.precision,
+            optimiser="adamw",
+            decay="linear",
+            layers=c.projnorm_layers,
         )
 
 

@@ -48,6 +48,7 @@ class Recipe:
             with, which then stay.
         optimiser: "sgd", as the paper's on images, or "adamw", as its on text.
         decay: Of the learning rate: "cosine", or "linear".
+        layers: Beginnings of the names of the parameters that are trained; empty for all. The others stay.
     """
 
     steps: int
@@ -58,6 +59,16 @@ class Recipe:
     batch_norm: str = "batch"
     optimiser: str = "sgd"
     decay: str = "cosine"
+    layers: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a training is named after; `layers` only where some are chosen, as names were given before it was."""
+        return {key: value for key, value in asdict(self).items() if key != "layers" or value}
+
+    def trains(self, parameter: str) -> bool:
+        """Whether the parameter of this name is trained."""
+        return not self.layers or any(parameter == one or parameter.startswith(f"{one}.") for one in self.layers)
 
     def lr_at(self, step: int) -> float:
         """Learning rate of a step; the first is 0."""
@@ -65,10 +76,18 @@ class Recipe:
         return self.lr * (1.0 - done if self.decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * done)))
 
     def optimiser_of(self, model: nn.Module) -> torch.optim.Optimizer:
-        """A new one for the parameters of a network."""
+        """A new one for the parameters of a network that are trained.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        trained = [parameter for name, parameter in model.named_parameters() if self.trains(name)]
+        if not trained:
+            known = ", ".join(name for name, _ in model.named_children())
+            raise ValueError(f"`layers` must be of {known}, or within them; got {', '.join(self.layers)}.")
         if self.optimiser == "adamw":
-            return torch.optim.AdamW(model.parameters(), lr=self.lr, weight_decay=0.0)
-        return torch.optim.SGD(model.parameters(), lr=self.lr, momentum=self.momentum)
+            return torch.optim.AdamW(trained, lr=self.lr, weight_decay=0.0)
+        return torch.optim.SGD(trained, lr=self.lr, momentum=self.momentum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +172,9 @@ def train(
             if isinstance(module, _BATCH_NORMS):
                 module.eval()
     optimiser = recipe.optimiser_of(model)
+    learns = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(learns[name] and recipe.trains(name))
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, recipe, seed)
     called = cast("nn.Module", torch.compile(model)) if hardware.compiled else model
     mixed = torch.autocast(device.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
@@ -180,6 +202,8 @@ def train(
                 _require_finite(model, step + 1, recipe)
                 _save(checkpoint, model, optimiser, recipe, seed, step + 1)
                 saved = time.monotonic()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(learns[name])
     _require_finite(model, recipe.steps, recipe)
     return model.eval()
 
@@ -223,7 +247,7 @@ def _require_finite(model: nn.Module, steps: int, recipe: Recipe) -> None:
 
 
 def _identity(recipe: Recipe, seed: int) -> dict[str, object]:
-    return {**asdict(recipe), "seed": seed}
+    return {**recipe.facts, "seed": seed}
 
 
 def _save(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, recipe: Recipe, seed: int, step: int) -> None:

@@ -20,7 +20,7 @@ CAPTION = (
 def build(scores: Scores, *, first: str = "method") -> Table:
     """One row per method, or whatever the `first` column holds."""
     found = qualities(scores, predicting=(STACKED,))
-    rows = [(q.method, _cell(q.r_squared, 3), _cell(q.spearman, 3), _cell(q.mae, 1, 100.0)) for q in found]
+    rows = [(q.method, cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in found]
     return Table((first, "R^2", "rho", "MAE"), rows)
 
 
@@ -59,6 +59,7 @@ def not_rising(scores: Scores) -> dict[str, list[float]]:
     return found
 
 
-def _cell(interval: Interval, digits: int, scale: float = 1.0) -> str:
+def cell(interval: Interval, digits: int, scale: float = 1.0) -> str:
+    """A number with its interval in brackets, where it has one."""
     value, low, high = (f"{scale * number:.{digits}f}" for number in (interval.value, interval.low, interval.high))
     return value if np.isnan(interval.low) else f"{value} [{low}, {high}]"

@@ -12,7 +12,18 @@ from deep.ensemble import CAPTION as ENSEMBLE_CAPTION
 from deep.ensemble import ensembles
 from deep.ledger import Scores
 from deep.residuals import residual_correlations
-from figures import deep_scatter, deep_table, ntk_panels, ntk_variants, residuals, severity, stress, sweep, trajectory
+from figures import (
+    deep_scatter,
+    deep_table,
+    ntk_panels,
+    ntk_variants,
+    residuals,
+    severity,
+    small_samples,
+    stress,
+    sweep,
+    trajectory,
+)
 from figures.report import Section
 from projnorm.runs import DamagedRecordError, Record, folders_of, load
 
@@ -101,6 +112,22 @@ def _stress(title: str) -> Callable[[Record], Iterator[Section]]:
     return sections
 
 
+def _small_samples(record: Record) -> Iterator[Section]:
+    found = small_samples.measured(record)
+    yield Section(
+        small_samples.TITLE,
+        small_samples.CAPTION,
+        small_samples.draw(found, heading=record.facts["run"]),
+        small_samples.build(found),
+        configuration=_configuration(record),
+    )
+    yield Section(
+        "The default against the others",
+        "Differences on the same draws and families, with 95 % intervals from a paired bootstrap.",
+        table=small_samples.differences(found),
+    )
+
+
 def _merging(record: Record) -> list[str]:
     """How predictions were merged, where a set of the run has fewer labels than the network."""
     two_way = record.facts.get("two_way_targets")
@@ -118,4 +145,5 @@ _SECTIONS: dict[str, Callable[[Record], Iterator[Section]]] = {
     "deep-sweep": _sweep,
     "deep-adversarial": _stress(stress.ADVERSARIAL),
     "deep-label-shift": _stress(stress.LABEL_SHIFT),
+    "deep-small-samples": _small_samples,
 }

@@ -25,6 +25,7 @@ _SPOKEN = {
     "reference": "reference",
     "labels": "labels",
     "batch norm": "batch norm",
+    "layers": "layers trained",
 }
 
 

@@ -1,11 +1,12 @@
 r"""ProjNormLinear on features: Algorithm 1 of Yu et al. (ICML 2022) with both trainings solved in closed form.
 
-.. math:: \|\hat\theta - \tilde\theta\|, \qquad \hat\theta = (X^\top X + bI)^{-1} X^\top Y,
-          \quad \tilde\theta = (\tilde X^\top\tilde X + \tilde bI)^{-1} \tilde X^\top\tilde Y
+.. math:: \|\hat\theta - \tilde\theta\|, \qquad \hat\theta = (\tfrac1n X^\top X + bI)^{-1} \tfrac1n X^\top Y,
+          \quad \tilde\theta = (\tfrac1m \tilde X^\top\tilde X + bI)^{-1} \tfrac1m \tilde X^\top\tilde Y
 
 with the features of labelled samples and their labels, and the features of the target and the network's own labels.
-Features are centred on the labelled mean, labels on the labelled shares, and each ridge is a multiple of the mean
-eigenvalue: the variant that was chosen on four probe families, see `projnorm deep ntk`.
+Features are centred on the labelled mean and labels on the labelled shares. The ridge is the same for both and per
+sample, so that the value does not depend on m: a ridge in units of each kernel's own eigenvalues would shrink the two
+solutions differently.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from deep.estimators.evidence import Evidence
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
-RIDGE = 10.0
+# Of six values from 0.003 to 1, the best on digits at m = 400.
+RIDGE = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,13 +33,13 @@ class ProjNormLinear:
         weights: Of the labelled samples, shape ``(width, classes)``.
         centre: Mean of their features.
         shares: Of their classes.
-        ridge: In mean eigenvalues of each set's kernel.
+        ridge: Added to the covariance of either set.
     """
 
     weights: Floats
     centre: Floats
     shares: Floats
-    ridge: float = RIDGE
+    ridge: float
 
     name = "ProjNormLinear"
     direction = "up"
@@ -48,6 +50,11 @@ class ProjNormLinear:
     def of(cls, outputs: Outputs, labels: NDArray[np.int64], *, ridge: float = RIDGE) -> ProjNormLinear:
         """Learn from labelled in-distribution samples.
 
+        Args:
+            outputs: Of the network on them.
+            labels: Theirs.
+            ridge: In units of the mean squared length of a centred feature vector.
+
         Raises:
             ValueError: If `ridge` is not positive.
         """
@@ -56,7 +63,10 @@ class ProjNormLinear:
         features = np.asarray(outputs.features, dtype=np.float64)
         classes = outputs.logits.shape[1]
         centre, shares = features.mean(axis=0), np.bincount(labels, minlength=classes) / len(labels)
-        return cls(_weights(features - centre, np.eye(classes)[labels] - shares, ridge), centre, shares, ridge)
+        features -= centre
+        scale = float(np.sum(features**2)) / len(features)
+        ridge *= scale if scale > 0.0 else 1.0
+        return cls(_weights(features, np.eye(classes)[labels] - shares, ridge), centre, shares, ridge)
 
     def score(self, evidence: Evidence) -> float:
         """The distance."""
@@ -66,11 +76,9 @@ class ProjNormLinear:
 
 
 def _weights(X: Floats, Y: Floats, ridge: float) -> Floats:
-    """Ridge regression through the smaller of the two Gram matrices; zero where all features are."""
-    if (scale := float(np.sum(X**2))) == 0.0:
-        return np.zeros((X.shape[1], Y.shape[1]))
+    """Ridge regression through the smaller of the two Gram matrices."""
     is_wide = len(X) < X.shape[1]
     gram = X @ X.T if is_wide else X.T @ X
-    gram[np.diag_indices_from(gram)] += ridge * scale / len(X)
+    gram[np.diag_indices_from(gram)] += ridge * len(X)
     solved = scipy.linalg.solve(gram, Y if is_wide else X.T @ Y, assume_a="pos", overwrite_a=True)
     return X.T @ solved if is_wide else solved

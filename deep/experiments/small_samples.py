@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from deep.checkpoints import checkpoint_hash
 from deep.estimators.catalogue import FROM_OUTPUTS, NEEDS_THREE
-from deep.estimators.evidence import Evidence
+from deep.estimators.evidence import Estimator, Evidence
 from deep.experiments.comparison import finished_run
 from deep.outputs import Outputs, forward
 from deep.predict.methods import COSTLY
 from deep.projnorm import ProjNorm
-from deep.samples import few_indices
+from deep.samples import Samples, few_indices
 from deep.stages import (
     NETWORK,
     REFERENCE,
@@ -153,13 +153,8 @@ def _task(
     config: SmallSamplesConfig, work: Workplace, few: Workplace | None, methods: tuple[str, ...], index: int
 ) -> Arrays:
     with one_thread(work.hardware):
-        samples, validation = work.data.targets[index].samples, work.data.validation
-        outputs, known = (_with_second(work, one) for one in (samples, validation))
-        estimators = {
-            method: FROM_OUTPUTS[method](known, validation.labels, work.config.seed)
-            for method in methods
-            if method != ProjNorm.name
-        }
+        samples = work.data.targets[index].samples
+        outputs, estimators = _with_second(work, samples), _estimators(work, methods)
         trained = None if few is None else _projnorm(few)
         scores = np.full((len(config.sizes), config.draws, len(methods)), np.nan)
         for row, size in enumerate(config.sizes):
@@ -174,12 +169,24 @@ def _task(
     return {"scores": scores}
 
 
+@lru_cache(maxsize=1)
+def _estimators(work: Workplace, methods: tuple[str, ...]) -> dict[str, Estimator]:
+    """Those that need outputs only, learnt once in every process."""
+    validation = work.data.validation
+    known = _with_second(work, validation)
+    return {
+        method: FROM_OUTPUTS[method](known, validation.labels, work.config.seed)
+        for method in methods
+        if method != ProjNorm.name
+    }
+
+
 def _seed(seed: int, target: int, draw: int) -> int:
     """Of a draw; the smaller sizes are parts of the larger."""
     return int(np.random.SeedSequence((seed, target, draw)).generate_state(1)[0])
 
 
-def _with_second(work: Workplace, samples: Any) -> Outputs:
+def _with_second(work: Workplace, samples: Samples) -> Outputs:
     """Outputs of the evaluated network, and of the second beside it."""
     own = outputs_of(work, samples)
     if not _has_second(work):

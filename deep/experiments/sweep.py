@@ -34,7 +34,7 @@ _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01
 _FEWEST_SAMPLES = 20
 _MEANINGS = {
     "settings": "what was varied and to what; the first as in the run",
-    "varied": "which number was varied: T, m, lr, reference, labels or batch norm",
+    "varied": "which number was varied: T, m, lr, reference, labels, batch norm or layers",
     "values": "to what, as text",
     "runs": "name of the run of each setting",
     "targets": "name of each target set",
@@ -60,6 +60,7 @@ class SweepConfig:
         references: "trained" or "fine-tuned".
         labels: "pseudo" or "true".
         batch_norms: "batch" or "frozen".
+        layers: Layers that are trained, joined by ``+``: the cheaper forms of ProjNorm.
     """
 
     run: str
@@ -69,6 +70,7 @@ class SweepConfig:
     references: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     batch_norms: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
     @classmethod
     def like_the_paper(cls, run: str, base: RunConfig) -> SweepConfig:
@@ -126,8 +128,11 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
         Setting("batch norm", which, replace(image_config(alone), projnorm_batch_norm=which))
         for which in sweep.batch_norms
     ]
+    found += [
+        Setting("layers", which, replace(alone, projnorm_layers=tuple(which.split("+")))) for which in sweep.layers
+    ]
     if len(found) == 1:
-        raise ValueError("a sweep must vary something: T, m, learning rate, reference, labels or batch norm.")
+        raise ValueError("a sweep must vary something: T, m, learning rate, reference, labels, batch norm or layers.")
     if len({str(setting) for setting in found}) < len(found):
         raise ValueError(f"a sweep must name each setting once; got {', '.join(map(str, found))}.")
     return found

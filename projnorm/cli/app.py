@@ -45,6 +45,7 @@ deep.app.command("residuals")(deep_analyses.run_residuals)
 deep.app.command("ensemble")(deep_analyses.run_ensemble)
 deep.app.command("adversarial")(deep_analyses.run_adversarial)
 deep.app.command("label-shift")(deep_analyses.run_label_shift)
+deep.app.command("small-samples")(deep_analyses.run_small_samples)
 app.add_typer(deep.app, name="deep")
 app.add_typer(runs.app, name="runs")
 

@@ -37,6 +37,7 @@ def run_sweep(
     reference: Annotated[str | None, typer.Option(help="trained or fine-tuned.")] = None,
     labels: Annotated[str | None, typer.Option(help="pseudo or true.")] = None,
     batch_norm: Annotated[str | None, typer.Option(help="batch or frozen.")] = None,
+    layers: Annotated[str | None, typer.Option(help="Layers that are trained, such as fc,layer4+fc.")] = None,
     device: Device = "auto",
     workers: Workers = WORKERS,
     out: Out = OUT,
@@ -55,7 +56,7 @@ def run_sweep(
 
     folder, root = run_folder(out, run), runs_folder(out)
     config, _ = open_run(folder)
-    if any(option is not None for option in (steps, m, lr, reference, labels, batch_norm)):
+    if any(option is not None for option in (steps, m, lr, reference, labels, batch_norm, layers)):
         asked = SweepConfig(
             folder.name,
             integers(steps, "--steps") or (),
@@ -64,6 +65,7 @@ def run_sweep(
             words(reference) or (),
             words(labels) or (),
             words(batch_norm) or (),
+            words(layers) or (),
         )
     else:
         asked = SweepConfig.like_the_paper(folder.name, config)
@@ -190,6 +192,43 @@ def run_label_shift(
     config = label_shift.LabelShiftConfig(run_folder(out, run).name, **chosen)
     record = label_shift.run_label_shift(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
     _report_stress(record, stress.LABEL_SHIFT, "label_shift", out, as_json)
+
+
+def run_small_samples(
+    run: Run = None,
+    m: Annotated[str | None, typer.Option("--m", help="Samples of each target; 50,100,200,500.")] = None,
+    draws: Annotated[int | None, typer.Option(help="Draws of each size; 20.")] = None,
+    projnorm: Annotated[int | None, typer.Option(help="The size at which ProjNorm is trained too; 0 for none.")] = None,
+    projnorm_steps: Annotated[int | None, typer.Option(help="Its steps; 10.")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    workers: Workers = WORKERS,
+    out: Out = OUT,
+    as_json: Json = False,
+    fresh: Fresh = False,
+) -> None:
+    """Which method to use, and how many samples it needs: every method on few samples of each target of a run.
+
+    The truth is the error on the whole target. Scores become errors through what was fitted to the other families at
+    the same size; the default is that of `projnorm predict`.
+    """
+    from deep.experiments import small_samples as experiment
+    from figures import small_samples, style
+
+    chosen = given(
+        sizes=integers(m, "--m"), draws=draws, projnorm_size=projnorm, projnorm_steps=projnorm_steps, seed=seed
+    )
+    config = experiment.SmallSamplesConfig(run_folder(out, run).name, **chosen)
+    record = experiment.run_small_samples(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    place = runs_folder(out) / record.id
+    found = small_samples.measured(record)
+    paths = style.save(small_samples.draw(found, heading=str(record.facts["run"])), place, "small_samples")
+    if as_json:
+        typer.echo(to_json({**described(record, paths), **small_samples.values(found)}))
+        return
+    typer.echo(small_samples.build(found).text())
+    typer.echo(f"\n{small_samples.CAPTION}\n\n{small_samples.differences(found).text()}")
+    typer.echo(f"\nRecord and figure in {place}")
 
 
 def _report_stress(record: Record, title: str, name: str, out: Path, as_json: bool) -> None:

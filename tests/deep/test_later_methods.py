@@ -13,26 +13,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import sqrtm
 from scipy.optimize import linprog
+from scipy.stats import norm
 
 from deep.config import LATER_METHODS
 from deep.ensemble import mean_of
+from deep.estimators.aline import ALineD, ALineS, SourceLine
 from deep.estimators.bbse import BBSE
-from deep.estimators.catalogue import FALLING
+from deep.estimators.catalogue import FALLING, FROM_OUTPUTS
 from deep.estimators.cbpe import CBPE
 from deep.estimators.cot import COT, COTT, class_shares, transport_costs
+from deep.estimators.dis2 import Dis2
 from deep.estimators.dispersion import Dispersion
 from deep.estimators.doc import AC, DoC
 from deep.estimators.evidence import Evidence
+from deep.estimators.feature_shift import FeatureShift
 from deep.estimators.frechet import Frechet
 from deep.estimators.gd_score import GdScore
+from deep.estimators.gde import GDE
 from deep.estimators.importance import ImportanceWeighting
 from deep.estimators.mano import MaNo
 from deep.estimators.mde import MDE
+from deep.estimators.mutual_information import MutualInformation
 from deep.estimators.nuclear_norm import NuclearNorm
+from deep.estimators.projnorm_linear import ProjNormLinear
 from deep.estimators.temperature import COLDEST, HOTTEST, fit_temperature
 from deep.experiments.comparison import run_comparison
 from deep.ledger import Scores
 from deep.outputs import Outputs
+from ntk.variants import Blocks
+from projnorm_theory import projnorm_linear_from_gram
 from tests.deep.small import SMALL
 
 CLASSES = 4
@@ -54,11 +63,14 @@ def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.n
 FEATURES, LOGITS, LABELS = world(600, 0.0, 0)
 ERROR = float(np.mean(LOGITS.argmax(axis=1) != LABELS))
 LEARNING = (AC, DoC, ImportanceWeighting, COT, COTT, CBPE, BBSE)
+SOURCE = Outputs(LOGITS, FEATURES)
 
 
 def every() -> list:
     learnt = [learning.of(LOGITS, LABELS) for learning in LEARNING]
-    return [*learnt, NuclearNorm(), MaNo(), Dispersion(), MDE(), GdScore(batch=10**6), Frechet.of(FEATURES)]
+    plain = [NuclearNorm(), MutualInformation(), MaNo(), Dispersion(), MDE(), GdScore(batch=10**6)]
+    on_features = [Frechet.of(FEATURES), FeatureShift.of(FEATURES), ProjNormLinear.of(SOURCE, LABELS)]
+    return [*learnt, *plain, *on_features, Dis2.of(SOURCE, LABELS)]
 
 
 @pytest.mark.parametrize("estimator", [e for e in every() if e.name not in ("BBSE", "GdScore")], ids=lambda e: e.name)
@@ -78,6 +90,8 @@ def test_order_and_duplication_change_nothing(estimator):
     features, logits, _ = world(80, 0.3, 9)
     order = np.random.default_rng(0).permutation(80)
     found = estimator.score(evidence(logits, features))
+    if estimator.name == "Dis2":  # which halves its sets by place
+        return
     if estimator.name != "GdScore":  # which draws labels by place
         assert estimator.score(evidence(logits[order], features[order])) == pytest.approx(found, rel=1e-9)
     twice = estimator.score(evidence(np.tile(logits, (2, 1)), np.tile(features, (2, 1))))
@@ -277,9 +291,132 @@ def test_label_shift_is_undone():
     assert found @ (np.bincount(labels) / 8) == pytest.approx(1.0)
 
 
+def test_mutual_information_is_that_of_the_joint_distribution():
+    rows = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    joint = rows / len(rows)
+    by_definition = np.sum(joint * np.log(joint / (joint.sum(axis=1, keepdims=True) * joint.sum(axis=0))))
+    assert MutualInformation().score(evidence(LOGITS)) == pytest.approx(by_definition, rel=1e-9)
+    sure = 1000.0 * np.eye(3)[[0, 1, 2]]
+    assert MutualInformation().score(evidence(sure)) == pytest.approx(math.log(3))
+    assert MutualInformation().score(evidence(sure[[0, 0]])) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_feature_shift_by_hand():
+    # Means 1 and 5, standard deviations 1 and 0; the constant feature is left out.
+    estimator = FeatureShift.of(np.array([[0.0, 5.0], [2.0, 5.0]]))
+    assert estimator.score(evidence(np.zeros((2, 2)), [[4.0, 9.0], [4.0, 9.0]])) == pytest.approx(3.0)
+    assert FeatureShift.of(np.ones((3, 2))).score(evidence(np.zeros((2, 2)), np.zeros((2, 2)))) == 0.0
+    scaled = FeatureShift.of(FEATURES * [1, 10, 100, 1000])
+    target = FEATURES[:50] + 0.3
+    plain = FeatureShift.of(FEATURES).score(evidence(target, target))
+    assert scaled.score(evidence(target, target * [1, 10, 100, 1000])) == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("m", [3, 60])
+def test_projnorm_linear_is_that_of_the_theory_on_centred_kernels(m):
+    # Three samples of four features take the route through the kernel, sixty the other.
+    features, logits, _ = world(m, 0.4, 11)
+    blocks = Blocks(FEATURES @ FEATURES.T, features @ FEATURES.T, features @ features.T).centred()
+    shares = np.bincount(LABELS) / len(LABELS)
+    scale = blocks.train.trace() / len(LABELS)
+    by_theory = projnorm_linear_from_gram(
+        blocks.train,
+        np.eye(CLASSES)[LABELS] - shares,
+        blocks.ood_train,
+        blocks.ood,
+        ridge=(0.3 * scale * len(LABELS), 0.3 * scale * m),
+        pseudo_labels=np.eye(CLASSES)[logits.argmax(axis=1)] - shares,
+    ).value
+    assert ProjNormLinear.of(SOURCE, LABELS).score(evidence(logits, features)) == pytest.approx(by_theory, rel=1e-6)
+
+
+def test_projnorm_linear_by_gradient_descent():
+    features, logits, _ = world(40, 0.4, 12)
+    estimator = ProjNormLinear.of(SOURCE, LABELS, ridge=0.5)
+    shares, centre = np.bincount(LABELS) / len(LABELS), FEATURES.mean(axis=0)
+    ridge = 0.5 * float(np.sum((FEATURES - centre) ** 2)) / len(FEATURES)
+    weights = []
+    for x, y in ((FEATURES, LABELS), (features, logits.argmax(axis=1))):
+        centred, wanted = x - centre, np.eye(CLASSES)[y] - shares
+        theta = np.zeros((CLASSES, CLASSES))
+        top = np.linalg.norm(centred, 2) ** 2 / len(x) + ridge
+        for _ in range(2000):
+            theta -= (centred.T @ (centred @ theta - wanted) / len(x) + ridge * theta) / top
+        weights.append(theta)
+    by_descent = np.linalg.norm(weights[0] - weights[1])
+    assert estimator.score(evidence(logits, features)) == pytest.approx(by_descent, rel=1e-6)
+    at_centre = estimator.score(evidence(logits, np.tile(centre, (40, 1))))
+    assert at_centre == pytest.approx(np.linalg.norm(weights[0]))
+    with pytest.raises(ValueError, match="`ridge` must be positive; got 0"):
+        ProjNormLinear.of(SOURCE, LABELS, ridge=0.0)
+
+
+def test_the_disagreement_bound_holds_and_is_near_the_error_without_shift():
+    estimator = Dis2.of(SOURCE, LABELS)
+    for shift in (0.0, 0.3, 0.6):
+        features, logits, labels = world(600, shift, 21)
+        error = float(np.mean(logits.argmax(axis=1) != labels))
+        assert error <= estimator.score(evidence(logits, features)) <= 1.0
+    # Without a shift no critic tells the sets apart: what is left is the slack of so few samples, and little else.
+    slack = math.sqrt((300 + 4 * 300) * math.log(20.0) / (2 * 300 * 300))
+    assert ERROR + slack <= estimator.score(evidence(LOGITS, FEATURES)) <= ERROR + slack + 0.1
+    far = estimator.score(evidence(LOGITS[:, ::-1], -3.0 * FEATURES))
+    assert far == 1.0  # a critic that disagrees there and nowhere else is easily found
+    assert math.isnan(estimator.score(evidence(LOGITS[:1], FEATURES[:1])))
+
+
+def networks(n: int, shift: float, seed: int, count: int = 4) -> tuple[list[np.ndarray], np.ndarray]:
+    """Logits of several networks that see the same features, each with noise of its own, and labels."""
+    features, _, labels = world(n, shift, seed)
+    rng = np.random.default_rng(seed + 100)
+    return [3.0 * (features + 0.5 * rng.standard_normal(features.shape)) for _ in range(count)], labels
+
+
+def test_disagreement_is_the_mean_over_the_other_networks():
+    own, one, other = np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[0, 1, 2, 1]], np.eye(3)[[1, 2, 2, 0]]
+    given_outputs = Evidence(np.zeros(4), Outputs(own, own, (one, other)))
+    assert GDE().score(given_outputs) == pytest.approx((1 / 4 + 2 / 4) / 2)
+    assert math.isnan(GDE().score(evidence(own)))
+
+
+def test_agreement_on_the_line_follows_accuracies_that_lie_on_one():
+    logits, labels = networks(4000, 0.0, 31)
+    line = SourceLine.of(Outputs(logits[0], logits[0], tuple(logits[1:])), labels)
+    for shift in (0.2, 0.4):
+        moved, truth = networks(4000, shift, 32)
+        seen = Evidence(np.zeros(4000), Outputs(moved[0], moved[0], tuple(moved[1:])))
+        error = float(np.mean(moved[0].argmax(axis=1) != truth))
+        for estimator in (ALineS(line), ALineD(line)):
+            assert estimator.score(seen) == pytest.approx(error, abs=0.12)
+
+
+def test_agreement_on_the_line_by_hand():
+    # Probits that are exactly on a line: agreements 0.5 and 0.7 and 0.9 move to those of slope 0.5 and offset -0.1.
+    accuracies, agreements = norm.ppf([0.8, 0.7, 0.6]), norm.ppf([0.5, 0.7, 0.9])
+    line = SourceLine(accuracies, agreements)
+    slope, offset = line.slope(0.5 * agreements - 0.1)
+    assert (slope, offset) == (pytest.approx(0.5), pytest.approx(-0.1))
+    # An agreement of nearly all is left out, and two of one kind have no slope.
+    assert line.slope(np.array([*(0.5 * agreements[:2] - 0.1), norm.ppf(0.999)]))[0] == pytest.approx(0.5)
+    assert math.isnan(line.slope(norm.ppf([0.999, 0.999, 0.5]))[0])
+    with pytest.raises(ValueError, match="three networks or more; got 2"):
+        SourceLine.of(Outputs(LOGITS, FEATURES, (LOGITS,)), LABELS)
+
+
+def test_agreement_on_the_line_is_exact_on_its_own_source():
+    logits, labels = networks(500, 0.2, 33)
+    outputs = Outputs(logits[0], logits[0], tuple(logits[1:]))
+    line = SourceLine.of(outputs, labels)
+    error = float(np.mean(logits[0].argmax(axis=1) != labels))
+    for estimator in (ALineS(line), ALineD(line)):
+        assert estimator.score(Evidence(np.zeros(500), outputs)) == pytest.approx(error, abs=1e-9)
+        assert math.isnan(estimator.score(Evidence(np.zeros(500), Outputs(logits[0], logits[0]))))
+
+
 def test_the_methods_that_fall_are_known_to_the_ensembles():
     assert {estimator.name for estimator in every() if estimator.direction == "down"} == FALLING
     assert {estimator.name for estimator in every()} == set(LATER_METHODS)
+    assert set(FROM_OUTPUTS) - {"GDE", "ALine-S", "ALine-D", "ConfScore", "Entropy", "ATC"} == set(LATER_METHODS)
 
 
 def test_a_run_takes_them_by_name(finished, tmp_path):
