@@ -159,6 +159,9 @@ def _task(
         scores = np.full((len(config.sizes), config.draws, len(methods)), np.nan)
         for row, size in enumerate(config.sizes):
             for draw in range(config.draws):
+                if draw and size == len(samples):  # there is only one way to draw all
+                    scores[row, draw] = scores[row, 0]
+                    continue
                 chosen = few_indices(len(samples), size, _seed(config.seed, index, draw))
                 evidence = Evidence(samples.inputs[chosen], outputs.take(chosen))
                 for column, method in enumerate(methods):

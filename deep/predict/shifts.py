@@ -80,7 +80,7 @@ def moved(rows: NDArray[np.generic], *, seed: int) -> Iterator[Shift]:
     everything = np.arange(len(X))
     for place, (family, (move, sizes)) in enumerate(_MOVES.items()):
         for severity, size in enumerate(sizes, start=1):
-            rng = np.random.default_rng((seed, place, severity))
+            rng = np.random.default_rng((seed, place))  # the same draws at every size
             yield Shift(family, severity, move(X, size, rng).astype(rows.dtype), everything)
 
 

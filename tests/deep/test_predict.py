@@ -1,0 +1,269 @@
+"""`estimate_error`: what it estimates, what it rests on, and what it says of itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from deep.predict import ALL_METHODS, CALIBRATED, UNCALIBRATED, estimate_error, estimate_errors
+from deep.predict.meta_set import family_of, given_meta_set
+from deep.predict.sets import output_set
+from deep.predict.shifts import corrupted, drawn_anew, is_images, moved
+from deep.training import Recipe, train
+from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
+
+CLASSES = 4
+PREPARE = ImageNetInput(32)
+
+
+def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points around four corners, the nearer the further shifted, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=n)
+    points = (1.0 - shift) * 2.0 * np.eye(CLASSES)[labels] + 0.7 * rng.standard_normal((n, CLASSES))
+    return points.astype(np.float32), labels
+
+
+@pytest.fixture(scope="module")
+def linear() -> LogisticRegression:
+    return LogisticRegression().fit(*world(1000, 0.0, 0))
+
+
+def outputs(model, points, labels=None):
+    found = {"logits": model.predict_log_proba(points), "features": points}
+    return found if labels is None else {**found, "labels": labels}
+
+
+def test_without_calibration_the_interval_covers_sampling_noise_and_says_so(linear):
+    points, labels = world(600, 0.0, 1)
+    target, _ = world(400, 0.0, 2)
+    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target))
+    assert found.rests_on == UNCALIBRATED
+    assert found.grounds is None
+    assert found.low < found.error < found.high
+    assert "the method's own error under shift is not covered" in found.sentence
+    assert {one.method for one in found.methods} == set(ALL_METHODS)
+    assert found.probability_above(found.error) == pytest.approx(0.5)
+    assert found.probability_above(0.99) == pytest.approx(0.0, abs=1e-6)
+    # A quarter of the samples: the noise of the target doubles, that of the source stays.
+    fewer = estimate_error(None, outputs(linear, points, labels), outputs(linear, target[:100]))
+    assert 1.2 < (fewer.high - fewer.low) / (found.high - found.low) < 2.2
+    wider = estimate_error(None, outputs(linear, points, labels), outputs(linear, target), level=0.99)
+    assert wider.error == found.error
+    assert wider.high - wider.low > found.high - found.low
+
+
+def test_sampling_intervals_cover_without_a_shift(linear):
+    held = 0
+    for draw in range(10):
+        points, labels = world(400, 0.0, 100 + draw)
+        target, truth = world(5000, 0.0, 200 + draw)
+        error = float(np.mean(linear.predict(target) != truth))
+        found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target[:400]), level=0.95)
+        held += found.low <= error <= found.high
+    assert held >= 7  # of 10 at 95 %, fewer than 7 has a probability of 1e-4
+
+
+def test_labelled_shifted_sets_give_the_full_interval(linear):
+    points, labels = world(600, 0.0, 1)
+    rng = np.random.default_rng(0)
+    sets = {}
+    for family in range(10):
+        direction = 0.3 * rng.standard_normal(CLASSES)
+        for severity, shift in enumerate((0.2, 0.5), start=1):
+            moved_points, moved_labels = world(400, shift, 10 + 2 * family + severity)
+            sets[f"f{family}-{severity}"] = outputs(linear, moved_points + direction, moved_labels)
+    target, truth = world(400, 0.4, 99)
+    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target), calibration=sets)
+    error = float(np.mean(linear.predict(target) != truth))
+    assert found.rests_on == CALIBRATED
+    assert found.low <= error <= found.high
+    assert abs(found.error - error) < 0.08
+    assert found.grounds is not None
+    assert len(set(found.grounds.families.tolist())) == 11
+    assert "21 labelled sets of 11 families (given)" in found.sentence
+    assert not found.warnings
+    away = outputs(linear, target + 9.0)
+    far = estimate_error(None, outputs(linear, points, labels), away, calibration=sets, methods=("FeatureShift",))
+    assert "outside the calibration sets (FeatureShift is" in far.warnings[0]
+
+
+def test_too_few_families_are_said_to_be_too_few(linear):
+    points, labels = world(200, 0.0, 1)
+    sets = {f"s{i}": outputs(linear, *world(200, 0.1 * i, 5 + i)) for i in range(4)}
+    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, points), calibration=sets)
+    assert (found.low, found.high) == (0.0, 1.0)
+    assert "5 families of calibration sets are too few for an interval at 90 %" in found.warnings[0]
+    assert "83 % at the most" in found.warnings[0]
+    narrower = estimate_error(
+        None, outputs(linear, points, labels), outputs(linear, points), calibration=sets, level=0.8
+    )
+    assert narrower.high - narrower.low < 0.5
+
+
+def test_a_model_of_numbers_is_calibrated_on_moved_inputs(linear):
+    found = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
+    assert found.grounds is not None
+    assert found.grounds.origin == "inputs of the source, moved and drawn anew"
+    truth = float(np.mean(linear.predict(world(400, 0.3, 2)[0]) != world(400, 0.3, 2)[1]))
+    assert found.low <= truth <= found.high
+    again = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
+    assert (again.error, again.low, again.high) == (found.error, found.low, found.high)
+    assert estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0], seed=1).error != found.error
+
+
+def test_a_network_of_numbers_is_calibrated_on_moved_features():
+    model = nn.Sequential(nn.Linear(CLASSES, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+    train(model, *world(1000, 0.0, 0), Recipe(200, 0.1, 50), seed=0)
+    found = estimate_error(model, world(600, 0.0, 1), world(400, 0.3, 2)[0], others=[model, model])
+    assert found.grounds is not None
+    assert found.grounds.origin == "features of the source, moved and drawn anew"
+    notes = {one.method: one.note for one in found.methods}
+    assert notes["Rotation"] == notes["ProjNorm"] == "not run: costly, name it in methods"
+    assert notes["COT"] == ""
+    assert notes["ALine-S"] == "undefined on this set"  # three networks that always agree have no line
+
+
+@pytest.fixture(scope="module")
+def on_digits():
+    splits = digits()
+    model, initial, other = (load_network("small-cnn", "random", num_outputs=10, seed=s).model for s in (0, 0, 1))
+    images, labels = splits.train.images[:500], splits.train.labels[:500]
+    for network, seed in ((model, 0), (other, 1)):
+        train(network, images, labels, Recipe(80, 0.05, 64), seed=seed, prepare=PREPARE)
+    return model, initial, other, splits
+
+
+@pytest.mark.slow
+def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_method(on_digits, monkeypatch):
+    model, initial, other, splits = on_digits
+    monkeypatch.setattr("deep.predict.meta_set.FAMILIES", FEW)
+    monkeypatch.setattr("deep.predict.shifts.FAMILIES", FEW)
+    monkeypatch.setattr("deep.predict.meta_set.corrupted", lambda x, *, seed: corrupted(x, seed=seed, families=FEW))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    (found,) = estimate_errors(
+        model,
+        (splits.train.images[500:600], splits.train.labels[500:600]),
+        {"fog": corrupt(splits.test.images[:50], "fog", 2, seed=3)},
+        methods="all",
+        init=initial,
+        others=[other, other],
+        prepare=PREPARE,
+        recipe=Recipe(2, 0.05, 50),
+    )
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    for one in found.methods:
+        assert one.note in ("", "undefined on this set"), one
+        if one.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
+            assert math.isfinite(one.score), one
+            assert math.isfinite(one.error), one
+    assert found.grounds is not None
+    assert len(found.grounds.errors) == 1 + 3 * len(FEW)
+
+
+FEW = ("fog", "contrast", "gaussian_noise")
+
+
+def test_float_images_with_colours_first_are_corrupted_as_bytes_are():
+    images = digits().test.images[:3]
+    floats = np.moveaxis(images, 3, 1).astype(np.float32) / 255.0
+    assert is_images(images)
+    assert is_images(floats)
+    assert not is_images(floats * 2.0)
+    assert not is_images(images[..., :1])
+    (from_bytes,) = corrupted(images, seed=0, families=("contrast",), severities=(2,))
+    (from_floats,) = corrupted(floats, seed=0, families=("contrast",), severities=(2,))
+    np.testing.assert_allclose(np.moveaxis(from_floats.rows, 1, 3) * 255.0, from_bytes.rows, atol=1e-3)
+    assert len(FAMILIES) == 19
+
+
+def test_moves_do_not_depend_on_units_and_grow_with_severity():
+    points, _ = world(300, 0.0, 1)
+    scaled = points * np.array([1.0, 10.0, 100.0, 1000.0], dtype=np.float32)
+    for plain, large in zip(moved(points, seed=0), moved(scaled, seed=0), strict=True):
+        if plain.family != "leading noise":
+            np.testing.assert_allclose(large.rows / [1.0, 10.0, 100.0, 1000.0], plain.rows, atol=1e-3)
+    by_family: dict[str, list[float]] = {}
+    for shift in moved(points, seed=0):
+        by_family.setdefault(shift.family, []).append(float(np.abs(shift.rows - points).mean()))
+    assert all(sizes == sorted(sizes) for sizes in by_family.values())
+    assert len(by_family) + 2 >= 9  # with the two below, enough for an interval at 90 %
+
+
+def test_other_shares_are_drawn_of_the_same_samples():
+    _, labels = world(400, 0.0, 1)
+    confidence = np.linspace(0.3, 1.0, 400)
+    families = list(drawn_anew(labels, confidence, seed=0))
+    unsure = [confidence[one.indices].mean() for one in families if one.family == "unsure samples"]
+    assert unsure == sorted(unsure, reverse=True)
+    assert unsure[0] < confidence.mean()
+    spread = [np.bincount(labels[one.indices], minlength=4).std() for one in families if one.family == "class priors"]
+    assert spread[2] > spread[0]
+
+
+def test_families_by_name():
+    assert [family_of(name) for name in ("fog-1", "fog-12", "motion-blur-3", "night", "v-x")] == [
+        "fog",
+        "fog",
+        "motion-blur",
+        "night",
+        "v-x",
+    ]
+    one = output_set("one", np.eye(3), labels=np.arange(3))
+    with pytest.raises(ValueError, match="two labelled sets or more; got 1"):
+        given_meta_set({"one": one}, one)
+    with pytest.raises(ValueError, match="two: a calibration set must have labels"):
+        given_meta_set({"one": one, "two": output_set("two", np.eye(3))}, one)
+
+
+SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ("nonsense",)}, "`methods` must be default, all, or of .*; got 'nonsense'"),
+        ({"methods": ()}, "at least one method, each once"),
+        ({"methods": ("ATC", "ATC")}, "at least one method, each once"),
+        ({"methods": ("Dispersion",)}, r"nothing can be estimated \(Dispersion: not run: needs features"),
+        ({"methods": ("Entropy",)}, "Entropy: scores that are no errors need calibration"),
+        ({"level": 1.0}, "`level` must be above 0 and below 1; got 1.0"),
+        ({"calibration": "perhaps"}, "`calibration` must be auto, none, or labelled sets by name"),
+        ({"others": ["x"]}, "`others` needs `model`"),
+        ({"init": nn.Linear(1, 1)}, "`init` needs `model` to be a network of torch"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_line(options, message):
+    with pytest.raises(ValueError, match=message):
+        estimate_error(None, SOURCE, {"logits": SOURCE["logits"]}, **options)
+
+
+@pytest.mark.parametrize("error", [0.0, 1.0])
+def test_a_source_without_errors_or_with_nothing_else(error):
+    labels = (SOURCE["labels"] + int(error)) % 3
+    found = estimate_error(None, {"logits": 9 * SOURCE["logits"], "labels": labels}, {"logits": 9 * SOURCE["logits"]})
+    assert found.error == pytest.approx(error, abs=0.02)
+    assert 0.0 <= found.low <= found.high <= 1.0
+
+
+def test_the_order_of_samples_and_of_classes_changes_nothing(linear):
+    points, labels = world(300, 0.0, 1)
+    target, _ = world(200, 0.3, 2)
+    plain = estimate_error(None, outputs(linear, points, labels), outputs(linear, target))
+    order = np.random.default_rng(0).permutation(200)
+    assert estimate_error(None, outputs(linear, points, labels), outputs(linear, target[order])).error == pytest.approx(
+        plain.error
+    )
+    new = np.array([2, 0, 3, 1])
+    source = outputs(linear, points, new[labels])
+    renamed = estimate_error(
+        None,
+        {**source, "logits": source["logits"][:, np.argsort(new)]},
+        {"logits": outputs(linear, target)["logits"][:, np.argsort(new)], "features": target},
+    )
+    assert renamed.error == pytest.approx(plain.error, abs=1e-6)
