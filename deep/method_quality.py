@@ -81,15 +81,19 @@ class Difference:
 
 
 def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:
-    """Every method of a record of `projnorm deep small-samples` at one size, and the default made of some of them."""
+    """Every method of a record of `projnorm deep small-samples` at one size, and the default made of some of them.
+
+    A method that is undefined or constant somewhere is left out.
+    """
     place = arrays["sizes"].tolist().index(size)
     scores = arrays["scores"][:, place]  # target, draw, method
     names = tuple(arrays["methods"].tolist())
     found = {}
     for column, method in enumerate(names):
         values = scores[:, :, column]
-        if np.isfinite(values).all():
+        if np.isfinite(values).all() and (np.ptp(values, axis=0) > 0.0).all():
             found[method] = _predicted(method, size, values, arrays, Line.fitted)
+    found = {method: one for method, one in found.items() if np.isfinite(one.values).all()}
     if all(method in found for method in CALIBRATED):
         columns = [names.index(method) for method in CALIBRATED]
         found[DEFAULT] = _predicted(DEFAULT, size, scores[:, :, columns] * signs(CALIBRATED), arrays, Stack.fitted)

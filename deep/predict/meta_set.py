@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from deep.estimators.evidence import Estimator
 from deep.estimators.softmax import probabilities
 from deep.outputs import Outputs
 from deep.predict.data import given
+from deep.predict.methods import NEED_INPUTS
 from deep.predict.models import Classifier, TorchClassifier, assessed
 from deep.predict.sets import OutputSet, require_alike
 from deep.predict.shifts import SEVERITIES, corrupted, drawn_anew, is_images, moved
@@ -59,11 +61,20 @@ class MetaSet:
         return min(len(one) for one in self.sets)
 
     def scores(self, estimators: Mapping[str, Estimator], *, m: int, seed: int) -> dict[str, Floats]:
-        """Scores of each method on `m` drawn samples of every set, so that they are as noisy as those of a target."""
+        """Scores of each method on `m` drawn samples of every set, so that they are as noisy as those of a target.
+
+        Nan for methods that train on inputs, where the set is one of features that were moved.
+        """
         rows = []
         for place, one in enumerate(tracked(self.sets, description="scores", total=len(self.sets))):
             evidence = one.take(few_indices(len(one), m, seed + place)).evidence()
-            rows.append([estimator.score(evidence) for estimator in estimators.values()])
+            blind = one.inputs is None
+            rows.append(
+                [
+                    math.nan if blind and method in NEED_INPUTS else estimator.score(evidence)
+                    for method, estimator in estimators.items()
+                ]
+            )
         return dict(zip(estimators, np.array(rows).T, strict=True))
 
 

@@ -22,6 +22,8 @@ from deep.training import Recipe
 ALL_METHODS = (*FROM_OUTPUTS, Rotation.name, ProjNorm.name)
 # Those that train on every set they see, or pass it through the network again; run when they are asked for.
 COSTLY = ("Dis2", Rotation.name, ProjNorm.name)
+# Those that look at inputs, not at outputs only.
+NEED_INPUTS = (Rotation.name, ProjNorm.name)
 # Those whose scores are only comparable at equal m.
 DEPEND_ON_M = ("MDE", "FeatureShift", ProjNorm.name)
 # The default, with labelled shifted sets and without; both were chosen by held-out error, see docs/which-method.md.

@@ -193,8 +193,10 @@ def _score(estimator: Estimator, data: OutputSet, m: int, seed: int) -> float:
 
 
 def _by_line(method: str, score: float | None, table: Floats | None, meta: MetaSet, missing: str) -> MethodResult:
-    if score is None or table is None or not math.isfinite(score) or not np.isfinite(table).all():
-        return MethodResult(method, math.nan if score is None else score, math.nan, math.nan, _note(missing, score))
+    if score is None or table is None or not math.isfinite(score):
+        return MethodResult(method, math.nan, math.nan, math.nan, _note(missing, score))
+    if not np.isfinite(table).all():
+        return MethodResult(method, score, math.nan, math.nan, "undefined on some of the calibration sets")
     missed = np.abs(left_out_predictions(table, meta.errors, meta.families) - meta.errors)
     predicted = float(Line.fitted(table, meta.errors).predict(np.array(score)))
     return MethodResult(method, score, predicted, float(missed.mean()), "")

@@ -47,6 +47,21 @@ def test_batches_depend_on_the_seed_and_the_epoch_only():
     assert not np.array_equal(first, batch_indices(50, 10, 5, 3))
 
 
+def test_only_the_layers_asked_for_are_trained():
+    model = network()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    trained = train(model, INPUTS, LABELS, Recipe(3, 0.1, 7, layers=("5",)), seed=0)
+    for name, parameter in trained.named_parameters():
+        assert torch.equal(parameter, before[name]) == (not name.startswith("5."))
+        assert parameter.requires_grad
+    with pytest.raises(ValueError, match="`layers` must be of 0, 1, 2, 3, 4, 5, or within them; got fc"):
+        train(network(), INPUTS, LABELS, Recipe(3, 0.1, 7, layers=("fc",)), seed=0)
+    # "1" is not the beginning of a name "10.weight", and names a training only where it is given.
+    assert not Recipe(1, 0.1, 2, layers=("1",)).trains("10.weight")
+    assert "layers" not in Recipe(1, 0.1, 2).facts
+    assert Recipe(1, 0.1, 2, layers=("1",)).facts["layers"] == ("1",)
+
+
 def test_frozen_statistics_are_used_and_stay():
     model = network()
     with torch.no_grad():

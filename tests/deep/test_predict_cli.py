@@ -1,0 +1,182 @@
+"""`projnorm predict` as a user meets it: two files and a number, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from projnorm.runs import to_npz
+
+CLASSES = 3
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+def broken():
+    raise RuntimeError("no such luck")
+
+def strange():
+    return 7
+
+number = 3
+"""
+
+
+def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=n)
+    points = (1.0 - shift) * 2.0 * np.eye(CLASSES, 4)[labels] + 0.6 * rng.standard_normal((n, 4))
+    return points.astype(np.float32), labels
+
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Outputs and inputs of a small network, and the file that builds it."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    torch.save(network.state_dict(), tmp_path / "w0.pth")
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.3)
+    x, y = world(500, 0.0, 0)
+    for _ in range(200):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+        optimiser.step()
+    torch.save(network.state_dict(), tmp_path / "w.pth")
+    (tmp_path / "model.py").write_text(MODEL)
+    for name, shift, seed in (("val", 0.0, 1), ("new", 0.3, 2), *((f"f{i}-1", 0.08 * i, 3 + i) for i in range(10))):
+        points, labels = world(200, shift, seed)
+        with torch.no_grad():
+            logits = network(torch.from_numpy(points)).numpy()
+        known = {} if name == "new" else {"labels": labels}
+        (tmp_path / f"{name}.npz").write_bytes(to_npz({"logits": logits, **known}))
+        (tmp_path / f"{name}-inputs.npz").write_bytes(to_npz({"inputs": points, **known}))
+    return tmp_path
+
+
+def test_two_files_give_an_error_with_an_interval_and_what_it_rests_on(projnorm):
+    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz")
+    assert (code, err) == (0, "")
+    assert "Estimated error" in out
+    assert "90 % interval" in out
+    assert "the method's own error under shift is not covered" in out
+    assert "not run: needs features" in out
+
+
+def test_json_has_everything_and_a_threshold_its_probability(projnorm):
+    arguments = ("predict", "--source", "val.npz", "--target", "new.npz", "--json")
+    code, out, _ = projnorm(*arguments, "--fail-above", "0.9")
+    (found,) = json.loads(out)["estimates"]
+    assert code == 0
+    assert found["interval"][0] <= found["error"] <= found["interval"][1]
+    assert found["probability_above"] < 0.5
+    code, out, err = projnorm(*arguments, "--fail-above", "0.01")
+    assert (code, err) == (1, "")
+    assert json.loads(out)["estimates"][0]["probability_above"] > 0.5
+    certain = projnorm(*arguments, "--fail-above", str(found["error"]), "--fail-probability", "0.6")
+    assert certain[0] == 0
+
+
+def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(projnorm, folder):
+    sets = [f"f{i}-1.npz" for i in range(10)]
+    code, out, _ = projnorm(
+        "predict", "--source", "val.npz", "--target", "new.npz", "--json", "--calibration", *sets, "--card", "card.html"
+    )
+    (found,) = json.loads(out)["estimates"]
+    assert code == 0
+    assert found["calibration"]["families"] == [*(f"f{i}" for i in range(10)), "source"]
+    assert found["interval"][1] - found["interval"][0] < 0.9
+    page = (folder / "card.html").read_text(encoding="utf-8")
+    assert "Estimated error" in page
+    assert "data:image/svg+xml" in page
+
+
+def test_a_network_is_built_by_the_users_file(projnorm):
+    code, out, err = projnorm(
+        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--init", "w0.pth", "--second", "w0.pth"),
+        *("--source", "val-inputs.npz", "--target", "new-inputs.npz", "--target", "f3-1-inputs.npz", "--json"),
+        *("--methods", "ProjNorm,COT,GDE"),
+    )
+    assert (code, err) == (0, "")
+    first, second = json.loads(out)["estimates"]
+    assert first["target"] == "new-inputs"
+    assert second["target"] == "f3-1-inputs"
+    scores = {one["method"]: one["score"] for one in first["methods"]}
+    assert scores["ProjNorm"] > 0.0
+    assert scores["GDE"] > 0.0
+    assert first["rests_on"] == [
+        "COT"
+    ]  # there is nothing to train on, nor another network to ask, where features moved
+    assert first["calibration"]["origin"].startswith("features of the source")
+    plain = projnorm(
+        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--no-calibrate", "--json"),
+        *("--source", "val-inputs.npz", "--target", "new-inputs.npz"),
+    )
+    assert json.loads(plain[1])["estimates"][0]["calibration"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--source", "nowhere.npz", "--target", "new.npz"), ("nowhere.npz",)),
+        (("--source", "new.npz", "--target", "new.npz"), ("must have `labels`",)),
+        (("--source", "val.npz", "--target", "new.npz", "--target", "./new.npz"), ("two sets are called 'new'",)),
+        (("--source", "val.npz", "--target", "val-inputs.npz"), ("needs one of the arrays `logits`",)),
+        (("--source", "val.npz", "--target", "new.npz", "--level", "1.5"), ("--level must be above 0",)),
+        (("--source", "val.npz", "--target", "new.npz", "--fail-above", "20"), ("--fail-above must be above 0",)),
+        (("--source", "val.npz", "--target", "new.npz", "--methods", "X"), ("`methods` must be default, all",)),
+        (("--source", "val.npz", "--target", "new.npz", "--weights", "w.pth"), ("need --model",)),
+        (("--source", "val.npz", "--target", "new.npz", "val.npz"), ("name each file with",)),
+        (("--source", "val.npz", "--target", "new.npz", "--calibration", "val.npz"), ("two labelled sets or more",)),
+    ],
+)
+def test_bad_input_is_one_line(projnorm, arguments, words):
+    code, out, err = projnorm("predict", *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--model", "model.py"), "--model must be FILE.py:FUNCTION"),
+        (("--model", "nowhere.py:build"), "there is no file nowhere.py"),
+        (("--model", "model.py:nothing"), "has no function 'nothing'"),
+        (("--model", "model.py:number"), "has no function 'number'"),
+        (("--model", "model.py:broken"), "failed: RuntimeError: no such luck"),
+        (("--model", "model.py:strange"), "`model` must be a torch network"),
+        (("--model", "bad.py:build"), "bad.py: SyntaxError"),
+        (("--model", "model.py:build", "--weights", "other.pth"), "lacks 0.bias"),
+        (("--model", "model.py:build", "--weights", "val.npz"), "not a file of plain weights"),
+        (("--model", "model.py:build", "--preprocess", "x"), "--preprocess must be auto"),
+        (("--model", "model.onnx", "--weights", "w.pth"), "need --model to be FILE.py:FUNCTION"),
+    ],
+)
+def test_a_bad_model_is_one_line(projnorm, folder, arguments, words):
+    (folder / "bad.py").write_text("def build(:\n")
+    torch.save({"x": torch.zeros(2)}, folder / "other.pth")
+    code, out, err = projnorm("predict", *arguments, "--source", "val-inputs.npz", "--target", "new-inputs.npz")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
+    (folder / "card.html").mkdir()
+    code, _, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz", "--card", "card.html")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert not list(folder.glob("*.tmp"))

@@ -1,0 +1,134 @@
+"""Every method on few samples: what is drawn, what is compared, and how it is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from deep.calibration import Interval
+from deep.experiments.small_samples import SmallSamplesConfig, run_small_samples
+from deep.method_quality import DEFAULT, SizeQuality, difference, predictions, size_quality, smallest_size
+from figures import small_samples
+from projnorm.runs import Record
+
+
+@pytest.fixture(scope="module")
+def drawn(finished, tmp_path_factory):
+    root, record = finished
+    copied = tmp_path_factory.mktemp("small") / "runs"
+    shutil.copytree(root, copied)
+    config = SmallSamplesConfig(record.id, (20, 60), 2, projnorm_size=20, projnorm_steps=2)
+    return copied, config, run_small_samples(config, root=copied)
+
+
+def test_scores_are_of_every_method_target_size_and_draw(drawn, finished):
+    _, config, record = drawn
+    arrays = record.arrays
+    assert arrays["scores"].shape == (5, 2, 2, len(arrays["methods"]))
+    assert arrays["sizes"].tolist() == [20, 60]
+    np.testing.assert_array_equal(arrays["errors"], finished[1].arrays["errors"])
+    projnorm = arrays["methods"].tolist().index("ProjNorm")
+    assert np.isfinite(arrays["scores"][:, 0, :, projnorm]).all()
+    assert np.isnan(arrays["scores"][:, 1, :, projnorm]).all()
+    # All of sixty samples is all of them in every draw; twenty are others.
+    whole, few = arrays["scores"][:, 1], arrays["scores"][:, 0]
+    np.testing.assert_array_equal(whole[:, 0], whole[:, 1])
+    assert not np.array_equal(few[:, 0], few[:, 1])
+    assert config.draws == 2
+
+
+def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
+    arrays, run = drawn[2].arrays, finished[1].arrays
+    for method, there in (("ATC", "ATC"), ("Entropy", "Entropy"), ("GDE", "AgreeScore")):
+        mine = arrays["scores"][:, 1, 0, arrays["methods"].tolist().index(method)]
+        np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
+
+
+def test_it_is_read_from_its_record_and_told(drawn, projnorm, tmp_path):
+    root, config, record = drawn
+    assert run_small_samples(config, root=root).created == record.created
+    shutil.copytree(root, tmp_path / "out" / "runs")
+    arguments = ("deep", "small-samples", config.run, "--out", "out", "--m", "20,60", "--draws", "2")
+    code, out, err = projnorm(*arguments, "--projnorm", "20", "--projnorm-steps", "2", "--json")
+    assert (code, err) == (0, "")
+    assert record.id in out
+    assert set(json.loads(out)["methods"]) >= {"COT", "ProjNorm", "MI"}
+    code, out, _ = projnorm(*arguments, "--projnorm", "20", "--projnorm-steps", "2")
+    assert "coverage" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sizes": (1, 20)}, "`sizes` must be different numbers of samples from 2"),
+        ({"sizes": ()}, "`sizes` must be"),
+        ({"draws": 0}, "`draws` must be at least 1"),
+        ({"projnorm_size": 7}, "`projnorm_size` must be one of"),
+        ({"projnorm_steps": 0}, "`projnorm_steps` must be at least 1"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        SmallSamplesConfig("run", **options)
+
+
+def test_more_samples_than_there_are_is_refused(drawn):
+    with pytest.raises(ValueError, match="`sizes` must be at most 60"):
+        run_small_samples(SmallSamplesConfig(drawn[1].run, (61,)), root=drawn[0])
+
+
+def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
+    """Arrays of a record whose methods miss the error by noise of a known size."""
+    rng = np.random.default_rng(0)
+    errors = rng.uniform(0.1, 0.7, 3 * families)
+    scores = np.stack([errors[:, None] + s * rng.standard_normal((len(errors), draws)) for s in noise.values()], axis=2)
+    turned = np.array([-1.0 if method == "MI" else 1.0 for method in noise])
+    return {
+        "errors": errors,
+        "families": np.repeat([f"f{i}" for i in range(families)], 3),
+        "sizes": np.array([100]),
+        "methods": np.array(list(noise)),
+        "scores": (scores * turned)[:, None],
+    }
+
+
+def test_the_default_beats_its_parts_where_their_noise_is_independent():
+    arrays = made({"COT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
+    found = predictions(arrays, 100)
+    quality = {method: size_quality(one, arrays) for method, one in found.items()}
+    assert quality[DEFAULT].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
+    assert quality[DEFAULT].mae.low <= quality[DEFAULT].mae.value <= quality[DEFAULT].mae.high
+    assert quality["COT"].coverage.value == pytest.approx(0.9, abs=0.1)
+    won = difference(found[DEFAULT], found["ATC"], arrays)
+    assert won.mae.high < 0.0 < won.r_squared.low
+    same = difference(found["COT"], found["COT"], arrays)
+    assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
+
+
+def test_a_method_that_is_not_defined_everywhere_is_left_out():
+    arrays = made({"COT": 0.05, "IM": 0.05})
+    arrays["scores"][0, 0, 0, 1] = np.nan
+    assert set(predictions(arrays, 100)) == {"COT"}
+
+
+def test_the_fewest_samples_are_those_from_which_on_it_works():
+    def at(size, r_squared):
+        value = Interval(r_squared, 0.0, 1.0)
+        return SizeQuality("x", size, value, value, value, 0.1)
+
+    assert smallest_size([at(50, 0.95), at(100, 0.8), at(200, 0.91), at(500, 0.95)]) == 200
+    assert smallest_size([at(50, 0.95), at(100, 0.8)]) == 0
+
+
+def test_the_figure_has_a_line_for_each_method():
+    arrays = made({"COT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ProjNorm": 0.2})
+    record = Record("id", "deep-small-samples", {}, arrays, {}, "", 0.0, {})
+    found = small_samples.measured(record)
+    figure = small_samples.draw(found)
+    lines = {line.get_label() for line in figure.axes[0].lines}
+    assert lines >= {DEFAULT, "COT", "MI", "FeatureShift", "ProjNorm"}
+    assert found.differences[0].worse == "ProjNorm"
+    assert len(small_samples.differences(found).rows) == len(found.differences)
