@@ -113,9 +113,7 @@ def test_a_network_is_built_by_the_users_file(projnorm):
     scores = {one["method"]: one["score"] for one in first["methods"]}
     assert scores["ProjNorm"] > 0.0
     assert scores["GDE"] > 0.0
-    assert first["rests_on"] == [
-        "COT"
-    ]  # there is nothing to train on, nor another network to ask, where features moved
+    assert first["rests_on"] == ["COT"]  # the others cannot be asked where features moved
     assert first["calibration"]["origin"].startswith("features of the source")
     plain = projnorm(
         *("predict", "--model", "model.py:build", "--weights", "w.pth", "--no-calibrate", "--json"),

@@ -1,0 +1,40 @@
+"""The example of docs/predict.md: a small network on digits that were moved sideways, a shift it is not calibrated on.
+
+Run: python benchmarks/card_example.py [FOLDER]; writes error_card.png there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from deep.outputs import forward
+from deep.predict import estimate_error
+from deep.training import Hardware, Recipe, one_thread, train
+from figures import error_card
+from figures.style import rendered
+from projnorm.vision import ImageNetInput, digits, load_network
+
+PIXELS = 4
+
+
+def main() -> None:
+    """Train, estimate, print, draw."""
+    splits, prepare = digits(), ImageNetInput(32)
+    network = load_network("small-cnn", "random", num_outputs=10, seed=0).model
+    images, labels = splits.train.images, splits.train.labels
+    train(network, images[:600], labels[:600], Recipe(200, 0.05, 64), seed=0, prepare=prepare)
+    new = np.roll(splits.test.images[:400], PIXELS, axis=2)
+    found = estimate_error(network, (images[600:], labels[600:]), new, prepare=prepare)
+    truth = forward(network, "fc", new, prepare=prepare).error(splits.test.labels[:400])
+    print(f"{found.sentence}\nThe truth: {100 * truth:.1f} %")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "projnorm-out")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "error_card.png").write_bytes(rendered(error_card.draw(found), "png"))
+
+
+if __name__ == "__main__":
+    with one_thread(Hardware()):
+        main()
