@@ -15,6 +15,8 @@ from deep.ledger import Scores
 
 Floats = NDArray[np.float64]
 STACKED = "stacked"
+_MOST_PAIRED = 8
+_PAPERS_OWN = "ProjNorm"
 CAPTION = (
     "A + B is the mean of scores that were standardised over the targets, without labels. Stacked is the error "
     "predicted by non-negative weights of all methods, fitted without the family it is used on; its MAE is that of "
@@ -98,10 +100,14 @@ def stacked(scores: Scores) -> Floats:
 def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Scores:
     """The methods and their ensembles, each a column: the subsets named, or every pair and all; and stacking.
 
+    Of more than eight methods, every pair with ProjNorm.
+
     There is no stacking of one method or on one family.
     """
     if subsets is None:
-        subsets = [*combinations(scores.methods, 2), scores.methods]
+        pairs = combinations(scores.methods, 2)
+        few = len(scores.methods) <= _MOST_PAIRED
+        subsets = [*(pair for pair in pairs if few or _PAPERS_OWN in pair), scores.methods]
     columns = {" + ".join(subset): mean_of(scores, subset) for subset in subsets}
     if len(scores.methods) > 1 and len(set(scores.families.tolist())) > 1:
         columns[STACKED] = stacked(scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ class _Sets:
     def of(self, data: Any, name: str) -> OutputSet:
         """Samples of another set."""
         if self.classifier is None:
-            return _outputs(data, name)
+            return replace(_outputs(data, name), name=name)
         return self._assessed(given(data, name), name)
 
     def network(self, init: nn.Module | None, recipe: Recipe | None) -> Network | None:

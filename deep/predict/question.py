@@ -105,11 +105,14 @@ class Question:
             (error, error - reach, error + reach),
             chosen,
             results,
-            above=lambda threshold: 1.0 - NormalDist(error, max(spread, 1e-12)).cdf(threshold),
+            above=lambda threshold: 1.0 - NormalDist(error, spread).cdf(threshold),
         )
 
     def _sampling_spread(self, target: OutputSet, methods: tuple[str, ...]) -> float:
-        """Standard deviation of the estimate over draws of both sets, with replacement."""
+        """Standard deviation of the estimate over draws of both sets, with replacement; no less than a sample's worth.
+
+        Sets without any error would have none.
+        """
         rng = np.random.default_rng(self.seed)
         sets = (self.source, target)
         sizes = [min(len(one), _MOST_DRAWN) for one in sets]
@@ -119,7 +122,10 @@ class Question:
             evidence = seen.evidence()
             found.append([build(x, learnt, None, m=len(seen), seed=self.seed).score(evidence) for x in methods])
         share = max(size / len(one) for one, size in zip(sets, sizes, strict=True))
-        return float(np.nanstd(np.nanmean(np.array(found), axis=1)) * math.sqrt(share))
+        means = np.array(found).mean(axis=1)
+        defined = means[np.isfinite(means)]
+        spread = float(defined.std()) * math.sqrt(share) if len(defined) else 1.0
+        return max(spread, 1.0 / min(map(len, sets)))
 
     def _calibrated(
         self,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from deep.calibration import Interval
 from deep.ledger import Row, Scores
-from figures import corruption_gallery, deep_scatter, deep_table, severity
+from deep.predict import ErrorEstimate, Grounds, MethodResult
+from deep.predict.conformal import Coverage
+from figures import corruption_gallery, deep_scatter, deep_table, error_card, projnorm_cost, severity
 from figures.families import looks
+from figures.projnorm_cost import Form
 from figures.table import FORMATS, Table
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
 
@@ -73,3 +78,50 @@ def test_the_gallery_shows_every_family():
     figure = corruption_gallery.draw()
     shown = {axes.get_title(loc="left") for axes in figure.axes} - {""}
     assert shown == {family.replace("_", " ") for family in FAMILIES}
+
+
+def estimate(grounds: Grounds | None) -> ErrorEstimate:
+    results = (
+        MethodResult("COT", 0.3, 0.31, 0.02, ""),
+        MethodResult("ProjNorm", math.nan, math.nan, math.nan, "not run: needs the network and its initial weights"),
+    )
+    return ErrorEstimate(
+        "new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, ("be careful",), grounds, lambda t: t
+    )
+
+
+GROUNDS = Grounds(
+    "given",
+    ("fog-1", "snow-1"),
+    np.array(["fog", "snow"]),
+    np.array([0.2, 0.5]),
+    np.array([0.25, 0.45]),
+    0.05,
+    Coverage(Interval(0.9, 0.8, 1.0), 0.2, 2),
+)
+
+
+def test_a_card_shows_the_estimate_its_methods_and_its_calibration():
+    section = error_card.section(estimate(GROUNDS))
+    assert section.title == "Error on new"
+    assert "calibrated on 2 labelled sets of 2 families (given)" in section.text
+    assert "be careful" in section.text
+    methods, calibration = section.figure.axes
+    assert [text.get_text() for text in methods.get_yticklabels()] == ["COT"]
+    assert len(calibration.collections[0].get_offsets()) == 2
+    assert section.table.rows[1][-1] == "not run: needs the network and its initial weights"
+    assert section.table.rows[0] == ("COT", "0.3", "31.0 %", "2.0", "in the estimate")
+    assert len(error_card.draw(estimate(None)).axes) == 1
+
+
+def test_the_numbers_of_a_card():
+    document = error_card.values(estimate(GROUNDS), 0.25)
+    assert document["probability_above"] == 0.25
+    assert document["calibration"]["coverage"] == [0.9, 0.8, 1.0]
+    assert error_card.values(estimate(None), None)["covers"] == "sampling"
+
+
+def test_cheaper_forms_are_points_with_intervals():
+    forms = [Form("all layers", 1.0, (0.9, 0.8, 0.95)), Form("head", 0.2, (0.8, 0.7, 0.9))]
+    axes = projnorm_cost.draw(forms).axes[0]
+    assert {text.get_text() for text in axes.texts} == {"all layers", "head"}
