@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import LEVEL, Fit, Floats, Interval, Line, correlations, family_draws, left_out_predictions
+from deep.calibration import LEVEL, Fit, Floats, Interval, Line, family_draws, left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.predict.conformal import coverage
 from deep.predict.methods import CALIBRATED
@@ -47,7 +47,7 @@ class SizeQuality:
     Attributes:
         method: Its name.
         size: Samples of each target.
-        r_squared: Squared correlation of predicted and true error, the draws' mean.
+        r_squared: One less the mean squared error over the variance of the true errors, over all draws.
         mae: Mean absolute difference.
         coverage: Of 90 % intervals.
         width: Median width of them.
@@ -147,7 +147,14 @@ def _draws(families: NDArray[np.str_], seed: int) -> NDArray[np.int64] | None:
 
 
 def _r_squared(values: Floats, errors: Floats, counts: NDArray[np.integer]) -> Floats:
-    return np.mean([correlations(row, errors, counts) ** 2 for row in values], axis=0)
+    """Share of the variance of errors that predictions explain: below zero where their mean would do better.
+
+    Not a squared correlation: what predicts the mean of the other families is correlated with its own, negatively.
+    """
+    missed = counts @ ((values - errors) ** 2).mean(axis=0)
+    mean = counts @ errors / counts.sum(axis=1)
+    spread = counts @ errors**2 - counts.sum(axis=1) * mean**2
+    return 1.0 - np.divide(missed, spread, out=np.full(len(counts), np.nan), where=spread > 0.0)
 
 
 def _mae(values: Floats, errors: Floats, counts: NDArray[np.integer]) -> Floats:

@@ -98,7 +98,7 @@ def forward_batches(
     hooks = []
     if head is not None:
         layer = model.get_submodule(head)
-        hooks.append(layer.register_forward_pre_hook(lambda _, given: features.append(given[0].cpu())))
+        hooks.append(layer.register_forward_pre_hook(lambda _, given: features.append(_plain(given[0]))))
     model.eval()
     try:
         with torch.no_grad():
@@ -113,6 +113,12 @@ def forward_batches(
     if not np.isfinite(found.logits).all():
         raise ValueError("the network's outputs are not finite; were its weights trained with too large a step?")
     return found
+
+
+def _plain(values: Tensor) -> Tensor:
+    """On the CPU, in a type that numpy has."""
+    values = values.detach().cpu()
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def forward_cached(

@@ -6,7 +6,8 @@ target as much as it can. If no critic does so more than the truth itself,
 .. math:: \mathrm{err}_T \le \mathrm{err}_S + \max_h(\mathrm{agree}_S - \mathrm{agree}_T)
           + \sqrt{\frac{(n_S + 4 n_T) \log(1/\delta)}{2 n_S n_T}}
 
-with probability :math:`1 - \delta`, over the halves of both sets that the critics were not trained on.
+with probability :math:`1 - \delta`, where agreements are those on the halves of both sets that the critics were not
+trained on, and :math:`n_S` and :math:`n_T` count these; the error in distribution is that on all of the source.
 """
 
 from __future__ import annotations

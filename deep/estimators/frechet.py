@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,9 @@ class Frechet:
         return cls(mean, vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)
 
     def score(self, evidence: Evidence) -> float:
-        """The distance, squared."""
+        """The distance, squared; nan for a single sample, which has no covariance."""
+        if len(evidence.outputs.features) < 2:
+            return math.nan
         mean, covariance = _moments(evidence.outputs.features)
         # The trace of (C_S C_T)^(1/2) is that of the root of the symmetric C_S^(1/2) C_T C_S^(1/2).
         shared = np.sqrt(np.maximum(np.linalg.eigvalsh(self.root @ covariance @ self.root), 0.0)).sum()

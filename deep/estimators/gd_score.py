@@ -18,7 +18,7 @@ class GdScore:
     """Mean over batches of a norm of the gradient of the last layer's weights on pseudo-labels.
 
     The gradient of the cross-entropy is ``(p - e_y)`` times the features, so nothing is passed backward. Samples the
-    network is not sure of have labels drawn at random.
+    network is not sure of have labels drawn at random. Under shift gradients grow, so it rises with the error.
 
     Attributes:
         seed: Of those labels.

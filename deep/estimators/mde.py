@@ -18,7 +18,7 @@ class MDE:
     .. math:: \log\left(\log m + \log \frac1m \sum_j e^{E_j} - \frac1m \sum_j E_j\right)
 
     It grows with m, so it is compared at equal m only. The surer a network is of some samples than of others, the
-    larger it is; under shift that difference shrinks.
+    larger it is; under shift that difference shrinks, so here it falls as the error rises.
     """
 
     name = "MDE"

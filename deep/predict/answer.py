@@ -109,7 +109,7 @@ class ErrorEstimate:
             )
         g = self.grounds
         count = len(set(g.families.tolist()))
-        held = "" if math.isnan(g.coverage.share.value) else f", and {_held(g.coverage)}"
+        held = f", and {_held(g.coverage)}"
         return (
             f"{head}, calibrated on {len(g.errors)} labelled sets of {count} families ({g.origin}). On families left "
             f"out it missed the error by {100 * g.mae:.1f} points in the mean{held}. The interval covers sampling "
@@ -119,6 +119,8 @@ class ErrorEstimate:
 
 def _held(measured: Coverage) -> str:
     share: Interval = measured.share
+    if math.isnan(share.value):
+        return "how often such intervals hold cannot be measured with so few families"
     return (
         f"such intervals held on {100 * share.value:.0f} % of the sets of a family they had not seen "
         f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"

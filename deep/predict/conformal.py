@@ -78,7 +78,7 @@ class Calibration:
     def probability_above(self, predicted: float, threshold: float) -> float:
         """Probability that the true error is above a threshold when this one is predicted.
 
-        The family that was not seen counts half.
+        The family that was not seen counts half, so no probability is nearer to 0 or 1 than ``0.5 / (K + 1)``.
         """
         above = predicted + self._residuals * self._scale(np.array(predicted)) > threshold
         return float(self._weights @ above + 0.5 * (1.0 - self._weights.sum()))
@@ -100,14 +100,16 @@ class Coverage:
     """How often intervals held on families they had not seen.
 
     Attributes:
-        share: Of the sets, with an interval from bootstrap draws of whole families.
+        share: Of the sets, with an interval from bootstrap draws of whole families; nan where those that are left are
+            too few for an interval.
         width: Median width of the intervals, cut to 0 to 1.
-        sets: Number of sets.
     """
 
     share: Interval
     width: float
-    sets: int
+
+
+_UNKNOWN = Coverage(Interval(math.nan, math.nan, math.nan), math.nan)
 
 
 def coverage(
@@ -126,17 +128,19 @@ def coverage(
     for family in np.unique(families):
         inside = families == family
         if len(np.unique(families[~inside])) < 2:
-            return Coverage(Interval(math.nan, math.nan, math.nan), math.nan, len(errors))
+            return _UNKNOWN
         learnt = Calibration.of(scores[~inside], errors[~inside], families[~inside], fit, start)
         predicted = learnt.fitted.predict(scores[inside])
         radius = learnt.radius(predicted, level)
+        if not np.isfinite(radius).all():
+            return _UNKNOWN
         held[inside] = np.abs(predicted - errors[inside]) <= radius
         widths[inside] = np.clip(predicted + radius, 0.0, 1.0) - np.clip(predicted - radius, 0.0, 1.0)
     low, high = math.nan, math.nan
     if (counts := family_draws(families, rng)) is not None:
         draws = counts @ held / counts.sum(axis=1)
         low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Coverage(Interval(float(held.mean()), low, high), float(np.median(widths)), len(errors))
+    return Coverage(Interval(float(held.mean()), low, high), float(np.median(widths)))
 
 
 def family_weights(families: NDArray[np.str_]) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,7 @@ def given(data: Any, name: str) -> Given:
 def _batches(data: Any, name: str) -> Iterator[Any]:
     if isinstance(data, ImageSet):
         data = (data.images, data.labels)
+    data = tuple(map(_unwrapped, data)) if isinstance(data, tuple | list) else _unwrapped(data)
     if isinstance(data, DataLoader):
         yield from data
     elif isinstance(data, np.ndarray | Tensor):
@@ -90,9 +91,19 @@ def _parted(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, Mapping):
         label = next((key for key in _LABEL_KEYS if key in batch), None)
         return {k: v for k, v in batch.items() if k != label}, None if label is None else batch[label]
-    if isinstance(batch, Sequence) and not isinstance(batch, str) and 1 <= len(batch) <= 2:
+    if isinstance(batch, tuple | list):
+        if not 1 <= len(batch) <= 2:
+            raise ValueError(f"a batch must be inputs, or inputs and labels; got {len(batch)} parts.")
         return batch[0], batch[1] if len(batch) == 2 else None
     return batch, None
+
+
+def _unwrapped(data: Any) -> Any:
+    """Tables and sparse matrices as arrays."""
+    for way in ("to_numpy", "toarray"):
+        if hasattr(data, way):
+            return getattr(data, way)()
+    return data
 
 
 def _whole(inputs: list[Any]) -> NDArray[Any] | None:
@@ -105,7 +116,10 @@ def _whole(inputs: list[Any]) -> NDArray[Any] | None:
 
 
 def _array(values: Any) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.asarray(values)
 
 
 def as_tensors(batch: Any, device: torch.device) -> Any:

@@ -16,11 +16,15 @@ from deep.predict.meta_set import MetaSet, given_meta_set, own_meta_set
 from deep.predict.methods import ALL_METHODS, COSTLY, Network
 from deep.predict.models import Classifier, TorchClassifier, as_classifier, assessed
 from deep.predict.question import Question
-from deep.predict.sets import LABELS, OutputSet, output_set, read_outputs, require_alike
+from deep.predict.sets import LABELS, OutputSet, outputs_from, read_outputs, require_alike
 from deep.training import Hardware, Prepare, Recipe, one_thread
 from ntk.device import choose_device
 
 _FEWEST_TO_HALVE = 20
+_NOT_SHIFTED = (
+    "The source could not be shifted to calibrate on: that takes images, a network with a linear last layer, or rows "
+    "of numbers."
+)
 
 
 def estimate_error(
@@ -103,7 +107,7 @@ def estimate_errors(
     with one_thread(hardware) if model is not None else one_thread(Hardware()):
         sets = _Sets(model, source, others, prepare, hardware)
         network = sets.network(init, recipe)
-        held = [sets.of(data, name) for name, data in targets.items()]
+        held = [sets.of(data, name, labelled=False) for name, data in targets.items()]
         for one in held:
             require_alike(sets.source, one)
         learnt, held_out = _halves(sets.source, seed)
@@ -111,7 +115,10 @@ def estimate_errors(
         if meta is None:
             learnt = sets.source
         question = Question(sets.source, learnt, meta, network, asked, wanted, level, seed)
-        return [question.answered(one) for one in held]
+        found = [question.answered(one) for one in held]
+    if meta is None and sets.classifier is not None and calibration == "auto":
+        found = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in found]
+    return found
 
 
 class _Sets:
@@ -136,15 +143,18 @@ class _Sets:
         if self.source.labels is None:
             raise ValueError(f"{self.source.name}: the source must have `{LABELS}`.")
 
-    def of(self, data: Any, name: str) -> OutputSet:
-        """Samples of another set."""
+    def of(self, data: Any, name: str, *, labelled: bool = True) -> OutputSet:
+        """Samples of another set; labels of a target are not looked at."""
         if self.classifier is None:
-            return replace(_outputs(data, name), name=name)
-        return self._assessed(given(data, name), name)
+            return replace(_outputs(data, name, labelled=labelled), name=name)
+        samples = given(data, name)
+        return self._assessed(samples if labelled else replace(samples, labels=None), name)
 
     def network(self, init: nn.Module | None, recipe: Recipe | None) -> Network | None:
         """What a network of torch gives besides."""
         if isinstance(self.classifier, TorchClassifier):
+            if init is not None:
+                _require_same_network(self.classifier.model, init)
             return Network(self.classifier, init, recipe)
         if init is not None:
             raise ValueError("`init` needs `model` to be a network of torch.")
@@ -155,14 +165,20 @@ class _Sets:
         return assessed(self.classifier, samples, name, others=self.others)
 
 
-def _outputs(data: Any, name: str) -> OutputSet:
+def _require_same_network(model: nn.Module, init: nn.Module) -> None:
+    own, first = ({name: tuple(p.shape) for name, p in one.named_parameters()} for one in (model, init))
+    if own != first:
+        differs = sorted(name for name in own.keys() | first.keys() if own.get(name) != first.get(name))
+        raise ValueError(f"`init` must be the same network as `model` with other weights; {differs[0]} differs.")
+
+
+def _outputs(data: Any, name: str, *, labelled: bool = True) -> OutputSet:
     if isinstance(data, OutputSet):
-        return data
+        return data if labelled else replace(data, labels=None)
     if isinstance(data, str | Path):
-        return read_outputs(Path(data))
+        return read_outputs(Path(data), labelled=labelled)
     if isinstance(data, Mapping):
-        known = {key: data[key] for key in ("features", "labels", "classes") if data.get(key) is not None}
-        return output_set(name, data["logits"], others=tuple(data.get("other_logits", ())), **known)
+        return outputs_from(data, name, labelled=labelled)
     raise ValueError(
         f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "
         f"{type(data).__name__}."
@@ -193,7 +209,7 @@ def _halves(source: OutputSet, seed: int) -> tuple[OutputSet, OutputSet]:
 
 def _meta_set(sets: _Sets, held_out: OutputSet, calibration: Any, seed: int) -> MetaSet | None:
     """`held_out` is the half of the source that no method learns from."""
-    if isinstance(calibration, str):
+    if not isinstance(calibration, Mapping):
         if calibration not in ("auto", "none"):
             raise ValueError(f"`calibration` must be auto, none, or labelled sets by name; got {calibration!r}.")
         if calibration == "none" or sets.classifier is None:

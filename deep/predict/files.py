@@ -62,8 +62,6 @@ def build_model(place: str, weights: Path | None, *, seed: int) -> BuiltModel:
         raise ValueError(f"{file}: has no function {name!r}.")
     model, prepare = _built(build, place, seed)
     if weights is not None:
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"--weights needs {place} to return a torch network; got {type(model).__name__}.")
         load_weights(model, weights)
     return BuiltModel(model, prepare, build)
 
@@ -88,11 +86,11 @@ def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module
         ValueError: If anything but the last layer does not fit.
     """
     model, _ = _built(built.build, "--model", seed)
-    load_weights(model, weights, drawn=_last_of(model))
+    load_weights(model, weights, drawn=_last_of(model) if isinstance(model, nn.Module) else "")
     return model
 
 
-def load_weights(model: nn.Module, path: Path, *, drawn: str = "") -> None:
+def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
     """Put the weights of a file into a network.
 
     Args:
@@ -104,6 +102,8 @@ def load_weights(model: nn.Module, path: Path, *, drawn: str = "") -> None:
         ValueError: If a weight is missing, unknown, of another shape or not finite.
         OSError: If the file cannot be read.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{path}: weights need --model to build a torch network; it built a {type(model).__name__}.")
     path = locate(path)
     state, expected = read_state(path.read_bytes(), path), model.state_dict()
     if drawn:
@@ -194,7 +194,7 @@ def _module(file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - a user's file may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything
         raise ValueError(f"{file}: {type(error).__name__}: {error}") from None
     return module
 
@@ -204,11 +204,12 @@ def _built(build: Callable[[], Any], place: str, seed: int) -> tuple[Any, Prepar
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             found = build()
-    except Exception as error:  # noqa: BLE001 - as above
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
         raise ValueError(f"{place} failed: {type(error).__name__}: {error}") from None
-    if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
-        return found[0], found[1]
-    return found, None
+    model, prepare = found if isinstance(found, tuple) and len(found) == 2 and callable(found[1]) else (found, None)
+    if model is None:
+        raise ValueError(f"{place} returned None; it must return the model.")
+    return model, prepare
 
 
 def _last_of(model: nn.Module) -> str:

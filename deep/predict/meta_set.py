@@ -56,9 +56,9 @@ class MetaSet:
         return np.array([one.error for one in self.sets])
 
     @property
-    def smallest(self) -> int:
-        """Samples of the smallest set."""
-        return min(len(one) for one in self.sets)
+    def size(self) -> int:
+        """Samples of a set of middling size."""
+        return int(np.median([len(one) for one in self.sets]))
 
     def scores(self, estimators: Mapping[str, Estimator], *, m: int, seed: int) -> dict[str, Floats]:
         """Scores of each method on `m` drawn samples of every set, so that they are as noisy as those of a target.
@@ -129,7 +129,7 @@ def own_meta_set(
         assert isinstance(layer, nn.Linear)
         shifts = [(shift, _through(layer, shift.rows)) for shift in moved(few.outputs.features, seed=seed)]
         origin = "features of the source, moved and drawn anew"
-    elif x is not None and x.ndim == 2 and x.dtype.kind == "f":
+    elif x is not None and x.ndim == 2 and x.dtype.kind in "fiu":
         shifts = [(shift, classifier.outputs(given(shift.rows, shift.name))) for shift in moved(x, seed=seed)]
         origin = "inputs of the source, moved and drawn anew"
     else:

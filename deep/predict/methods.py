@@ -24,10 +24,8 @@ ALL_METHODS = (*FROM_OUTPUTS, Rotation.name, ProjNorm.name)
 COSTLY = ("Dis2", Rotation.name, ProjNorm.name)
 # Those that look at inputs, not at outputs only.
 NEED_INPUTS = (Rotation.name, ProjNorm.name)
-# Those whose scores are only comparable at equal m.
-DEPEND_ON_M = ("MDE", "FeatureShift", ProjNorm.name)
 # The default, with labelled shifted sets and without; both were chosen by held-out error, see docs/which-method.md.
-CALIBRATED = ("COT", "MI", "FeatureShift")
+CALIBRATED = ("COT", "COTT", "MI", "FeatureShift")
 UNCALIBRATED = ("COTT", "DoC")
 # Steps of ProjNorm, unless a recipe is given: each sample is seen about twice, and no fewer steps than ten.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,11 +60,18 @@ class TorchClassifier:
 
     def outputs(self, samples: Given) -> Outputs:
         """One pass in eval mode, without gradients."""
-        self._placed()
-        return forward_batches(self.model, self.last, samples.batches, call=self._logits)
+        with self._placed():
+            return forward_batches(self.model, self.last, samples.batches, call=self._logits)
 
-    def _placed(self) -> nn.Module:
-        return self.model.to(self._device)
+    @contextmanager
+    def _placed(self) -> Iterator[None]:
+        """The network on its device, and back where it was afterwards."""
+        before = next((parameter.device for parameter in self.model.parameters()), self._device)
+        self.model.to(self._device)
+        try:
+            yield
+        finally:
+            self.model.to(before)
 
     @property
     def _device(self) -> torch.device:
@@ -73,32 +81,45 @@ class TorchClassifier:
         x = as_tensors(batch, self._device)
         if self.prepare is not None and isinstance(x, Tensor):
             x = self.prepare(x)
-        elif isinstance(x, Tensor) and x.dtype == torch.float64:
-            x = x.float()
-        said = self.model(**x) if isinstance(x, Mapping) else self.model(x)
+        if isinstance(x, Tensor) and (x.is_floating_point() or not self._takes_numbers_of_things):
+            x = x.to(self._precision)
+        try:
+            said = self.model(**x) if isinstance(x, Mapping) else self.model(x)
+        except Exception as error:  # a user's network may raise anything
+            reason = str(error).strip().split("\n")[0]
+            raise ValueError(f"the model cannot see these samples: {type(error).__name__}: {reason}") from error
         if not isinstance(said, Tensor):
-            said = said["logits"] if isinstance(said, Mapping) else getattr(said, "logits", said)
+            said = said.get("logits") if isinstance(said, Mapping) else getattr(said, "logits", said)
         if isinstance(said, tuple | list):
             said = said[0]
         if not isinstance(said, Tensor) or said.ndim != 2:
             shape = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
             raise ValueError(f"the model must give logits of shape (samples, classes); got {shape}.")
-        return said
+        return said if said.dtype == torch.float64 else said.float()
+
+    @property
+    def _takes_numbers_of_things(self) -> bool:
+        """Whether whole numbers are looked up, such as tokens, and not measured."""
+        return any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in self.model.modules())
+
+    @property
+    def _precision(self) -> torch.dtype:
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     def _last_layer(self, samples: Given) -> str | None:
         """The linear layer whose outputs are the logits; None where there is none."""
-        self._placed()
         seen: dict[str, tuple[Tensor, Tensor]] = {}
         hooks = [
             module.register_forward_hook(
-                lambda _, given, out, name=name: seen.__setitem__(name, (given[0].detach(), out.detach()))
+                lambda _, given, out, name=name: seen.update({name: (given[0].detach(), out.detach())} if given else {})
             )
             for name, module in self.model.named_modules()
             if isinstance(module, nn.Linear)
         ]
         few = _first(samples.batches[0], 2)
         try:
-            logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
+            with self._placed():
+                logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
         finally:
             for hook in hooks:
                 hook.remove()

@@ -19,19 +19,20 @@ from deep.predict.methods import (
     ALL_METHODS,
     CALIBRATED,
     COSTLY,
-    DEPEND_ON_M,
     UNCALIBRATED,
     Network,
     build,
     lacking,
 )
 from deep.predict.sets import OutputSet
-from deep.samples import few_indices
 
 _DRAWS = 200
 # A bootstrap draws so many rows at the most, and its spread is scaled to all of them.
 _MOST_DRAWN = 2_000
-_UNASKED = {True: "costly, name it in methods", False: "not asked for"}
+# A target larger than the calibration sets is scored in so many parts at the most.
+_MOST_PARTS = 10
+# Fewer samples are warned of.
+_FEW = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +62,7 @@ class Question:
     def answered(self, target: OutputSet) -> ErrorEstimate:
         """The estimate for a target."""
         missing = {method: lacking(method, self.learnt, self.network) for method in self.asked}
-        m = len(target) if self.meta is None else min(len(target), self.meta.smallest)
+        m = len(target) if self.meta is None else min(len(target), self.meta.size)
         built = {
             method: build(method, self.learnt, self.network, m=m, seed=self.seed)
             for method, lack in missing.items()
@@ -90,8 +91,8 @@ class Question:
             raise ValueError(
                 f"{joined(raw)}: scores that are no errors need calibration, by labelled shifted sets or a model."
             )
-        error = float(np.clip(np.mean([scores[method] for method in chosen]), 0.0, 1.0))
-        spread = self._sampling_spread(target, chosen)
+        bias, spread = self._sampling_noise(target, chosen)
+        error = float(np.clip(np.mean([scores[method] for method in chosen]) - bias, 0.0, 1.0))
         reach = NormalDist().inv_cdf(0.5 + self.level / 2.0) * spread
         results = []
         for method, lack in missing.items():
@@ -108,24 +109,33 @@ class Question:
             above=lambda threshold: 1.0 - NormalDist(error, spread).cdf(threshold),
         )
 
-    def _sampling_spread(self, target: OutputSet, methods: tuple[str, ...]) -> float:
-        """Standard deviation of the estimate over draws of both sets, with replacement; no less than a sample's worth.
+    def _sampling_noise(self, target: OutputSet, methods: tuple[str, ...]) -> tuple[float, float]:
+        """What the methods miss by on draws of the source as large as the target, and how much they vary.
 
-        Sets without any error would have none.
+        Some are biased on few samples: the classes of so few do not have the shares that COTT takes them to have. The
+        spread is the standard deviation over draws of both sets, with replacement. It is no less than that of the error
+        of the source, counted with half a sample more of each kind, and half a sample of the target: sets without any
+        error, or of one sample, would have none.
         """
         rng = np.random.default_rng(self.seed)
         sets = (self.source, target)
         sizes = [min(len(one), _MOST_DRAWN) for one in sets]
-        found = []
+        varied, missed = [], []
         for _ in range(_DRAWS):
-            learnt, seen = (one.take(rng.integers(len(one), size=size)) for one, size in zip(sets, sizes, strict=True))
-            evidence = seen.evidence()
-            found.append([build(x, learnt, None, m=len(seen), seed=self.seed).score(evidence) for x in methods])
+            learnt, seen, like_source = (
+                one.take(rng.integers(len(one), size=size))
+                for one, size in zip((*sets, self.source), (*sizes, sizes[1]), strict=True)
+            )
+            estimators = [build(method, learnt, None, m=len(seen), seed=self.seed) for method in methods]
+            varied.append(np.mean([estimator.score(seen.evidence()) for estimator in estimators]))
+            there = np.mean([estimator.score(like_source.evidence()) for estimator in estimators])
+            missed.append(there - learnt.error)
         share = max(size / len(one) for one, size in zip(sets, sizes, strict=True))
-        means = np.array(found).mean(axis=1)
-        defined = means[np.isfinite(means)]
-        spread = float(defined.std()) * math.sqrt(share) if len(defined) else 1.0
-        return max(spread, 1.0 / min(map(len, sets)))
+        spread = _finite_or(np.std, varied, 1.0) * math.sqrt(share)
+        n = len(self.source)
+        p = (n * self.source.error + 0.5) / (n + 1)
+        spread = math.hypot(max(spread, math.sqrt(p * (1.0 - p) / n)), 0.5 / len(target))
+        return _finite_or(np.mean, missed, 0.0), spread
 
     def _calibrated(
         self,
@@ -137,7 +147,7 @@ class Question:
         chosen: tuple[str, ...],
     ) -> ErrorEstimate:
         """Through what the scores and errors of labelled shifted sets of the same size teach."""
-        table = meta.scores(built, m=len(target), seed=self.seed)
+        table = meta.scores(built, m=min(len(target), meta.size), seed=self.seed)
         chosen = tuple(method for method in chosen if np.isfinite(table[method]).all())
         if not chosen:
             raise ValueError(f"{target.name}: no method is defined on all of the calibration sets.")
@@ -146,22 +156,43 @@ class Question:
         here = np.array([scores[method] for method in chosen])
         known = (values * turned, meta.errors, meta.families, Stack.fitted, self.source.error)
         learnt = Calibration.of(*known)
-        error = float(learnt.fitted.predict((here * turned)[None])[0])
+        raw = float(learnt.fitted.predict((here * turned)[None])[0])
+        error = min(1.0, max(0.0, raw))
         radius = float(learnt.radius(np.array(error), self.level))
+        weighty = tuple(
+            method for method, weight in zip(chosen, Stack.fitted(*known[:2]).weights, strict=True) if weight > 0.0
+        )
         held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
         return self._estimate(
             target,
             (error, error - radius, error + radius),
-            chosen,
+            weighty or chosen,
             [_by_line(method, scores.get(method), table.get(method), meta, lack) for method, lack in missing.items()],
             above=lambda threshold: learnt.probability_above(error, threshold),
             warnings=(
                 *_too_few(meta, radius, self.level),
                 *_outside(chosen, values, here),
-                *((f"The calibration gives {percent(error)}, which was cut.",) if not 0.0 <= error <= 1.0 else ()),
+                *(
+                    ("No method follows the error on the calibration sets; the estimate is their mean.",)[
+                        bool(weighty) :
+                    ]
+                ),
+                *((f"The calibration gives {percent(raw)}, which was cut.",) if raw != error else ()),
             ),
             grounds=Grounds(meta.origin, meta.names, meta.families, meta.errors, learnt.predicted, learnt.mae, held),
         )
+
+    def _general_warnings(self, target: OutputSet) -> list[str]:
+        """What is said of sets that are small or look wrong."""
+        found = [
+            f"{what} has {len(one)} sample{'s' if len(one) > 1 else ''}; so few say little."
+            for what, one in (("The source", self.source), ("The target", target))
+            if len(one) < _FEW
+        ]
+        rows = self.source.outputs.logits
+        if rows.min() >= 0.0 and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+            found.append("What was given as logits looks like probabilities, and softmax is applied to logits.")
+        return found
 
     def _estimate(
         self,
@@ -186,16 +217,24 @@ class Question:
             self.source.error,
             len(self.source),
             (*results, *_not_asked(self.asked)),
-            warnings,
+            (*self._general_warnings(target), *warnings),
             grounds,
             above,
         )
 
 
 def _score(estimator: Estimator, data: OutputSet, m: int, seed: int) -> float:
-    if estimator.name in DEPEND_ON_M and len(data) > m:
-        data = data.take(few_indices(len(data), m, seed))
-    return estimator.score(data.evidence())
+    """The mean over parts of `m` samples, since most scores depend on how many there are; costly ones see one part."""
+    most = 1 if estimator.name in COSTLY else _MOST_PARTS
+    order = np.random.default_rng(seed).permutation(len(data))
+    parts = [np.sort(order[start : start + m]) for start in range(0, len(data) - m + 1, m)][:most]
+    return float(np.mean([estimator.score(data.take(part).evidence()) for part in parts]))
+
+
+def _finite_or(measure: Callable[[Floats], np.floating], values: list[np.floating], otherwise: float) -> float:
+    """A measure of the values that are finite; `otherwise` if there are none."""
+    finite = np.array(values)[np.isfinite(values)]
+    return float(measure(finite)) if len(finite) else otherwise
 
 
 def _by_line(method: str, score: float | None, table: Floats | None, meta: MetaSet, missing: str) -> MethodResult:
@@ -217,7 +256,13 @@ def _note(missing: str, score: float | None) -> str:
 def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
     """Those that were left out, with the reason: the costly ones by default, all others where methods are named."""
     return [
-        MethodResult(method, math.nan, math.nan, math.nan, f"not run: {_UNASKED[method in COSTLY]}")
+        MethodResult(
+            method,
+            math.nan,
+            math.nan,
+            math.nan,
+            f"not run: {'costly, name it in methods' if method in COSTLY else 'not asked for'}",
+        )
         for method in ALL_METHODS
         if method not in asked
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,12 @@ def output_set(
     return OutputSet(name, Outputs(_numbers(logits, LOGITS, name), width, others), found)
 
 
-def read_outputs(path: Path) -> OutputSet:
+def read_outputs(path: Path, *, labelled: bool = True) -> OutputSet:
     """The outputs in a file: ``.npz`` with `logits` or `probabilities` and more, or ``.npy`` with logits alone.
+
+    Args:
+        path: Of the file.
+        labelled: Whether its labels are wanted; those of a target are never looked at.
 
     Raises:
         ValueError: If it is no such file.
@@ -139,24 +144,33 @@ def read_outputs(path: Path) -> OutputSet:
     """
     try:
         arrays = {LOGITS: from_npy(path.read_bytes())} if path.suffix == ".npy" else from_npz(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}.") from None
+    except ValueError as error:  # without numpy's advice to trust the file
+        raise ValueError(f"{path}: {str(error).partition(' (')[0]}.") from None
+    return outputs_from(arrays, str(path), labelled=labelled)
+
+
+def outputs_from(arrays: Mapping[str, Any], name: str, *, labelled: bool = True) -> OutputSet:
+    """The outputs in named arrays, as a file holds them.
+
+    Raises:
+        ValueError: If they do not fit, or something in them is not finite.
+    """
     if (LOGITS in arrays) == (PROBABILITIES in arrays):
         raise ValueError(
-            f"{path}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it has "
+            f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it has "
             f"{', '.join(sorted(arrays)) or 'none'}."
         )
-    logits = arrays[LOGITS] if LOGITS in arrays else log_probabilities(arrays[PROBABILITIES], str(path))
-    others = arrays.get(OTHERS, np.empty((0, 0, 0)))
+    logits = arrays[LOGITS] if LOGITS in arrays else log_probabilities(arrays[PROBABILITIES], name)
+    others = np.asarray(arrays.get(OTHERS, np.empty((0, 0, 0))))
     if others.ndim == 2:
         others = others[None]
     if others.ndim != 3:
-        raise ValueError(f"{path}: `{OTHERS}` must have shape (models, samples, classes); got {others.shape}.")
+        raise ValueError(f"{name}: `{OTHERS}` must have shape (models, samples, classes); got {others.shape}.")
     return output_set(
-        path.name,
+        name,
         logits,
         features=arrays.get(FEATURES),
-        labels=arrays.get(LABELS),
+        labels=arrays.get(LABELS) if labelled else None,
         others=tuple(others),
         classes=arrays.get(CLASSES),
     )
@@ -203,14 +217,19 @@ def _columns(labels: NDArray[Any], classes: NDArray[Any] | None, count: int, nam
                 f"{labels.dtype} such as {shown}. Add an array `{CLASSES}` that names the columns in order."
             )
         return labels.astype(np.int64)
-    names = [str(entry) for entry in np.asarray(classes).reshape(-1).tolist()]
+    names = [_spoken(entry) for entry in np.asarray(classes).reshape(-1).tolist()]
     if len(names) != count or len(set(names)) < count:
         raise ValueError(f"{name}: `{CLASSES}` must name each of the {count} columns once; got {len(names)} names.")
     number = {entry: column for column, entry in enumerate(names)}
-    spoken = [str(label) for label in labels.tolist()]
+    spoken = [_spoken(label) for label in labels.tolist()]
     if unknown := sorted(set(spoken) - set(number)):
         raise ValueError(f"{name}: the label {unknown[0]!r} is not among `{CLASSES}` ({', '.join(names[:5])}, ...).")
     return np.array([number[label] for label in spoken], dtype=np.int64)
+
+
+def _spoken(label: object) -> str:
+    """A label as text; 1 and 1.0 are one."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _numbers(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:

@@ -81,12 +81,13 @@ def moved(rows: NDArray[np.generic], *, seed: int) -> Iterator[Shift]:
     for place, (family, (move, sizes)) in enumerate(_MOVES.items()):
         for severity, size in enumerate(sizes, start=1):
             rng = np.random.default_rng((seed, place))  # the same draws at every size
-            yield Shift(family, severity, move(X, size, rng).astype(rows.dtype), everything)
+            kept = rows.dtype if rows.dtype.kind == "f" else X.dtype
+            yield Shift(family, severity, move(X, size, rng).astype(kept), everything)
 
 
 def drawn_anew(labels: NDArray[np.int64], confidence: Floats, *, seed: int) -> Iterator[Shift]:
     """The same rows in other shares: class priors from Dirichlet laws, and samples the model is less sure of."""
-    count = max(2, len(labels) // 2)
+    count = len(labels)
     for severity, concentration in enumerate((10.0, 1.0, 0.3), start=1):
         rng = np.random.default_rng((seed, 100, severity))
         prior = rng.dirichlet(np.full(int(labels.max()) + 1, concentration))

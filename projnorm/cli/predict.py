@@ -83,17 +83,21 @@ def run(
         device=device,
         **built,
     )
-    if card is not None:
-        _write_card(card, found)
     if as_json:
         typer.echo(to_json({"estimates": [error_card.values(one, fail_above) for one in found]}))
     else:
-        _print(found, fail_above, card)
+        _print(found, fail_above)
+        if sets:
+            typer.echo(f"\nCalibrated on {', '.join(path.name for path in sets)} and half of the source.")
+    if card is not None:
+        _write_card(card, found)
+        if not as_json:
+            typer.echo(f"\nOpen {card} in a browser.")
     if fail_above is not None and any(one.probability_above(fail_above) >= fail_probability for one in found):
         raise typer.Exit(1)
 
 
-def _print(found: list[ErrorEstimate], threshold: float | None, card: Path | None) -> None:
+def _print(found: list[ErrorEstimate], threshold: float | None) -> None:
     from figures import error_card
     from figures.table import Table
 
@@ -119,8 +123,6 @@ def _print(found: list[ErrorEstimate], threshold: float | None, card: Path | Non
         typer.echo(Table(header, [row[:-1] for row in rows]).text())
     else:
         typer.echo(Table((*header, f"P(error > {100 * threshold:g} %)"), rows).text())
-    if card is not None:
-        typer.echo(f"\nOpen {card} in a browser.")
 
 
 def _write_card(path: Path, found: list[ErrorEstimate]) -> None:
@@ -161,11 +163,10 @@ def _model(
 
 
 def _reader(*, has_model: bool) -> Any:
-    from deep.predict import read_outputs
     from deep.predict.files import read_samples
     from projnorm.files import locate
 
-    return read_samples if has_model else lambda path: read_outputs(locate(path))
+    return read_samples if has_model else locate
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:

@@ -81,6 +81,13 @@ def test_measured_coverage_is_of_families_left_out():
     assert broken.share.value < found.share.value
 
 
+def test_coverage_is_unknown_where_every_interval_would_be_infinite():
+    # Of nine families eight are left, which do not reach 90 %.
+    scores, errors, families = drawn(np.random.default_rng(1), families=9)
+    found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
+    assert math.isnan(found.share.value)
+
+
 def test_two_families_cannot_be_judged():
     scores, errors, families = drawn(np.random.default_rng(1), families=2)
     found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))

@@ -97,7 +97,7 @@ GROUNDS = Grounds(
     np.array([0.2, 0.5]),
     np.array([0.25, 0.45]),
     0.05,
-    Coverage(Interval(0.9, 0.8, 1.0), 0.2, 2),
+    Coverage(Interval(0.9, 0.8, 1.0), 0.2),
 )
 
 

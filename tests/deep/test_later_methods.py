@@ -85,15 +85,13 @@ def test_scores_move_with_the_error_as_they_say(estimator):
     assert scores == sorted(scores, reverse=estimator.direction == "down")
 
 
-@pytest.mark.parametrize("estimator", every(), ids=lambda e: e.name)
+# Not asked of Dis2, which halves its sets by place, and of GdScore, which draws labels by place.
+@pytest.mark.parametrize("estimator", [e for e in every() if e.name not in ("Dis2", "GdScore")], ids=lambda e: e.name)
 def test_order_and_duplication_change_nothing(estimator):
     features, logits, _ = world(80, 0.3, 9)
     order = np.random.default_rng(0).permutation(80)
     found = estimator.score(evidence(logits, features))
-    if estimator.name == "Dis2":  # which halves its sets by place
-        return
-    if estimator.name != "GdScore":  # which draws labels by place
-        assert estimator.score(evidence(logits[order], features[order])) == pytest.approx(found, rel=1e-9)
+    assert estimator.score(evidence(logits[order], features[order])) == pytest.approx(found, rel=1e-9)
     twice = estimator.score(evidence(np.tile(logits, (2, 1)), np.tile(features, (2, 1))))
     if estimator.name == "MDE":
         assert math.exp(twice) == pytest.approx(math.exp(found) + math.log(2))
@@ -101,7 +99,7 @@ def test_order_and_duplication_change_nothing(estimator):
         assert twice == pytest.approx(found, rel=0.05)
     elif estimator.name == "COTT":  # in a plan a row for each class but one may be split, and so may its copy
         assert abs(twice - found) <= (CLASSES - 1) / 80
-    elif estimator.name != "GdScore":
+    else:
         assert twice == pytest.approx(found, rel=1e-9)
 
 

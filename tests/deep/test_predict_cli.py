@@ -25,6 +25,19 @@ def broken():
 def strange():
     return 7
 
+def leaves():
+    raise SystemExit("no licence")
+
+def nothing_built():
+    return None
+
+class Odd(nn.Module):
+    def forward(self, x):
+        return {"out": x}
+
+def odd():
+    return Odd()
+
 number = 3
 """
 
@@ -156,6 +169,11 @@ def test_bad_input_is_one_line(projnorm, arguments, words):
         (("--model", "model.py:number"), "has no function 'number'"),
         (("--model", "model.py:broken"), "failed: RuntimeError: no such luck"),
         (("--model", "model.py:strange"), "`model` must be a torch network"),
+        (("--model", "model.py:strange", "--second", "w.pth"), "weights need --model to build a torch network"),
+        (("--model", "model.py:leaves"), "failed: SystemExit: no licence"),
+        (("--model", "model.py:nothing_built"), "returned None; it must return the model"),
+        (("--model", "model.py:odd"), "the model must give logits of shape"),
+        (("--model", "model.py:build", "--target", "narrow.npz"), "the model cannot see these samples: RuntimeError"),
         (("--model", "bad.py:build"), "bad.py: SyntaxError"),
         (("--model", "model.py:build", "--weights", "other.pth"), "lacks 0.bias"),
         (("--model", "model.py:build", "--weights", "val.npz"), "not a file of plain weights"),
@@ -166,15 +184,32 @@ def test_bad_input_is_one_line(projnorm, arguments, words):
 def test_a_bad_model_is_one_line(projnorm, folder, arguments, words):
     (folder / "bad.py").write_text("def build(:\n")
     torch.save({"x": torch.zeros(2)}, folder / "other.pth")
+    (folder / "narrow.npz").write_bytes(to_npz({"inputs": np.zeros((5, 2), np.float32)}))
     code, out, err = projnorm("predict", *arguments, "--source", "val-inputs.npz", "--target", "new-inputs.npz")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert words in err
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float16, np.int64])
+def test_inputs_of_any_kind_of_number_are_seen(projnorm, folder, kind):
+    points, labels = world(60, 0.0, 1)
+    (folder / "kind.npz").write_bytes(to_npz({"inputs": points.astype(kind), "labels": labels}))
+    arguments = ("predict", "--model", "model.py:build", "--weights", "w.pth", "--methods", "COT", "--json")
+    code, out, err = projnorm(*arguments, "--source", "kind.npz", "--target", "kind.npz")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["estimates"][0]["m"] == 60
+
+
+def test_labels_of_a_target_are_not_looked_at(projnorm, folder):
+    (folder / "minus.npz").write_bytes(to_npz({"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.full(30, -1)}))
+    assert projnorm("predict", "--source", "val.npz", "--target", "minus.npz")[0] == 0
+
+
 def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
     (folder / "card.html").mkdir()
-    code, _, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz", "--card", "card.html")
+    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz", "--card", "card.html")
     assert code == 2
+    assert "Estimated error" in out
     assert err.count("\n") == 1
-    assert not list(folder.glob("*.tmp"))
+    assert not list(folder.glob(".*.part"))

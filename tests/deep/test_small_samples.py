@@ -96,7 +96,7 @@ def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict
 
 
 def test_the_default_beats_its_parts_where_their_noise_is_independent():
-    arrays = made({"COT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
+    arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
     found = predictions(arrays, 100)
     quality = {method: size_quality(one, arrays) for method, one in found.items()}
     assert quality[DEFAULT].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
@@ -106,6 +106,13 @@ def test_the_default_beats_its_parts_where_their_noise_is_independent():
     assert won.mae.high < 0.0 < won.r_squared.low
     same = difference(found["COT"], found["COT"], arrays)
     assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
+
+
+def test_noise_explains_nothing():
+    arrays = made({"COT": 0.05, "ATC": 1e6})
+    quality = {method: size_quality(one, arrays) for method, one in predictions(arrays, 100).items()}
+    assert quality["ATC"].r_squared.value < 0.05
+    assert quality["COT"].r_squared.value > 0.8
 
 
 def test_a_method_that_is_not_defined_everywhere_is_left_out():
@@ -124,7 +131,7 @@ def test_the_fewest_samples_are_those_from_which_on_it_works():
 
 
 def test_the_figure_has_a_line_for_each_method():
-    arrays = made({"COT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ProjNorm": 0.2})
+    arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ProjNorm": 0.2})
     record = Record("id", "deep-small-samples", {}, arrays, {}, "", 0.0, {})
     found = small_samples.measured(record)
     figure = small_samples.draw(found)
