@@ -172,11 +172,7 @@ class Question:
             warnings=(
                 *_too_few(meta, radius, self.level),
                 *_outside(chosen, values, here),
-                *(
-                    ("No method follows the error on the calibration sets; the estimate is their mean.",)[
-                        bool(weighty) :
-                    ]
-                ),
+                *(() if weighty else ("No method follows the error on the calibration sets; this is their mean.",)),
                 *((f"The calibration gives {percent(raw)}, which was cut.",) if raw != error else ()),
             ),
             grounds=Grounds(meta.origin, meta.names, meta.families, meta.errors, learnt.predicted, learnt.mae, held),

@@ -220,7 +220,7 @@ def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_metho
     )
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     for one in found.methods:
-        assert one.note in ("", "undefined on this set"), one
+        assert not one.note.startswith("not run"), one
         if one.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
             assert math.isfinite(one.score), one
             assert math.isfinite(one.error), one
