@@ -144,7 +144,7 @@ def _through(layer: nn.Linear, rows: NDArray[np.generic]) -> Outputs:
     """Features sent through the last layer."""
     with torch.no_grad():
         x = torch.from_numpy(rows).to(layer.weight)
-        return Outputs(layer(x).cpu().numpy(), x.cpu().numpy())
+        return Outputs(layer(x).float().cpu().numpy(), x.float().cpu().numpy())
 
 
 def _own(outputs: Outputs) -> Outputs:

@@ -251,3 +251,32 @@ def test_the_analyses_on_the_command_line(projnorm, tmp_path):
         assert (code, out) == (2, ""), bad
         assert words in err
         assert err.count("\n") == 1
+
+
+def test_of_many_methods_only_pairs_with_projnorm_are_made():
+    rng = np.random.default_rng(0)
+    methods = (*(f"m{i}" for i in range(8)), "ProjNorm")
+    count = 12
+    many = Scores(
+        np.array([f"t{i}" for i in range(count)]),
+        np.repeat(["a", "b", "c"], 4),
+        np.zeros(count, int),
+        np.full(count, "generated"),
+        np.full(count, 10),
+        rng.random(count),
+        methods,
+        rng.random((count, len(methods))),
+    )
+    added = ensembles(many).methods[len(methods) :]
+    assert len(added) == 8 + 1 + 1  # pairs, all, stacked
+    assert all("ProjNorm" in name for name in added[:-1])
+    few = ensembles(many.only(methods[:3])).methods[3:]
+    assert len(few) == 3 + 1 + 1
+
+
+def test_a_sweep_over_layers_trains_them_alone():
+    base = preset("digits")
+    _, head, block = settings_of(SweepConfig("run", layers=("fc", "layer4+fc")), base)
+    assert (str(head), head.config.projnorm_layers) == ("layers = fc", ("fc",))
+    assert block.config.projnorm_layers == ("layer4", "fc")
+    assert head.config.methods == ("ProjNorm",)
