@@ -41,10 +41,12 @@ def draw(forms: Sequence[Form]) -> Figure:
         for form, colour in zip(ordered, CYCLE, strict=False):
             value, low, high = form.r_squared
             axes.errorbar([form.cost], [value], yerr=[[value - low], [high - value]], fmt="o", color=colour, capsize=2)
-            axes.annotate(form.name, (form.cost, value), xytext=(6, 5), textcoords="offset points", fontsize=7)
+            axes.annotate(
+                form.name, (form.cost, low), xytext=(0, -9), textcoords="offset points", fontsize=7, ha="center"
+            )
         axes.set_xscale("log")
-        axes.set_xlim(right=2.5)
-        axes.set_ylim(0, 1.02)
+        axes.margins(x=0.2)
+        axes.set_ylim(max(0.0, min(form.r_squared[1] for form in forms) - 0.1), 1.02)
         axes.set_xlabel("time of a target, full ProjNorm = 1")
         axes.set_ylabel("$R^2$")
         return settled(figure)
