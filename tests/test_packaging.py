@@ -72,7 +72,7 @@ def test_links_between_documents_lead_somewhere(document):
             assert ((ROOT / document).parent / target).exists(), target
 
 
-@pytest.mark.parametrize(("document", "least"), [("README.md", 8), ("docs/deep.md", 1)])
+@pytest.mark.parametrize(("document", "least"), [("README.md", 8), ("docs/deep.md", 1), ("docs/predict.md", 1)])
 def test_the_examples_in_the_documents_run(document, least):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) >= least
