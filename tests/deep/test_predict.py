@@ -11,7 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from deep.predict import ALL_METHODS, CALIBRATED, UNCALIBRATED, estimate_error, estimate_errors
+from deep.predict.estimate import _halves
 from deep.predict.meta_set import family_of, given_meta_set
+from deep.predict.question import _score
 from deep.predict.sets import output_set
 from deep.predict.shifts import corrupted, drawn_anew, is_images, moved
 from deep.training import Recipe, train
@@ -329,3 +331,35 @@ def test_the_order_of_samples_and_of_classes_changes_nothing(linear):
         {"logits": outputs(linear, target)["logits"][:, np.argsort(new)], "features": target},
     )
     assert renamed.error == pytest.approx(plain.error, abs=1e-6)
+
+
+def test_methods_learn_from_one_half_of_the_source_and_are_calibrated_on_the_other():
+    logits = np.arange(60.0).reshape(30, 2)
+    source = output_set("source", logits, labels=np.zeros(30, int))
+    learnt, held_out = _halves(source, seed=0)
+    rows = [set(one.outputs.logits[:, 0].tolist()) for one in (learnt, held_out)]
+    assert not rows[0] & rows[1]
+    assert rows[0] | rows[1] == set(logits[:, 0].tolist())
+    few = source.take(np.arange(10))
+    assert _halves(few, seed=0) == (few, few)
+
+
+def test_a_large_set_is_the_mean_of_its_parts_and_a_costly_method_sees_one():
+    class Size:
+        name = "size"
+
+        def score(self, evidence):
+            seen.append(sorted(evidence.outputs.logits[:, 0].tolist()))
+            return float(evidence.outputs.logits[:, 0].mean())
+
+    seen: list[list[float]] = []
+    data = output_set("set", np.arange(20.0).reshape(10, 2))
+    found = _score(Size(), data, 3, seed=0)
+    assert [len(part) for part in seen] == [3, 3, 3]
+    assert len({number for part in seen for number in part}) == 9
+    assert found == pytest.approx(np.mean([np.mean(part) for part in seen]))
+    seen.clear()
+    costly = Size()
+    costly.name = "ProjNorm"
+    _score(costly, data, 3, seed=0)
+    assert len(seen) == 1
