@@ -1,12 +1,12 @@
 """Tensors on disk with what they are: a safetensors file named after its hash, and a small JSON file that points to it.
 
-The JSON file is written last, so a checkpoint is whole or not there; replacing one never loses the old.
+The JSON file is written last, so a checkpoint is whole or not there; replacing one never loses the old. Both carry the
+hash of what they hold, and a damaged checkpoint is named.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from projnorm.runs import write_atomically
+from projnorm.runs import from_sealed_json, notice, sealed_json, write_atomically
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,27 +38,47 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
     sha256 = hashlib.sha256(data).hexdigest()
     kept = _file(path, sha256)
     write_atomically(kept, data)
-    write_atomically(path, (json.dumps({"sha256": sha256, "facts": dict(facts)}) + "\n").encode())
+    write_atomically(path, sealed_json({"sha256": sha256, "facts": dict(facts)}, indent=None))
     for stale in path.parent.glob(f"{path.stem}-*.safetensors"):
         if stale != kept:
             stale.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: Path) -> Checkpoint | None:
-    """The checkpoint, or None where there is none or it is not whole."""
+    """The checkpoint, or None where there is none or it is damaged, which is said."""
     try:
-        document = json.loads(path.read_bytes())
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        document = _document(text)
         data = _file(path, document["sha256"]).read_bytes()
-        if hashlib.sha256(data).hexdigest() != document["sha256"] or not isinstance(document["facts"], dict):
-            return None
+        if hashlib.sha256(data).hexdigest() != document["sha256"]:
+            raise ValueError("the checksum of its tensors differs")
         return Checkpoint(load(data), document["facts"])
-    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, SafetensorError):
+    except (FileNotFoundError, ValueError, SafetensorError) as damage:
+        reason = "its tensors are missing" if isinstance(damage, FileNotFoundError) else damage
+        notice(f"{path} is damaged ({reason}); it is computed again.")
         return None
 
 
 def checkpoint_hash(path: Path) -> str:
-    """The SHA-256 of the tensors of a checkpoint that is there."""
-    return str(json.loads(path.read_bytes())["sha256"])
+    """The SHA-256 of the tensors of a checkpoint that is there.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    try:
+        return str(_document(path.read_bytes())["sha256"])
+    except ValueError as damage:
+        raise ValueError(f"{path} is damaged ({damage}); the command that made it computes it again.") from None
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    document = from_sealed_json(text, keys=("sha256", "facts"))
+    if not isinstance(document.get("sha256"), str) or not isinstance(document.get("facts"), dict):
+        raise ValueError("not the description of a checkpoint")
+    return document
 
 
 def _file(path: Path, sha256: str) -> Path:

@@ -1,12 +1,11 @@
 """The ledger of a run: one line of JSON per target and method, written as it is known and never changed.
 
-It is only ever appended to. A line that was being written when the process died is passed over, and cut off with the
-next one that is written; what stands before it stays.
+It is only ever appended to, and every line carries its checksum. A line that was being written when the process died,
+or that was damaged later, is named and passed over, and gone with the next one that is written; the others stay.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from deep.samples import Target
-from projnorm.runs import write_atomically
+from projnorm.runs import from_sealed_json, notice, sealed_json, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +61,22 @@ class Ledger:
         """Open a ledger, or begin one.
 
         Raises:
-            ValueError: If a line before the last is no row.
             OSError: If the file cannot be read.
         """
         self.path = path
         data = path.read_bytes() if path.exists() else b""
-        self._whole = data.rfind(b"\n") + 1
-        lines = data[: self._whole].splitlines()
-        self.rows = [_row(line, path, number) for number, line in enumerate(lines, start=1)]
+        lines = data.split(b"\n")
+        torn = lines.pop()
+        found = [_row(line) for line in lines]
+        self.rows = [row for row in found if row is not None]
+        self._end: int | None = len(data) - len(torn)
+        damaged = [str(number) for number, row in enumerate(found, start=1) if row is None]
+        if damaged:
+            self._end = None
+            said = f"line {damaged[0]}" if len(damaged) == 1 else f"lines {', '.join(damaged)}"
+            notice(f"{path}: {said} damaged and passed over; the command that wrote it computes what is missing again.")
+        if torn:
+            notice(f"{path}: the last line was cut off and is passed over.")
 
     def has(self, target: str, method: str) -> bool:
         """Whether this is known."""
@@ -85,12 +92,16 @@ class Ledger:
         if not new:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.truncate(self._whole)
-            file.write(_lines(new))
-            file.flush()
-            os.fsync(file.fileno())
-            self._whole = file.tell()
+        if self._end is None:
+            write_rows(self.path, [*self.rows, *new])
+            self._end = self.path.stat().st_size
+        else:
+            with self.path.open("ab") as file:
+                file.truncate(self._end)
+                file.write(_lines(new))
+                file.flush()
+                os.fsync(file.fileno())
+                self._end = file.tell()
         self.rows.extend(new)
 
 
@@ -167,18 +178,19 @@ class Scores:
 
 
 def _lines(rows: Iterable[Row]) -> bytes:
-    return "".join(json.dumps(asdict(row)) + "\n" for row in rows).encode()
+    return b"".join(sealed_json(asdict(row), indent=None) for row in rows)
 
 
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 _TYPES = {field.name: _KINDS[str(field.type)] for field in fields(Row)}
 
 
-def _row(line: bytes, path: Path, number: int) -> Row:
+def _row(line: bytes) -> Row | None:
+    """The row on a line; None if it is damaged."""
     try:
-        document = json.loads(line)
-        if set(document) == set(_TYPES) and all(isinstance(document[k], t) for k, t in _TYPES.items()):
-            return Row(**document)
-    except (ValueError, TypeError):
-        pass
-    raise ValueError(f"{path}: line {number} is no row of a ledger; delete the file to compute it again.")
+        document = from_sealed_json(line, keys=_TYPES)
+    except ValueError:
+        return None
+    if set(document) != set(_TYPES) or not all(isinstance(document[k], t) for k, t in _TYPES.items()):
+        return None
+    return Row(**document)

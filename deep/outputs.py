@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.training import Hardware, Prepare, placed
-from projnorm.runs import from_npz, to_npz, write_atomically
+from projnorm.runs import keep, kept
 
 BATCH = 250
 
@@ -131,12 +131,8 @@ def forward_cached(
     hardware: Hardware | None = None,
 ) -> Outputs:
     """As `forward`, but read from `path` where it is whole; the caller answers for what `path` belongs to."""
-    try:
-        arrays = from_npz(path.read_bytes())
-        if len(arrays["logits"]) == len(images):
-            return Outputs(arrays["logits"], arrays["features"])
-    except (FileNotFoundError, ValueError, KeyError):
-        pass
+    if (arrays := kept(path)) is not None:
+        return Outputs(arrays["logits"], arrays["features"])
     found = forward(model, head, images, prepare=prepare, hardware=hardware)
-    write_atomically(path, to_npz({"logits": found.logits, "features": found.features}))
+    keep(path, {"logits": found.logits, "features": found.features})
     return found

@@ -28,6 +28,7 @@ from deep.projnorm import parameters_of, train_reference
 from deep.samples import RunData, Samples
 from deep.training import Hardware, Prepare, Recipe, batches_per_epoch, cross_entropy, train
 from projnorm import __version__
+from projnorm.runs import sole_writer
 from projnorm.runs.progress import Meter
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
@@ -158,11 +159,15 @@ def stages_of(config: RunConfig) -> tuple[str, ...]:
 
 def run_stage(work: Workplace, name: str) -> None:
     """Train one stage and keep it, unless it is there."""
-    if load_checkpoint(work.stage(name)) is not None:
+    stage = work.stage(name)
+    if load_checkpoint(stage) is not None:
         return
-    tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
-    save_checkpoint(work.stage(name), tensors, {"stage": name})
-    _remove(work.unfinished(name))
+    with sole_writer(stage.parent, f".{stage.stem}.lock"):  # another run may train the same
+        if load_checkpoint(stage) is not None:
+            return
+        tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
+        save_checkpoint(stage, tensors, {"stage": name})
+        _remove(work.unfinished(name))
     work.meter(name).close()
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
+
+from projnorm.runs import Backend
 
 _DEVICES = ("cpu", "cuda", "mps")
 
@@ -28,6 +32,22 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def on_device(backend: Backend, device: str | torch.device) -> Backend:
+    """As many processes of this machine as the device has use for: one for each GPU of CUDA, which then sees no other.
+
+    A cluster is left as it is: there, whoever starts a worker says which GPU it sees.
+    """
+    kind = torch.device(device).type
+    if backend.scheduler or kind == "cpu":
+        return backend
+    if kind != "cuda" or torch.device(device).index is not None:
+        return replace(backend, workers=1)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
+    workers = min(backend.workers, len(gpus))
+    return replace(backend, workers=workers, gpus=tuple(gpus) if workers > 1 else ())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ntk.engine import Engine
 from ntk.gram import Kernels, as_sets, gram, plan_kernels
 from ntk.plan import TRAIN, Plan
 from ntk.store import ChangedInputError
-from projnorm.runs import Record, find, new_record, record_id, save
+from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
@@ -180,11 +180,24 @@ class Experiment:
         engine = Engine([n.model for n in self.networks], sets[TRAIN], kernel, prepare=self.prepare)
         return plan_kernels(engine, sets)
 
-    def kernels(self, kernel: KernelConfig, *, folder: Path | None = None, fresh: bool = False) -> Kernels:
+    def kernels(
+        self,
+        kernel: KernelConfig,
+        *,
+        folder: Path | None = None,
+        fresh: bool = False,
+        backend: Backend | None = None,
+    ) -> Kernels:
         """The kernels, from the tiles in `folder` where they are there."""
-        models = [network.model for network in self.networks]
         return gram(
-            models, self.train.images, self._images, config=kernel, prepare=self.prepare, folder=folder, fresh=fresh
+            [network.model for network in self.networks],
+            self.train.images,
+            self._images,
+            config=kernel,
+            prepare=self.prepare,
+            folder=folder,
+            fresh=fresh,
+            backend=backend,
         )
 
     @property
@@ -193,7 +206,7 @@ class Experiment:
 
 
 def run_kernels(
-    config: NtkConfig, *, root: Path, fresh: bool = False, **limits: Any
+    config: NtkConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False, **limits: Any
 ) -> tuple[Experiment, Kernels, Record]:
     """The kernels of an experiment, tile by tile in a folder under `root`, and a record of how they came about.
 
@@ -205,7 +218,9 @@ def run_kernels(
     folder = root / record_id("ntk-gram", asked)
     experiment = Experiment.of(config)
     start = time.perf_counter()
-    kernels = experiment.kernels(experiment.kernel_config(**limits), folder=folder / "tiles", fresh=fresh)
+    kernels = experiment.kernels(
+        experiment.kernel_config(**limits), folder=folder / "tiles", fresh=fresh, backend=backend
+    )
     record = None if fresh or kernels.computed else find(root, "ntk-gram", asked)
     if record is None or record.facts["fingerprints"] != kernels.fingerprints:
         diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
@@ -221,14 +236,16 @@ def run_kernels(
     return experiment, kernels, record
 
 
-def run_analysis(config: NtkConfig, *, root: Path, fresh: bool = False, **limits: Any) -> Record:
+def run_analysis(
+    config: NtkConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False, **limits: Any
+) -> Record:
     """The whole experiment: kernels first, then every target.
 
     Raises:
         ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
         OSError: If something cannot be read or written.
     """
-    experiment, kernels, _ = run_kernels(config, root=root, fresh=fresh, **limits)
+    experiment, kernels, _ = run_kernels(config, root=root, backend=backend, fresh=fresh, **limits)
     found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
     labels = _labels_hash(experiment)
     if found is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ from torch import Tensor, nn
 
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.device import full_precision, torch_threads
+from ntk.device import full_precision, on_device, torch_threads
 from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
-from ntk.plan import TRAIN, Cut, Plan, Sizes, make_plan, to_drop
-from ntk.store import TileStore, read_manifest
+from ntk.plan import TRAIN, Cut, Plan, Sizes, Tile, chunks, make_plan, to_drop
+from ntk.store import TileFiles, TileStore, read_manifest
+from projnorm.runs import ONE_PROCESS, Backend, count_workers, run_each, sole_writer
 from projnorm.runs.progress import tracked
 
 # What may differ between two runs that give the same numbers.
@@ -91,6 +94,7 @@ def gram(
     prepare: Prepare | None = None,
     folder: Path | None = None,
     fresh: bool = False,
+    backend: Backend | None = None,
 ) -> Kernels:
     r"""The tangent kernel :math:`\langle\nabla_\theta f(x), \nabla_\theta f(x')\rangle`.
 
@@ -102,18 +106,34 @@ def gram(
         prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`.
         folder: Keep the tiles here, and go on from those that are there; in memory by default.
         fresh: Compute again even what is there.
+        backend: Where tiles are computed, runs of them as tasks with one thread each, so that the numbers do not depend
+            on it; by default this process, with all of torch's threads.
 
     Raises:
         UnsupportedNetworkError: If a layer has no exact rule.
         ChangedInputError: If `folder` holds tiles of other networks, inputs or choices.
         SelfCheckError: If the spot check against plain autograd fails.
+        ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
         ValueError: If the inputs or the configuration are no good.
     """
     config = config or KernelConfig()
     sets = as_sets(train, targets)
+    with nullcontext() if folder is None else sole_writer(folder):
+        return _gram(models, sets, config, prepare, folder, fresh, backend)
+
+
+def _gram(
+    models: nn.Module | Sequence[nn.Module],
+    sets: Mapping[str, Tensor],
+    config: KernelConfig,
+    prepare: Prepare | None,
+    folder: Path | None,
+    fresh: bool,
+    backend: Backend | None,
+) -> Kernels:
     manifest = None if fresh or folder is None else read_manifest(folder)
     # What is there was computed with so many threads, and another number may change the last bit of a sum.
-    threads = _resumed_threads(manifest) or torch.get_num_threads()
+    threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
     with full_precision(), torch_threads(threads):
         engine = Engine(models, sets[TRAIN], config, prepare=prepare)
         plan = plan_kernels(engine, sets, cut=_resumed_cut(manifest))
@@ -132,7 +152,14 @@ def gram(
             "sets": dict(plan.sets),
         }
         store = TileStore(folder, identity, fresh=fresh)
-        computed = _compute(engine, plan, sets, store)
+        backend = on_device(backend or ONE_PROCESS, engine.device)
+        if backend == ONE_PROCESS:
+            computed = _compute(engine, plan, sets, store)
+        else:
+            there = replace(config, device=str(engine.device))
+            files = None if backend.scheduler else store.files
+            work = _TileWork(models, sets[TRAIN][:1], there, prepare, plan.cut, plan.room, threads, files)
+            computed = _compute_on(backend, work, plan, sets, store)
         error = _spot_check(engine, plan, sets, store)
     return Kernels(
         config,
@@ -184,39 +211,103 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Te
 
 
 def _compute(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
-    """Every tile that is not there; returns how many."""
+    """Every tile that is not there, in this process; returns how many."""
     todo = [tile for tile in plan.tiles if _name(tile) not in store]
-    panels = _Panels(engine, plan, sets)
-    workspace = Workspace(plan.cut.formed)
+    panels = _Panels(engine, partial(_panel_inputs, plan, sets), plan.cut, plan.room)
+    computed = _blocks(engine, panels, todo)
     done = len(plan.tiles) - len(todo)
-    for position, (i, j) in enumerate(tracked(todo, description="kernel", total=len(plan.tiles), done=done)):
-        a, b = (panels.get(index, todo[position:]) for index in (i, j))
-        store.put(_name((i, j)), engine.block(a, b, workspace))
+    for tile, block in tracked(computed, description="kernel", total=len(plan.tiles), done=done):
+        store.put(_name(tile), block)
     return len(todo)
+
+
+def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
+    """Every tile that is not there, as tasks; returns how many."""
+    runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, count_workers(backend))]
+    runs = [run for run in runs if run]
+    jobs = (_TileJob(run, {panel: _panel_inputs(plan, sets, panel) for tile in run for panel in tile}) for run in runs)
+    finished = (
+        computed
+        for number, blocks in run_each(work, jobs, backend=backend.for_tasks(len(runs)))
+        for computed in zip(runs[number], blocks, strict=True)
+    )
+    todo = sum(map(len, runs))
+    done = len(plan.tiles) - todo
+    for tile, block in tracked(finished, description="kernel", total=len(plan.tiles), done=done):
+        store.put(_name(tile), block)
+    return todo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TileJob:
+    """Tiles that follow each other in a plan, and the inputs of their panels."""
+
+    tiles: Sequence[Tile]
+    inputs: Mapping[int, Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TileWork:
+    """What every task of a kernel needs; it travels to the workers.
+
+    A process of this machine puts each tile into its file when it is done, so that nothing is lost with a task that is
+    not; a worker of a cluster may not see the folder, and only sends the tiles.
+    """
+
+    models: nn.Module | Sequence[nn.Module]
+    example: Tensor
+    config: KernelConfig
+    prepare: Prepare | None
+    cut: Cut
+    room: int
+    threads: int
+    files: TileFiles | None
+
+    def __call__(self, job: _TileJob) -> list[np.ndarray]:
+        found = []
+        with full_precision(), torch_threads(self.threads):
+            engine = Engine(self.models, self.example, self.config, prepare=self.prepare)
+            panels = _Panels(engine, job.inputs.__getitem__, self.cut, self.room)
+            for tile, block in _blocks(engine, panels, job.tiles):
+                if self.files is not None:
+                    self.files.write(_name(tile), block)
+                found.append(block)
+        return found
+
+
+def _blocks(engine: Engine, panels: _Panels, tiles: Sequence[Tile]) -> Iterator[tuple[Tile, np.ndarray]]:
+    workspace = Workspace(panels.cut.formed)
+    for position, (i, j) in enumerate(tiles):
+        a, b = (panels.get(index, tiles[position:]) for index in (i, j))
+        yield (i, j), engine.block(a, b, workspace)
 
 
 class _Panels:
     """Filled panels, as many as there is room for; the one needed again last makes way for the next."""
 
-    def __init__(self, engine: Engine, plan: Plan, sets: Mapping[str, Tensor]) -> None:
-        self._engine, self._plan, self._sets = engine, plan, sets
+    def __init__(self, engine: Engine, inputs: Callable[[int], Tensor], cut: Cut, room: int) -> None:
+        self.cut = cut
+        self._engine, self._inputs, self._room = engine, inputs, room
         self._rooms: dict[int, list[Factors]] = {}
         self._filled: dict[int, list[Factors]] = {}
 
-    def get(self, index: int, coming: Sequence[tuple[int, int]]) -> list[Factors]:
+    def get(self, index: int, coming: Sequence[Tile]) -> list[Factors]:
         """The factors of a panel, for the first of the tiles that are coming."""
         if index not in self._filled:
-            if len(self._filled) < self._plan.room:
-                room = self._engine.empty_panel(self._plan.cut.panel)
+            if len(self._filled) < self._room:
+                room = self._engine.empty_panel(self.cut.panel)
             else:
                 dropped = to_drop(set(self._filled), coming)
                 room = self._rooms.pop(dropped)
                 del self._filled[dropped]
-            where = self._plan.panels[index]
-            x = self._sets[where.set][where.start : where.stop]
             self._rooms[index] = room
-            self._filled[index] = self._engine.fill(room, x, batch=self._plan.cut.batch)
+            self._filled[index] = self._engine.fill(room, self._inputs(index), batch=self.cut.batch)
         return self._filled[index]
+
+
+def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
+    where = plan.panels[index]
+    return sets[where.set][where.start : where.stop]
 
 
 def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> float:
@@ -240,13 +331,13 @@ def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: T
 
 def _plain_features(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], panel: int, index: int) -> Tensor:
     """Features of a sample by plain autograd, in the batch it was computed in."""
-    where, batch = plan.panels[panel], plan.cut.batch
+    batch = plan.cut.batch
     first = index - index % batch
-    x = sets[where.set][where.start : where.stop][first : first + batch]
+    x = _panel_inputs(plan, sets, panel)[first : first + batch]
     return engine.plain_features(x, index - first)
 
 
-def _name(tile: tuple[int, int]) -> str:
+def _name(tile: Tile) -> str:
     return f"{tile[0]:05d}-{tile[1]:05d}"
 
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from ntk.kinds import LayerCost
 
+# Indices of two panels.
+Tile = tuple[int, int]
+
 TRAIN = "train"
 # What an interpreter with torch in it holds before anything is computed, in bytes.
 _INTERPRETER = 0.7e9
@@ -199,6 +202,11 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
             break
         formed = more.formed
     return Cut(panel, batch, formed)
+
+
+def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
+    size = math.ceil(len(plan.tiles) / (8 * workers))
+    return tuple(plan.tiles[start : start + size] for start in range(0, len(plan.tiles), size))
 
 
 def loads(tiles: Sequence[tuple[int, int]], room: int) -> Iterator[int]:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from ntk.analysis import Responses, analyse_train, predict_target
-from ntk.config import KernelConfig
-from ntk.device import torch_threads
+from ntk.device import choose_device, on_device, torch_threads
 from ntk.experiment import Experiment, NtkConfig, run_analysis
-from projnorm.runs import Arrays, Record, recorded, stacked
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, stacked
 
 _MEANINGS = {
     "kinds": "kind of features of each draw",
@@ -62,7 +61,7 @@ class _Draw:
 
 
 def run_subsample(
-    config: SubsampleConfig, *, root: Path, workers: int = 1, fresh: bool = False, **limits: Any
+    config: SubsampleConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False, **limits: Any
 ) -> Record:
     """Compare sampled kernels with the exact one, draw by draw.
 
@@ -70,8 +69,7 @@ def run_subsample(
         ValueError: If something asked for is not there or does not fit.
         OSError: If something cannot be read or written.
     """
-    exact = run_analysis(config.experiment, root=root, fresh=fresh, **limits)
-    ceiling = limits.get("memory", KernelConfig().memory)
+    exact = run_analysis(config.experiment, root=root, backend=backend, fresh=fresh, **limits)
     draws = [
         _Draw(config.experiment, kind, count, _FIRST_SEED + draw)
         for kind in config.kinds
@@ -83,10 +81,10 @@ def run_subsample(
         asdict(config) | {"exact": exact.id, "inputs": _inputs(exact)},
         root=root,
         items=draws,
-        work=partial(_compare, exact=dict(exact.arrays), limits=limits | {"memory": ceiling / workers}),
+        work=partial(_compare, exact=dict(exact.arrays), limits=limits),
         assemble=partial(_assemble, draws=draws, targets=exact.arrays["targets"]),
         meanings=_MEANINGS,
-        workers=workers,
+        backend=on_device(backend, choose_device(limits.get("device", "auto"))),
         fresh=fresh,
         facts=exact.facts,
     )

@@ -16,7 +16,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.runs import Arrays, Record, concatenated, from_npz, recorded, to_npz, write_atomically
+from projnorm.runs import (
+    ONE_PROCESS,
+    Arrays,
+    Backend,
+    Record,
+    concatenated,
+    from_npz,
+    recorded,
+    to_npz,
+    write_atomically,
+)
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -97,7 +107,7 @@ class Instance:
     dial: float
 
 
-def run_bound_check(config: BoundConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+def run_bound_check(config: BoundConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False) -> Record:
     """The record of the verification under `root`, computed batch by batch where it is missing."""
     total = config.instances + config.large
     batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
@@ -110,7 +120,7 @@ def run_bound_check(config: BoundConfig, *, root: Path, workers: int = 1, fresh:
         work=partial(check_batch, config),
         assemble=concatenated,
         meanings=MEANINGS,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
     )
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, concatenated, recorded
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, concatenated, recorded
 from projnorm_theory import (
     LinearPair,
     min_norm_solution,
@@ -78,7 +78,9 @@ def counterexample(
     )
 
 
-def run_counterexample(config: CounterexampleConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+def run_counterexample(
+    config: CounterexampleConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
+) -> Record:
     """The record of the sweep over the angle under `root`, computed where it is missing."""
     phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))
     return recorded(
@@ -89,7 +91,7 @@ def run_counterexample(config: CounterexampleConfig, *, root: Path, workers: int
         work=counterexample_sweep,
         assemble=concatenated,
         meanings=MEANINGS,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
     )
 

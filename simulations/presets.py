@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from projnorm.runs import Record
+from projnorm.runs import Backend, Record
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.counterexample import CounterexampleConfig, run_counterexample
 from simulations.spectra_example import SpectraConfig, run_spectra_example
@@ -46,7 +46,7 @@ def theory_runs(*, full: bool, seed: int = 0) -> TheoryRuns:
 
 
 def theory_records(
-    runs: TheoryRuns, *, root: Path, workers: int, announce: Callable[[str], None], fresh: bool = False
+    runs: TheoryRuns, *, root: Path, backend: Backend, announce: Callable[[str], None], fresh: bool = False
 ) -> dict[str, Record]:
     """Every record of the theory, by name; `announce` is told the name of what comes next."""
     jobs: dict[str, Callable[..., Record]] = {
@@ -60,5 +60,5 @@ def theory_records(
     records = {}
     for name, job in jobs.items():
         announce(name)
-        records[name] = job(root=root, workers=workers, fresh=fresh)
+        records[name] = job(root=root, backend=backend, fresh=fresh)
     return records

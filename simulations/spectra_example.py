@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, concatenated, recorded
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, concatenated, recorded
 from projnorm_theory import LinearPair, alignment, fit_power_law
 from projnorm_theory.spectra import span_gap
 from simulations.designs import spectral_design
@@ -55,7 +55,9 @@ class SpectraConfig:
             raise ValueError(f"`dim` must be at least 2 n - k = {2 * self.n - self.k}; got {self.dim}.")
 
 
-def run_spectra_example(config: SpectraConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+def run_spectra_example(
+    config: SpectraConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
+) -> Record:
     """The record of the example under `root`, computed where it is missing."""
     return recorded(
         "spectra",
@@ -65,7 +67,7 @@ def run_spectra_example(config: SpectraConfig, *, root: Path, workers: int = 1, 
         work=partial(spectra_example, config),
         assemble=concatenated,
         meanings=MEANINGS,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import Arrays, Record, recorded, stacked
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, stacked
 from projnorm_theory import (
     LinearPair,
     attaining_truths,
@@ -69,7 +69,9 @@ class TailAngleConfig:
             raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
 
 
-def run_tail_angle(config: TailAngleConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+def run_tail_angle(
+    config: TailAngleConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
+) -> Record:
     """The record of the sweep under `root`, computed angle by angle where it is missing.
 
     The ground truths at one angle share the training labels, so all of them have the same three intervals.
@@ -82,7 +84,7 @@ def run_tail_angle(config: TailAngleConfig, *, root: Path, workers: int = 1, fre
         work=partial(tail_angle_trial, config),
         assemble=stacked,
         meanings=MEANINGS,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
     )
 

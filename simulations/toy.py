@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import expit, xlogy
 
-from projnorm.runs import Arrays, Record, recorded
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -85,7 +85,7 @@ class ToyConfig:
             raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
 
 
-def run_toy(config: ToyConfig, *, root: Path, workers: int = 1, fresh: bool = False) -> Record:
+def run_toy(config: ToyConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False) -> Record:
     """The record of the experiment under `root`, computed trial by trial where it is missing."""
     return recorded(
         "toy",
@@ -95,7 +95,7 @@ def run_toy(config: ToyConfig, *, root: Path, workers: int = 1, fresh: bool = Fa
         work=partial(toy_trial, config),
         assemble=partial(_assemble, config),
         meanings=MEANINGS,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
     )
 

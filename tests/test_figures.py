@@ -12,7 +12,7 @@ from figures import bound_table, report, style, toy, toy_table, tracking_table
 from figures.dials import violated_by_dial
 from figures.table import Table
 from figures.theory import THEORY_FIGURES, theory_page
-from projnorm.runs import current_environment
+from projnorm.runs import Backend, current_environment
 from simulations import (
     BoundConfig,
     CounterexampleConfig,
@@ -37,7 +37,7 @@ def records(tmp_path_factory):
         spectra=SpectraConfig(n=40, dim=100, k=8, top=20),
     )
     told: list[str] = []
-    found = theory_records(runs, root=tmp_path_factory.mktemp("runs"), workers=1, announce=told.append)
+    found = theory_records(runs, root=tmp_path_factory.mktemp("runs"), backend=Backend(1), announce=told.append)
     assert len(told) == len(found) == 6
     return found
 
@@ -171,5 +171,5 @@ def test_every_run_is_told_where_with_how_many_workers_and_whether_afresh(monkey
 
     for name in ("run_toy", "run_bound_check", "run_counterexample", "run_tail_angle", "run_spectra_example"):
         monkeypatch.setattr(f"simulations.presets.{name}", run)
-    theory_records(theory_runs(full=False), root=tmp_path, workers=3, announce=lambda _: None, fresh=True)
+    theory_records(theory_runs(full=False), root=tmp_path, backend=Backend(3), announce=lambda _: None, fresh=True)
     assert told == [{"root": tmp_path, "workers": 3, "fresh": True}] * 10

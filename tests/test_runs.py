@@ -17,6 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from projnorm.runs import (
+    Backend,
     DamagedRecordError,
     current_environment,
     find,
@@ -203,7 +204,7 @@ def test_damage_is_named_listed_and_left_alone_until_asked(tmp_path, damage):
         work=square,
         assemble=values,
         meanings={"value": "squares"},
-        workers=1,
+        backend=Backend(1),
     )
     folder = tmp_path / run().id
     DAMAGE[damage](folder)
@@ -229,7 +230,7 @@ def test_a_finished_record_is_read_not_computed(tmp_path):
         work=partial(counting_square, counter),
         assemble=values,
         meanings={"value": "squares"},
-        workers=1,
+        backend=Backend(1),
     )
     first = run()
     assert run().created == first.created
@@ -275,7 +276,7 @@ def test_fresh_does_not_trust_the_tasks_of_an_interrupted_run(tmp_path):
         work=square,
         assemble=values,
         meanings={"value": "squares"},
-        workers=1,
+        backend=Backend(1),
     )
     assert run(fresh=True).arrays["value"] == [9]
 
@@ -284,22 +285,22 @@ def test_tasks_resume_and_a_damaged_one_is_done_again(tmp_path):
     counter = tmp_path / "count"
     folder = tmp_path / "tasks"
     work = partial(counting_square, counter)
-    run_tasks(work, [1, 2, 3], folder=folder, workers=1, description="test")
+    run_tasks(work, [1, 2, 3], folder=folder, backend=Backend(1), description="test")
     (folder / "000001.npz").write_bytes(b"half a fi")
-    results = run_tasks(work, [1, 2, 3, 4], folder=folder, workers=1, description="test")
+    results = run_tasks(work, [1, 2, 3, 4], folder=folder, backend=Backend(1), description="test")
     assert [int(result["value"]) for result in results] == [1, 4, 9, 16]
     assert counter.read_text().split() == ["1", "2", "3", "2", "4"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_task_has_one_thread(tmp_path, workers):
-    for result in run_tasks(square, [1, 2, 3], folder=tmp_path / "t", workers=workers, description="test"):
+    for result in run_tasks(square, [1, 2, 3], folder=tmp_path / "t", backend=Backend(workers), description="test"):
         assert set(result["threads"].tolist()) <= {1}
 
 
 def test_the_number_of_workers_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="`workers` must be at least 1; got 0"):
-        run_tasks(square, [1], folder=tmp_path, workers=0, description="test")
+        run_tasks(square, [1], folder=tmp_path, backend=Backend(0), description="test")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projnorm.runs import Backend
 from projnorm_theory import projnorm_linear, toy_asymptotics
 from simulations import ToyConfig, run_toy
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
@@ -78,8 +79,8 @@ def test_any_function_of_the_outputs_is_blind_to_sigma(design):
 
 def test_same_seed_same_numbers_with_any_number_of_workers(tmp_path):
     config = ToyConfig(**SMALL, trials=6, interval_trials=3)
-    one = run_toy(config, root=tmp_path / "one", workers=1)
-    two = run_toy(config, root=tmp_path / "two", workers=2)
+    one = run_toy(config, root=tmp_path / "one", backend=Backend(1))
+    two = run_toy(config, root=tmp_path / "two", backend=Backend(2))
     for name, array in one.arrays.items():
         assert np.array_equal(array, two.arrays[name]), name
 
@@ -97,7 +98,7 @@ def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
 @pytest.mark.slow
 def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
     sigmas = (0.0, 1.0, 3.0, 5.0)
-    record = run_toy(ToyConfig(sigmas=sigmas, interval_trials=0), root=tmp_path, workers=2)
+    record = run_toy(ToyConfig(sigmas=sigmas, interval_trials=0), root=tmp_path, backend=Backend(2))
     theory = toy_asymptotics(sigmas, d1=1000, d2=500, n=500, m=500)
     for name in ("test_error", "projnorm_linear", "confidence", "squared_loss"):
         sample = record.arrays[name]

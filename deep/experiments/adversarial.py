@@ -14,7 +14,7 @@ from deep.domain import image_config
 from deep.experiments.stress import opened, stress_record
 from deep.samples import few_indices
 from deep.stages import Workplace, network_of
-from projnorm.runs import Record
+from projnorm.runs import ONE_PROCESS, Backend, Record
 from projnorm.vision import ImageSet
 
 ADVERSARIAL_KIND = "deep-adversarial"
@@ -51,7 +51,7 @@ class AdversarialConfig:
 
 
 def run_adversarial(
-    config: AdversarialConfig, *, root: Path, workers: int = 1, device: str = "auto", fresh: bool = False
+    config: AdversarialConfig, *, root: Path, backend: Backend = ONE_PROCESS, device: str = "auto", fresh: bool = False
 ) -> Record:
     """Attack the clean images of a run at every size, score the attacked ones, and predict the error on them.
 
@@ -68,7 +68,7 @@ def run_adversarial(
         items={f"eps = {_spoken(eps)}": eps for eps in config.eps},
         make=partial(_attacked, config),
         root=root,
-        workers=workers,
+        backend=backend,
         fresh=fresh,
         original=clean[0],
     )

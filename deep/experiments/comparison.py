@@ -7,12 +7,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from torch import nn
 
 from deep.config import RunConfig
@@ -25,17 +25,25 @@ from deep.projnorm import ProjNorm
 from deep.samples import Target
 from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
-from ntk.device import choose_device
+from ntk.device import choose_device, on_device
 from ntk.store import ChangedInputError
 from projnorm.runs import (
-    DamagedRecordError,
+    ONE_PROCESS,
+    Backend,
     Record,
     find,
-    from_npz,
+    from_sealed_json,
+    in_order,
+    keep,
+    kept,
     new_record,
+    notice,
     record_id,
+    require_shared,
+    run_each,
     save,
-    to_npz,
+    sealed_json,
+    sole_writer,
     write_atomically,
 )
 from projnorm.runs.progress import watched
@@ -45,6 +53,8 @@ R = TypeVar("R")
 
 LEDGER = "ledger.jsonl"
 _RUN = "run.json"
+_RUN_ENTRIES = ("config", "inputs")
+_REMEDY = "the command that made it writes it anew"
 _OWN = ("progress", LEDGER, _RUN)
 # A forward pass costs about so much of a step of training, a sample.
 _FORWARD = 0.15
@@ -68,7 +78,7 @@ def run_comparison(
     config: RunConfig,
     *,
     root: Path,
-    workers: int = 1,
+    backend: Backend = ONE_PROCESS,
     device: str = "auto",
     compiled: bool = False,
     fresh: bool = False,
@@ -79,7 +89,8 @@ def run_comparison(
     Args:
         config: What is asked.
         root: Folder of the records.
-        workers: Processes on the CPU; the numbers do not depend on it. On a GPU there is one.
+        backend: Where stages and targets are computed; the numbers do not depend on it. Workers of a cluster must see
+            `root`, and the data and weights under the same names as this process.
         device: "auto", or a device that torch knows.
         compiled: Train through `torch.compile`.
         fresh: Forget what is there.
@@ -90,34 +101,41 @@ def run_comparison(
         ValueError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written. What was finished before stays.
     """
-    if workers < 1:
-        raise ValueError(f"`workers` must be at least 1; got {workers}.")
     place, kind = str(choose_device(device)), kind or kind_of(config)
-    folder = root / record_id(kind, asdict(config))
+    folder = root.absolute() / record_id(kind, asdict(config))
     work = Workplace(config, folder, Hardware(place, compiled))
     require_precision(config.precision, work.hardware)
     facts = _facts(work)
+    with sole_writer(folder):
+        require_shared(folder, backend)
+        return _compared(work, root, kind, facts, backend=on_device(backend, place), fresh=fresh)
+
+
+def _compared(
+    work: Workplace, root: Path, kind: str, facts: dict[str, Any], *, backend: Backend, fresh: bool
+) -> Record:
+    config = work.config
     if fresh:  # not before the inputs were found good
         _forget(work)
     _require_same_inputs(work, facts["inputs"])
-    ledger = Ledger(folder / LEDGER)
+    ledger = Ledger(work.folder / LEDGER)
     stages, tasks = stages_of(config), _tasks(work, ledger)
-    found = None if fresh else _finished(root, kind, config)
+    found = None if fresh else find(root, kind, asdict(config))
     # A run begun afresh and interrupted still has the record of the one before.
     if found is not None and not tasks and found.facts["inputs"] == facts["inputs"] and has_stages(work):
         return found
     start = time.perf_counter()
-    processes = workers if place == "cpu" else 1
     total = sum(_stage_units(work, stage) for stage in stages) + sum(_task_units(work, task) for task in tasks)
     with watched(work.meters, description="training", total=total) as count:
-        for stage, _ in _each(run_stage, work, stages, processes):
+        for stage, _ in _each(run_stage, work, stages, backend):
             count(f"trained {stage}", _stage_units(work, stage))
-        for method in config.methods:  # what a method trains besides, before every worker would
-            _on_own_threads(estimator_of, work, method)
-        for task, rows in _each(_score, work, tasks, processes):
+        # What a method trains besides, before every worker would.
+        for _ in _each(_make_ready, work, config.methods, backend):
+            pass
+        for task, rows in _each(_score, work, tasks, backend):
             ledger.append(rows)
             count(work.data.targets[task.target].name, _task_units(work, task))
-    facts["validation_error"] = _on_own_threads(_validation_error, work, None)
+        ((_, facts["validation_error"]),) = _each(_validation_error, work, [None], backend)
     record = new_record(kind, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
     save(record, root)
     return record
@@ -130,14 +148,11 @@ def open_run(folder: Path) -> tuple[RunConfig, Ledger]:
         ValueError: If there is no run in this folder.
         OSError: If it cannot be read.
     """
-    path = folder / _RUN
+    document = _begun(folder)
     try:
-        document = json.loads(path.read_bytes())
         config = config_of(folder.name.rpartition("-")[0]).from_json(document["config"])
-    except FileNotFoundError:
-        raise ValueError(f"there is no run in {folder}; `projnorm deep run` and `deep text` make them.") from None
     except (ValueError, LookupError, TypeError):
-        raise ValueError(f"{path}: not the description of a run; pass --fresh to compute it again.") from None
+        raise ValueError(f"{folder / _RUN}: not the description of a run; {_REMEDY}.") from None
     return config, Ledger(folder / LEDGER)
 
 
@@ -194,8 +209,7 @@ def _require_inputs_of_run(work: Workplace) -> None:
     Raises:
         ChangedInputError: If they are not.
     """
-    document = json.loads((work.folder / _RUN).read_bytes())
-    if document["inputs"] != _facts(work)["inputs"]:
+    if _begun(work.folder)["inputs"] != _facts(work)["inputs"]:
         raise ChangedInputError(
             f"{work.folder} was computed with other data, weights, torch or device; run it again with --fresh."
         )
@@ -204,28 +218,36 @@ def _require_inputs_of_run(work: Workplace) -> None:
 def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
     """Begin a run, or check that the one that is there was begun with the same inputs."""
     path = work.folder / _RUN
-    document = {"config": asdict(work.config), "inputs": inputs}
-    text = json.dumps(document, indent=1) + "\n"
-    if path.exists() and not _is_document(path, json.loads(text)):
-        raise ChangedInputError(
-            f"{work.folder} was computed with other data, weights, torch or device; pass --fresh to compute it "
-            "again, or use another folder."
-        )
-    write_atomically(path, text.encode())
+    document = json.loads(json.dumps({"config": asdict(work.config), "inputs": inputs}))
+    if path.exists():
+        try:
+            begun = from_sealed_json(path.read_bytes(), keys=_RUN_ENTRIES)
+        except ValueError as damage:
+            # The ledger may be of other inputs then. Networks, outputs and ProjNorm are kept under names that say.
+            (work.folder / LEDGER).unlink(missing_ok=True)
+            notice(f"{path} is damaged ({damage}); it is written anew, and the ledger made again.")
+        else:
+            if begun != document:
+                raise ChangedInputError(
+                    f"{work.folder} was computed with other data, weights, torch or device; pass --fresh to compute it "
+                    "again, or use another folder."
+                )
+            return
+    write_atomically(path, sealed_json(document))
 
 
-def _is_document(path: Path, document: dict[str, Any]) -> bool:
+def _begun(folder: Path) -> dict[str, Any]:
+    """What a run was begun with."""
+    path = folder / _RUN
     try:
-        return bool(json.loads(path.read_bytes()) == document)
-    except ValueError:
-        return False
-
-
-def _finished(root: Path, kind: str, config: RunConfig) -> Record | None:
-    try:
-        return find(root, kind, asdict(config))
-    except DamagedRecordError as damage:
-        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
+        document = from_sealed_json(path.read_bytes(), keys=_RUN_ENTRIES)
+    except FileNotFoundError:
+        raise ValueError(f"there is no run in {folder}; `projnorm deep run` and `deep text` make them.") from None
+    except ValueError as damage:
+        raise ValueError(f"{path} is damaged ({damage}); {_REMEDY}.") from None
+    if not all(isinstance(document.get(key), dict) for key in _RUN_ENTRIES):
+        raise ValueError(f"{path}: not the description of a run; {_REMEDY}.")
+    return document
 
 
 def _forget(work: Workplace) -> None:
@@ -239,13 +261,11 @@ def _forget(work: Workplace) -> None:
 
 
 def _each(
-    function: Callable[[Workplace, T], R], work: Workplace, items: Sequence[T], processes: int
+    function: Callable[[Workplace, T], R], work: Workplace, items: Sequence[T], backend: Backend
 ) -> Iterator[tuple[T, R]]:
     """Results in the order of the items, so that a ledger does not depend on which worker was faster."""
-    running = Parallel(n_jobs=min(processes, max(1, len(items))), return_as="generator", pre_dispatch="all")(
-        delayed(_on_own_threads)(function, work, item) for item in items
-    )
-    yield from zip(items, running, strict=True)
+    running = run_each(partial(_on_own_threads, function, work), items, backend=backend.for_tasks(len(items)))
+    yield from zip(items, in_order(running), strict=True)
 
 
 def _on_own_threads(function: Callable[[Workplace, T], R], work: Workplace, item: T) -> R:
@@ -302,20 +322,21 @@ def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, evidence: Ev
             "contributions": np.array(list(found.layers.values())),
             "trajectory": np.array([found.trajectory[step] for step in work.config.trajectory]),
         }
-        write_atomically(_parts_file(work, target), to_npz(parts))
+        keep(_parts_file(work, target), parts)
     return float(parts["value"])
 
 
 def _parts(work: Workplace, target: Target) -> dict[str, np.ndarray] | None:
     """What ProjNorm on a target is made of; None where it is not known, or damaged."""
-    try:
-        return from_npz(_parts_file(work, target).read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
+    return kept(_parts_file(work, target))
 
 
 def _parts_file(work: Workplace, target: Target) -> Path:
     return work.projnorms / f"{target.samples.sha256[:24]}.npz"
+
+
+def _make_ready(work: Workplace, method: str) -> None:
+    estimator_of(work, method)
 
 
 def _validation_error(work: Workplace, _: None) -> float:

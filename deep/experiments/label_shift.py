@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deep.domain import image_config
 from deep.experiments.stress import opened, stress_record
 from deep.stages import Workplace, outputs_of
-from projnorm.runs import Record
+from projnorm.runs import ONE_PROCESS, Backend, Record
 from projnorm.vision import ImageSet, load_splits
 
 LABEL_SHIFT_KIND = "deep-label-shift"
@@ -56,7 +56,7 @@ class LabelShiftConfig:
 
 
 def run_label_shift(
-    config: LabelShiftConfig, *, root: Path, workers: int = 1, device: str = "auto", fresh: bool = False
+    config: LabelShiftConfig, *, root: Path, backend: Backend = ONE_PROCESS, device: str = "auto", fresh: bool = False
 ) -> Record:
     """Mix the test images of a run anew, score each mixture, and predict the error on it.
 
@@ -74,7 +74,7 @@ def run_label_shift(
         for draw in range(1, config.draws + 1):
             sets[f"Dirichlet {_spoken(dial)}, draw {draw}"] = dirichlet_mixture(test.labels, dial, most, rng)
     return stress_record(
-        LABEL_SHIFT_KIND, asdict(config), run, items=sets, make=_images, root=root, workers=workers, fresh=fresh
+        LABEL_SHIFT_KIND, asdict(config), run, items=sets, make=_images, root=root, backend=backend, fresh=fresh
     )
 
 

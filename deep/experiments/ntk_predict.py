@@ -26,7 +26,7 @@ from ntk.analysis import Responses
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.following import Following, following
-from projnorm.runs import DamagedRecordError, Record, find, new_record, record_id, save
+from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.targets import CLEAN
@@ -91,7 +91,13 @@ class VariantQuality:
 
 
 def run_ntk_predict(
-    config: NtkPredictConfig, *, root: Path, device: str = "auto", memory: float = 4e9, fresh: bool = False
+    config: NtkPredictConfig,
+    *,
+    root: Path,
+    backend: Backend = ONE_PROCESS,
+    device: str = "auto",
+    memory: float = 4e9,
+    fresh: bool = False,
 ) -> Record:
     """Kernels, analysis and variants on the targets of a comparison, whose table gets two more methods.
 
@@ -104,12 +110,10 @@ def run_ntk_predict(
     experiment = _experiment(config, work)
     asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
     network = checkpoint_hash(work.stage(NETWORK))
-    try:
-        found = None if fresh else find(root, PREDICT_KIND, asked)
-    except DamagedRecordError as damage:
-        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
+    found = None if fresh else find(root, PREDICT_KIND, asked)
     if found is None or found.facts["network_sha256"] != network:
-        found = _computed(experiment, work, root, asked, memory=memory, fresh=fresh or found is not None)
+        again = fresh or found is not None
+        found = _computed(experiment, work, root, asked, backend=backend, memory=memory, fresh=again)
     write_rows(folder / KERNEL_ROWS, _rows(work, found))
     return found
 
@@ -140,12 +144,19 @@ def chosen_variant(record: Record) -> str | None:
 
 
 def _computed(
-    experiment: Experiment, work: Workplace, root: Path, asked: dict[str, Any], *, memory: float, fresh: bool
+    experiment: Experiment,
+    work: Workplace,
+    root: Path,
+    asked: dict[str, Any],
+    *,
+    backend: Backend,
+    memory: float,
+    fresh: bool,
 ) -> Record:
     start = time.perf_counter()
     kernel = experiment.kernel_config(memory=memory, device=work.hardware.device)
     tiles = root / record_id(PREDICT_KIND, asked) / "tiles"
-    kernels = experiment.kernels(kernel, folder=tiles, fresh=fresh)
+    kernels = experiment.kernels(kernel, folder=tiles, fresh=fresh, backend=backend)
     train, analysed = analyse(experiment, kernels)
     responses = Responses.of(experiment.train.labels, experiment.classes)
     accumulate = experiment.config.accumulate

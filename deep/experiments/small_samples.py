@@ -34,7 +34,8 @@ from deep.stages import (
     run_stage,
 )
 from deep.training import one_thread
-from projnorm.runs import Arrays, Record, recorded, stacked
+from ntk.device import on_device
+from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, require_shared, stacked
 
 SMALL_SAMPLES_KIND = "deep-small-samples"
 _MEANINGS = {
@@ -80,7 +81,7 @@ class SmallSamplesConfig:
 
 
 def run_small_samples(
-    config: SmallSamplesConfig, *, root: Path, workers: int = 1, device: str = "auto", fresh: bool = False
+    config: SmallSamplesConfig, *, root: Path, backend: Backend = ONE_PROCESS, device: str = "auto", fresh: bool = False
 ) -> Record:
     """Draw from every target and score with every method; a target is a task, kept when it is done.
 
@@ -88,7 +89,8 @@ def run_small_samples(
         ValueError: If there is no such run, it is not finished, or its targets are too small.
         OSError: If something cannot be read or written.
     """
-    work, _ = finished_run(root / config.run, device)
+    require_shared(root, backend)
+    work, _ = finished_run(root.absolute() / config.run, device)
     smallest = min(len(target.samples) for target in work.data.targets)
     if max(config.sizes) > smallest:
         raise ValueError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {config.run}.")
@@ -120,7 +122,7 @@ def run_small_samples(
         work=partial(_task, config, work, few, methods),
         assemble=partial(_assembled, facts),
         meanings=_MEANINGS,
-        workers=workers if work.hardware.device == "cpu" else 1,
+        backend=on_device(backend, work.hardware.device),
         fresh=fresh,
         facts={"run": work.folder.name, "targets": len(targets)},
     )

@@ -22,7 +22,8 @@ from deep.ledger import Scores
 from deep.methods import scores_on
 from deep.stages import NETWORK, Workplace
 from deep.training import one_thread
-from projnorm.runs import Arrays, Record, recorded, stacked
+from ntk.device import on_device
+from projnorm.runs import Arrays, Backend, Record, recorded, require_shared, stacked
 
 T = TypeVar("T")
 Make = Callable[[Workplace, T], tuple[NDArray[np.generic], NDArray[np.int64]]]
@@ -62,7 +63,7 @@ def opened(run: str, *, root: Path, device: str) -> tuple[Workplace, Scores]:
         ValueError: If there is none, it is not finished, or its inputs have changed.
         OSError: If it cannot be read.
     """
-    work, ledger = finished_run(root / run, device)
+    work, ledger = finished_run(root.absolute() / run, device)
     scores = Scores.of(ledger.rows).only(work.config.methods)
     if len(scores.targets) < 2:
         raise ValueError(f"{work.folder} has one target; a line from score to error needs two.")
@@ -77,7 +78,7 @@ def stress_record(
     items: Mapping[str, T],
     make: Make[T],
     root: Path,
-    workers: int,
+    backend: Backend,
     fresh: bool,
     original: NDArray[np.uint8] | None = None,
 ) -> Record:
@@ -90,11 +91,12 @@ def stress_record(
         items: What each set is made from, by name.
         make: Images and labels of an item.
         root: Folder of the records.
-        workers: Processes on the CPU.
+        backend: Where sets are made and scored; workers of a cluster must see `root`.
         fresh: Compute again even what is there.
         original: What the images of every set were made from, if they stand in for the same ones.
     """
     work, scores = opened_run
+    require_shared(root, backend)
     asked = {**config, "network_sha256": checkpoint_hash(work.stage(NETWORK)), "run_config": asdict(work.config)}
     return recorded(
         kind,
@@ -104,7 +106,7 @@ def stress_record(
         work=partial(_task, work, make, original),
         assemble=partial(_assembled, scores, tuple(items)),
         meanings=_MEANINGS,
-        workers=workers if work.hardware.device == "cpu" else 1,
+        backend=on_device(backend, work.hardware.device),
         fresh=fresh,
         facts={"run": work.folder.name, "targets_of_the_run": len(scores.targets)},
     )

@@ -24,7 +24,7 @@ from deep.projnorm import ProjNorm
 from deep.stages import Workplace
 from deep.training import Hardware
 from ntk.device import choose_device
-from projnorm.runs import DamagedRecordError, Record, find, new_record, record_id, save
+from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
 
 SWEEP_KIND = "deep-sweep"
 _SETTING_KIND = "deep-setting"
@@ -142,7 +142,7 @@ def run_sweep(
     sweep: SweepConfig,
     *,
     root: Path,
-    workers: int = 1,
+    backend: Backend = ONE_PROCESS,
     device: str = "auto",
     fresh: bool = False,
     announce: Callable[[str], None] = lambda _: None,
@@ -152,7 +152,7 @@ def run_sweep(
     Args:
         sweep: What to vary.
         root: Folder of the records.
-        workers: Processes on the CPU.
+        backend: Where stages and targets are computed.
         device: "auto", or a device that torch knows.
         fresh: Compute the settings again even where they are there; networks and the run itself stay.
         announce: Called with a line before each setting.
@@ -173,7 +173,7 @@ def run_sweep(
         kind = _SETTING_KIND if setting.varied else None
         if fresh and setting.varied:
             _forget(setting.config, root, device)
-        records.append(run_comparison(setting.config, root=root, workers=workers, device=device, kind=kind))
+        records.append(run_comparison(setting.config, root=root, backend=backend, device=device, kind=kind))
         if not np.array_equal(records[-1].arrays["errors"], records[0].arrays["errors"]):
             raise ValueError(f"{records[-1].id} evaluates another network than {sweep.run}; run both with --fresh.")
     first = records[0].arrays
@@ -185,7 +185,7 @@ def run_sweep(
         "scores": np.column_stack([_projnorm(record) for record in records]),
     }
     asked: dict[str, Any] = {"sweep": asdict(sweep), "base": asdict(base)}
-    known = None if fresh else _known(root, asked)
+    known = None if fresh else find(root, SWEEP_KIND, asked)
     if known is not None and np.array_equal(known.arrays["scores"], arrays["scores"]):
         return known
     facts = {"inputs": records[0].facts["inputs"], "validation_error": records[0].facts["validation_error"]}
@@ -204,13 +204,6 @@ def _other_labels(base: RunConfig) -> tuple[str, ...]:
     if base.labels == "true":
         return ("pseudo",)
     return () if isinstance(base, TextConfig) else ("true",)
-
-
-def _known(root: Path, asked: dict[str, Any]) -> Record | None:
-    try:
-        return find(root, SWEEP_KIND, asked)
-    except DamagedRecordError as damage:
-        raise DamagedRecordError(f"{damage}. Pass --fresh to compute it again.") from None
 
 
 def _forget(config: RunConfig, root: Path, device: str) -> None:

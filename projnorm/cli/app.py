@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from concurrent.futures import BrokenExecutor
 from typing import Annotated
@@ -21,6 +22,8 @@ _EXTRAS = {
     "PIL": "nn",
     "ot": "nn",
     "onnxruntime": "onnx",
+    "dask": "cluster",
+    "distributed": "cluster",
     "transformers": "text",
     "huggingface_hub": "text",
 }
@@ -70,6 +73,7 @@ def _projnorm(
 
 def main() -> None:
     """Run the command line: exit code 2 and one line on stderr for anything wrong with what was asked."""
+    _show_notices()
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
@@ -93,6 +97,16 @@ def main() -> None:
         if code == _INTERRUPTED:
             sys.stderr.write("projnorm: interrupted; the same command goes on from here\n")
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_notices() -> None:
+    """What the library has to say on the way is a line on stderr too."""
+    from projnorm.runs.notices import LOGGER
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("projnorm: %(message)s"))
+    LOGGER.handlers = [handler]
+    LOGGER.propagate = False
 
 
 def _fail(message: str) -> None:

@@ -8,13 +8,17 @@ from typing import Annotated
 import typer
 
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
     WORKERS,
+    BackendName,
     Fresh,
     Json,
     Out,
+    Scheduler,
     Seed,
     Workers,
+    backend_of,
     given,
     runs_folder,
     to_json,
@@ -29,6 +33,8 @@ def run(
     replay: Annotated[Path | None, typer.Option(help="Check one saved instance instead.")] = None,
     seed: Seed = 0,
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -46,7 +52,8 @@ def run(
     from simulations.bound_check import BoundConfig, draw_instance, run_bound_check, save_instance, violations
 
     config = BoundConfig(**given(instances=instances, large=large, seed=seed))
-    record = run_bound_check(config, root=runs_folder(out), workers=workers, fresh=fresh)
+    where = backend_of(backend, workers, scheduler)
+    record = run_bound_check(config, root=runs_folder(out), backend=where, fresh=fresh)
     folder = runs_folder(out) / record.id
     figures = [
         path

@@ -9,13 +9,19 @@ import typer
 
 from projnorm.cli.deep_runs import Run, described, draw_run, report_run, run_folder, scores_of
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
     WORKERS,
+    BackendName,
     Device,
     Fresh,
     Json,
+    MaybeWorkers,
+    Memory,
     Out,
+    Scheduler,
     Workers,
+    backend_of,
     figures_folder,
     given,
     integers,
@@ -23,6 +29,7 @@ from projnorm.cli.options import (
     to_json,
     within,
     words,
+    workers_within,
 )
 
 app = typer.Typer(
@@ -78,6 +85,8 @@ def run_run(
         bool, typer.Option("--download", help="Fetch cifar10 or cifar100 if they are missing.")
     ] = False,
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -131,8 +140,14 @@ def run_run(
         if config.data not in DOWNLOADS:
             raise ValueError(f"--download needs --data to be one of {', '.join(DOWNLOADS)}; got {config.data!r}.")
         download_cifar(config.data)
+    where = backend_of(backend, workers, scheduler)
     record = run_comparison(
-        config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
+        config,
+        root=runs_folder(out),
+        backend=where,
+        device=device,
+        compiled=compiled,
+        fresh=fresh,
     )
     report_run(record, runs_folder(out) / record.id, as_json=as_json)
 
@@ -171,7 +186,10 @@ def run_ntk(
     size: Annotated[int | None, typer.Option(help="Pixels that the kernel's network sees; those of the run.")] = None,
     top: Annotated[int | None, typer.Option(help="Eigenvectors in the alignment; 300.")] = None,
     device: Device = "auto",
-    memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
+    memory: Memory = 4.0,
+    workers: MaybeWorkers = None,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -190,7 +208,14 @@ def run_ntk(
     folder = run_folder(out, run)
     chosen = given(n=n, m=m, body=body, heads=heads, layers=words(layers), size=size, top=top)
     config = NtkPredictConfig(folder.name, **chosen)
-    record = run_ntk_predict(config, root=runs_folder(out), device=device, memory=memory * 1e9, fresh=fresh)
+    record = run_ntk_predict(
+        config,
+        root=runs_folder(out),
+        backend=backend_of(backend, workers or workers_within(memory), scheduler),
+        device=device,
+        memory=memory * 1e9,
+        fresh=fresh,
+    )
     drawn = {
         "ntk_panels": paper_panels(record),
         "ntk_decay_grid": ntk_decay_grid.draw(record),

@@ -9,14 +9,18 @@ import typer
 
 from projnorm.cli.deep_runs import Run, described, run_folder, scores_of
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
     WORKERS,
+    BackendName,
     Device,
     Fresh,
     Json,
     Out,
+    Scheduler,
     Seed,
     Workers,
+    backend_of,
     given,
     integers,
     numbers,
@@ -40,6 +44,8 @@ def run_sweep(
     layers: Annotated[str | None, typer.Option(help="Layers that are trained, such as fc,layer4+fc.")] = None,
     device: Device = "auto",
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -69,10 +75,11 @@ def run_sweep(
         )
     else:
         asked = SweepConfig.like_the_paper(folder.name, config)
+    where = backend_of(backend, workers, scheduler)
     record = swept(
         asked,
         root=root,
-        workers=workers,
+        backend=where,
         device=device,
         fresh=fresh,
         announce=lambda line: typer.echo(line, err=True),
@@ -149,6 +156,8 @@ def run_adversarial(
     steps: Annotated[int | None, typer.Option(help="Steps of the attack; 20.")] = None,
     device: Device = "auto",
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -163,7 +172,8 @@ def run_adversarial(
     config = adversarial.AdversarialConfig(
         run_folder(out, run).name, **given(eps=numbers(eps, "--eps"), m=m, steps=steps)
     )
-    record = adversarial.run_adversarial(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    where = backend_of(backend, workers, scheduler)
+    record = adversarial.run_adversarial(config, root=runs_folder(out), backend=where, device=device, fresh=fresh)
     _report_stress(record, stress.ADVERSARIAL, "adversarial", out, as_json)
 
 
@@ -178,6 +188,8 @@ def run_label_shift(
     seed: Seed = 0,
     device: Device = "auto",
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -190,7 +202,8 @@ def run_label_shift(
         groups=groups, concentrations=numbers(concentrations, "--concentrations"), draws=draws, m=m, seed=seed
     )
     config = label_shift.LabelShiftConfig(run_folder(out, run).name, **chosen)
-    record = label_shift.run_label_shift(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    where = backend_of(backend, workers, scheduler)
+    record = label_shift.run_label_shift(config, root=runs_folder(out), backend=where, device=device, fresh=fresh)
     _report_stress(record, stress.LABEL_SHIFT, "label_shift", out, as_json)
 
 
@@ -203,6 +216,8 @@ def run_small_samples(
     seed: Seed = 0,
     device: Device = "auto",
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -219,7 +234,8 @@ def run_small_samples(
         sizes=integers(m, "--m"), draws=draws, projnorm_size=projnorm, projnorm_steps=projnorm_steps, seed=seed
     )
     config = experiment.SmallSamplesConfig(run_folder(out, run).name, **chosen)
-    record = experiment.run_small_samples(config, root=runs_folder(out), workers=workers, device=device, fresh=fresh)
+    where = backend_of(backend, workers, scheduler)
+    record = experiment.run_small_samples(config, root=runs_folder(out), backend=where, device=device, fresh=fresh)
     place = runs_folder(out) / record.id
     found = small_samples.measured(record)
     paths = style.save(small_samples.draw(found, heading=str(record.facts["run"])), place, "small_samples")

@@ -8,13 +8,17 @@ import typer
 
 from projnorm.cli.deep_runs import report_run
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
     WORKERS,
+    BackendName,
     Device,
     Fresh,
     Json,
     Out,
+    Scheduler,
     Workers,
+    backend_of,
     given,
     integers,
     runs_folder,
@@ -55,6 +59,8 @@ def run_text(
     compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the model by its name.")] = False,
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -99,7 +105,13 @@ def run_text(
     config = replace(base, **chosen)
     if download:
         download_checkpoint(config.model)
+    where = backend_of(backend, workers, scheduler)
     record = run_comparison(
-        config, root=runs_folder(out), workers=workers, device=device, compiled=compiled, fresh=fresh
+        config,
+        root=runs_folder(out),
+        backend=where,
+        device=device,
+        compiled=compiled,
+        fresh=fresh,
     )
     report_run(record, runs_folder(out) / record.id, as_json=as_json)

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
-    WORKERS,
+    BackendName,
     Device,
     Fresh,
     Json,
+    MaybeWorkers,
+    Memory,
     Out,
+    Scheduler,
     Seed,
-    Workers,
+    backend_of,
     given,
     integers,
     runs_folder,
     to_json,
     words,
+    workers_within,
 )
 
 if TYPE_CHECKING:
@@ -69,9 +74,12 @@ class _Asked:
         kind: Annotated[str | None, typer.Option(help="exact, coordinates or projection.")] = None,
         count: Annotated[int | None, typer.Option(help="Coordinates, or the projection's width; 500000.")] = None,
         accumulate: Annotated[str | None, typer.Option(help="Precision of products: float32 or float64.")] = None,
-        memory: Annotated[float, typer.Option(help="Ceiling in GB.")] = 4.0,
+        memory: Memory = 4.0,
         device: Device = "auto",
         seed: Seed = 0,
+        workers: MaybeWorkers = None,
+        backend: BackendName = LOCAL,
+        scheduler: Scheduler = None,
     ) -> None:
         from ntk.experiment import NtkConfig
 
@@ -97,6 +105,7 @@ class _Asked:
         self.chosen = chosen
         self.config: NtkConfig = NtkConfig(**chosen)
         self.limits: dict[str, Any] = {"memory": memory * 1e9, "device": device}
+        self.backend = backend_of(backend, workers or workers_within(memory), scheduler)
 
 
 def _experiment_command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -139,7 +148,9 @@ def run_gram(
         plan = experiment.plan(experiment.kernel_config(**asked.limits))
         typer.echo(to_json(_plan_document(plan)) if as_json else _plan_text(plan))
         return
-    _, kernels, record = run_kernels(asked.config, root=runs_folder(out), fresh=fresh, **asked.limits)
+    _, kernels, record = run_kernels(
+        asked.config, root=runs_folder(out), backend=asked.backend, fresh=fresh, **asked.limits
+    )
     folder = runs_folder(out) / record.id
     if as_json:
         typer.echo(to_json(_document(record, folder, []) | {"plan": _plan_document(kernels.plan)}))
@@ -200,7 +211,6 @@ def run_subsample(
     asked: _Asked,
     counts: Annotated[str | None, typer.Option(help="Numbers of features, such as 1000,10000,500000.")] = None,
     draws: Annotated[int | None, typer.Option(help="Independent draws of each; 3.")] = None,
-    workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -218,7 +228,7 @@ def run_subsample(
 
     experiment = asked.config if "severities" in asked.chosen else replace(asked.config, severities=(5,))
     config = SubsampleConfig(experiment, **given(counts=integers(counts, "--counts"), draws=draws))
-    record = run(config, root=runs_folder(out), workers=workers, fresh=fresh, **asked.limits)
+    record = run(config, root=runs_folder(out), backend=asked.backend, fresh=fresh, **asked.limits)
     paths = _save(record, out, {"ntk_subsample": ntk_subsample.draw(record)})
     table = ntk_subsample.table(record)
     if as_json:
@@ -233,7 +243,7 @@ def run_subsample(
 def _analysed(asked: _Asked, out: Path, fresh: bool) -> Record:
     from ntk.experiment import run_analysis
 
-    return run_analysis(asked.config, root=runs_folder(out), fresh=fresh, **asked.limits)
+    return run_analysis(asked.config, root=runs_folder(out), backend=asked.backend, fresh=fresh, **asked.limits)
 
 
 def _save(record: Record, out: Path, drawn: dict[str, Figure]) -> list[Path]:

@@ -6,19 +6,60 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from projnorm.runs import Backend
+
 Out = Annotated[Path, typer.Option(help="Folder for records, figures and the report.")]
 Workers = Annotated[int, typer.Option(help="Processes to use; the numbers do not depend on it.", min=1)]
+MaybeWorkers = Annotated[
+    int | None, typer.Option(help="Processes to use; as many as there are cores, and memory for them.", min=1)
+]
+Memory = Annotated[float, typer.Option(help="Ceiling of each process, in GB.")]
+BackendName = Annotated[
+    str, typer.Option("--backend", help="local for processes of this machine, or dask for a cluster.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://127.0.0.1:8786.", metavar="ADDRESS")
+]
 Seed = Annotated[int, typer.Option(help="Seed of everything drawn.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable output only.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 
+LOCAL, DASK = "local", "dask"
 OUT = Path("projnorm-out")
 WORKERS = os.cpu_count() or 1
+
+
+def workers_within(memory: float) -> int:
+    """As many processes as there are cores, but no more than this machine has memory for, of so many GB each."""
+    if not memory > 0 or not hasattr(os, "sysconf"):
+        return WORKERS
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return max(1, min(WORKERS, int(there // memory)))
+
+
+def backend_of(name: str, workers: int, scheduler: str | None) -> Backend:
+    """Where tasks run, as asked for.
+
+    Raises:
+        ValueError: If there is no such backend, or it lacks an address, or has one too many.
+    """
+    from projnorm.runs import Backend
+
+    if name not in (LOCAL, DASK):
+        raise ValueError(f"--backend must be {LOCAL} or {DASK}; got {name!r}.")
+    if (name == DASK) != bool(scheduler):
+        raise ValueError(
+            "--backend dask needs --scheduler, the address that `dask scheduler` prints, such as tcp://127.0.0.1:8786."
+            if name == DASK
+            else "--scheduler is for --backend dask; add it, or leave the address out."
+        )
+    return Backend(workers, scheduler or "")
 
 
 def runs_folder(out: Path) -> Path:

@@ -7,28 +7,53 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from projnorm.cli.options import OUT, WORKERS, Fresh, Out, Seed, Workers, figures_folder, runs_folder
+from projnorm.cli.options import (
+    LOCAL,
+    OUT,
+    WORKERS,
+    BackendName,
+    Fresh,
+    Out,
+    Scheduler,
+    Seed,
+    Workers,
+    backend_of,
+    figures_folder,
+    runs_folder,
+)
 
 if TYPE_CHECKING:
     from figures.report import Section
-    from projnorm.runs import Record
+    from projnorm.runs import Backend, Record
 
 Full = Annotated[bool, typer.Option("--full", help="Publication quality: the paper's sizes, 100,000 designs.")]
 
 
 def run_figures(
-    full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT, fresh: Fresh = False
+    full: Full = False,
+    seed: Seed = 0,
+    workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
+    out: Out = OUT,
+    fresh: Fresh = False,
 ) -> None:
     """Draw every theory figure.
 
     As PDF, SVG and PNG, from records; those that are missing are computed first.
     """
-    for path in _save_figures(_records(full, seed, workers, out, fresh), out):
+    for path in _save_figures(_records(full, seed, backend_of(backend, workers, scheduler), out, fresh), out):
         typer.echo(path)
 
 
 def run_report(
-    full: Full = False, seed: Seed = 0, workers: Workers = WORKERS, out: Out = OUT, fresh: Fresh = False
+    full: Full = False,
+    seed: Seed = 0,
+    workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
+    out: Out = OUT,
+    fresh: Fresh = False,
 ) -> None:
     """Every theory figure and table on one page: start here.
 
@@ -40,7 +65,7 @@ def run_report(
     from figures.theory import theory_page
     from projnorm.runs import current_environment, write_atomically
 
-    records = _records(full, seed, workers, out, fresh)
+    records = _records(full, seed, backend_of(backend, workers, scheduler), out, fresh)
     _save_figures(records, out)
     page = out / "report.html"
     html = theory_page(records, asdict(current_environment()), full=full, more=_network_sections(runs_folder(out)))
@@ -61,14 +86,14 @@ def _network_sections(root: Path) -> list[Section]:
     return network_sections(root)
 
 
-def _records(full: bool, seed: int, workers: int, out: Path, fresh: bool) -> dict[str, Record]:
+def _records(full: bool, seed: int, backend: Backend, out: Path, fresh: bool) -> dict[str, Record]:
     from simulations.presets import theory_records, theory_runs
 
     def announce(what: str) -> None:
         typer.echo(f"{what} ...", err=True)
 
     return theory_records(
-        theory_runs(full=full, seed=seed), root=runs_folder(out), workers=workers, announce=announce, fresh=fresh
+        theory_runs(full=full, seed=seed), root=runs_folder(out), backend=backend, announce=announce, fresh=fresh
     )
 
 

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from projnorm.cli.options import (
+    LOCAL,
     OUT,
     WORKERS,
+    BackendName,
     Fresh,
     Json,
     Out,
+    Scheduler,
     Seed,
     Workers,
+    backend_of,
     given,
     numbers,
     runs_folder,
@@ -36,6 +40,8 @@ def run(
     ] = None,
     seed: Seed = 0,
     workers: Workers = WORKERS,
+    backend: BackendName = LOCAL,
+    scheduler: Scheduler = None,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
@@ -64,7 +70,8 @@ def run(
             seed=seed,
         )
     )
-    record = run_toy(config, root=runs_folder(out), workers=workers, fresh=fresh)
+    where = backend_of(backend, workers, scheduler)
+    record = run_toy(config, root=runs_folder(out), backend=where, fresh=fresh)
     folder = runs_folder(out) / record.id
     paths = style.save(toy.draw(record), folder, "toy")
     if as_json:

@@ -1,10 +1,20 @@
-"""Files that are either wholly there or not there: written under a temporary name, then renamed."""
+"""Files that are either wholly there or not there: written under a temporary name, then renamed.
+
+A process that is killed on the way leaves its temporary file behind. It carries the machine and the number of the
+process in its name, and is removed by the next process that writes into the folder.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
+import zlib
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+
+_PART = ".part"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -14,7 +24,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         OSError: If the folder cannot be written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    _remove_abandoned(path.parent, os.getpid())
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=part_prefix(), suffix=_PART)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -28,3 +39,45 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    flush_folder(path.parent)
+
+
+def part_prefix() -> str:
+    """What the name of an unfinished file of this process begins with."""
+    return f".{_machine()}-{os.getpid()}-"
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk too, where the system can."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with suppress(OSError):  # some file systems cannot; the file itself is there
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@lru_cache(maxsize=4096)
+def _remove_abandoned(folder: Path, _process: int) -> None:
+    """Once a process and folder: unfinished files of processes of this machine that are no more."""
+    for part in folder.glob(f".{_machine()}-*{_PART}"):
+        process = part.name.split("-")[1]
+        if process.isdigit() and not _alive(int(process)):
+            part.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is there, and somebody else's
+        return True
+    return True
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """A short name of this machine, which tells it from others on a shared disk."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"

@@ -1,7 +1,8 @@
 """The record of a run: what was asked, what came out, and where. One folder a run, named after what was asked.
 
-``record.json`` holds the configuration, the environment and the checksum of ``arrays-<checksum>.npz``. The JSON is
-written last and in one step, so a record is either whole or not there, and replacing one never loses the old.
+``record.json`` holds the configuration, the environment, the checksum of ``arrays-<checksum>.npz`` and its own. The
+JSON is written last and in one step, so a record is either whole or not there, and replacing one never loses the old.
+A damaged one is set aside, and computed again by whoever needs it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from projnorm import __version__
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import current_environment
+from projnorm.runs.locks import sole_writer
+from projnorm.runs.notices import notice
+from projnorm.runs.sealed import from_sealed_json, sealed_json
 
 FORMAT = 1
 # Digits of the hash in a name.
 _HASH = 10
 _FILE = "record.json"
+_DAMAGED = "damaged"
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": int,
     "kind": str,
@@ -127,11 +132,12 @@ def save(record: Record, root: Path) -> Path:
         "arrays_sha256": checksum,
     }
     arrays_file = folder / _arrays_name(checksum)
-    write_atomically(arrays_file, data)
-    write_atomically(folder / _FILE, (json.dumps(document, indent=1) + "\n").encode())
-    for stale in folder.glob("arrays-*.npz"):
-        if stale != arrays_file:
-            stale.unlink()
+    with sole_writer(folder):
+        write_atomically(arrays_file, data)
+        write_atomically(folder / _FILE, sealed_json(document))
+        for stale in folder.glob("arrays-*.npz"):
+            if stale != arrays_file:
+                stale.unlink()
     return folder
 
 
@@ -164,10 +170,22 @@ def load(folder: Path) -> Record:
 
 
 def find(root: Path, kind: str, config: Mapping[str, Any]) -> Record | None:
-    """The record of this question under `root`, or None if it was never finished."""
+    """The record of this question under `root`, or None if it was never finished.
+
+    A damaged one is named, and its files are set aside, so that it can be computed again.
+
+    Raises:
+        ValueError: If it was written in a format of another version.
+        OSError: If it cannot be read, or is damaged and cannot be set aside.
+    """
+    folder = root / record_id(kind, config)
     try:
-        return load(root / record_id(kind, config))
+        return load(folder)
     except FileNotFoundError:
+        return None
+    except DamagedRecordError as damage:
+        _set_aside(folder)
+        notice(f"{damage}; its files are now in {folder / _DAMAGED}, and it is computed again.")
         return None
 
 
@@ -182,7 +200,7 @@ def listing(root: Path) -> Iterator[Listed]:
         try:
             record = load(path.parent)
             yield Listed(record.id, record.kind, record.created, record.wall_seconds, "")
-        except (DamagedRecordError, OSError) as problem:
+        except (ValueError, OSError) as problem:
             yield Listed(path.parent.name, "", "", 0.0, str(problem))
 
 
@@ -193,19 +211,31 @@ def _arrays_name(checksum: str) -> str:
 def _document(folder: Path) -> dict[str, Any]:
     path = folder / _FILE
     try:
-        document = json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DamagedRecordError(f"{path}: not a whole JSON document") from None
-    if not isinstance(document, dict) or not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
+        document = from_sealed_json(path.read_bytes(), keys=(*_FIELDS, "facts"))
+    except ValueError as damage:
+        raise DamagedRecordError(f"{path}: {damage}") from None
+    if not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
         raise DamagedRecordError(f"{path}: not a record")
     if document["format"] != FORMAT:
-        raise DamagedRecordError(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
+        raise ValueError(
+            f"{path}: has format {document['format']!r}, this version reads {FORMAT}; use another folder, or pass "
+            "--fresh to compute it again."
+        )
     asked = _name(document["kind"], document["config"], document["environment"].get("projnorm"))
     if not document["id"] == folder.name == asked:
         raise DamagedRecordError(f"{path}: does not belong to this folder, or its configuration was changed")
     if not all(isinstance(entry, dict) and "meaning" in entry for entry in document["arrays"].values()):
         raise DamagedRecordError(f"{path}: does not describe its arrays")
     return document
+
+
+def _set_aside(folder: Path) -> None:
+    aside = folder / _DAMAGED
+    aside.mkdir(exist_ok=True)
+    with sole_writer(folder):
+        for path in (folder / _FILE, *folder.glob("arrays-*.npz")):
+            if path.exists():
+                path.replace(aside / path.name)
 
 
 def _name(kind: str, config: Mapping[str, Any], version: str | None) -> str:

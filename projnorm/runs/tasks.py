@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
-from projnorm.runs.arrays import Arrays, from_npz, to_npz
-from projnorm.runs.atomic import write_atomically
+from projnorm.runs.arrays import Arrays
+from projnorm.runs.backends import Backend, run_each
+from projnorm.runs.kept import keep, kept
+from projnorm.runs.locks import sole_writer
 from projnorm.runs.progress import tracked
-from projnorm.runs.record import DamagedRecordError, Record, find, new_record, record_id, save
+from projnorm.runs.record import Record, find, new_record, record_id, save
 
 T = TypeVar("T")
 
@@ -29,11 +29,11 @@ def recorded(
     work: Callable[[T], Arrays],
     assemble: Callable[[Sequence[Arrays]], Arrays],
     meanings: Mapping[str, str],
-    workers: int,
+    backend: Backend,
     fresh: bool = False,
     facts: Mapping[str, Any] | None = None,
 ) -> Record:
-    """The record of this configuration: read if it is there, else computed task by task and saved.
+    """The record of this configuration: read if it is there and whole, else computed task by task and saved.
 
     Args:
         kind: What is run.
@@ -43,53 +43,51 @@ def recorded(
         work: Computes one task. It must depend on its argument alone.
         assemble: Makes the arrays of the record from the results of all tasks, in order.
         meanings: What each array is and in which unit.
-        workers: Processes to use.
+        backend: Where tasks run.
         fresh: Compute again even what is there.
         facts: What else the record should say of how it came about.
 
     Raises:
-        ValueError: If `workers` is below 1.
-        DamagedRecordError: If there is a record and it is not whole; it is left as it is.
-        OSError: If a result cannot be written. What was finished before stays, and the next run goes on from there.
+        ClusterError: If the cluster cannot be reached or is lost.
+        OSError: If a result cannot be written.
+            Of both: what was finished before stays, and the next run goes on from there.
     """
+    if not fresh and (found := find(root, kind, config)) is not None:
+        return found
     folder = root / record_id(kind, config)
-    if not fresh:
-        try:
-            found = find(root, kind, config)
-        except DamagedRecordError as damage:
-            raise DamagedRecordError(f"{damage}. Delete this folder, or pass --fresh, to compute it again.") from None
-        if found is not None:
+    with sole_writer(folder):
+        # Another process may have finished it meanwhile.
+        if not fresh and (found := find(root, kind, config)) is not None:
             return found
-    tasks = folder / "tasks"
-    if fresh:
+        tasks = folder / "tasks"
+        if fresh:
+            shutil.rmtree(tasks, ignore_errors=True)
+        start = time.perf_counter()
+        results = run_tasks(work, items, folder=tasks, backend=backend, description=kind)
+        record = new_record(kind, config, assemble(results), meanings, time.perf_counter() - start, facts)
+        save(record, root)
         shutil.rmtree(tasks, ignore_errors=True)
-    start = time.perf_counter()
-    results = run_tasks(work, items, folder=tasks, workers=workers, description=kind)
-    record = new_record(kind, config, assemble(results), meanings, time.perf_counter() - start, facts)
-    save(record, root)
-    shutil.rmtree(tasks, ignore_errors=True)
     return record
 
 
 def run_tasks(
-    work: Callable[[T], Arrays], items: Sequence[T], *, folder: Path, workers: int, description: str
+    work: Callable[[T], Arrays], items: Sequence[T], *, folder: Path, backend: Backend, description: str
 ) -> list[Arrays]:
     """Results of `work` on every item, in order; those finished in an earlier run are read from `folder`.
 
-    Every task runs with one BLAS thread, whatever the number of workers, so the numbers do not depend on it.
+    Only this process writes there, so workers need not see the folder.
     """
-    if workers < 1:
-        raise ValueError(f"`workers` must be at least 1; got {workers}.")
     paths = [folder / f"{index:06d}.npz" for index in range(len(items))]
-    results = {path: result for path in paths if (result := _finished(path)) is not None}
-    todo = [(item, path) for item, path in zip(items, paths, strict=True) if path not in results]
-    folder.mkdir(parents=True, exist_ok=True)
-    running = Parallel(n_jobs=min(workers, max(1, len(todo))), return_as="generator_unordered")(
-        delayed(_run_one)(work, item, path) for item, path in todo
-    )
-    for path in tracked(running, description=description, total=len(items), done=len(results)):
-        results[path] = from_npz(path.read_bytes())
-    return [results[path] for path in paths]
+    results: dict[int, Arrays] = {
+        index: result for index, path in enumerate(paths) if (result := kept(path)) is not None
+    }
+    todo = [index for index in range(len(items)) if index not in results]
+    running = run_each(work, (items[index] for index in todo), backend=backend.for_tasks(len(todo)))
+    for number, arrays in tracked(running, description=description, total=len(items), done=len(results)):
+        index = todo[number]
+        results[index] = {name: np.asanyarray(array) for name, array in arrays.items()}
+        keep(paths[index], results[index])
+    return [results[index] for index in range(len(items))]
 
 
 def stacked(results: Sequence[Arrays]) -> Arrays:
@@ -100,17 +98,3 @@ def stacked(results: Sequence[Arrays]) -> Arrays:
 def concatenated(results: Sequence[Arrays]) -> Arrays:
     """Tasks that hold several rows each: arrays of the same name one after the other."""
     return {name: np.concatenate([result[name] for result in results]) for name in results[0]}
-
-
-def _run_one(work: Callable[[T], Arrays], item: T, path: Path) -> Path:
-    with threadpool_limits(1):
-        arrays = work(item)
-    write_atomically(path, to_npz(arrays))
-    return path
-
-
-def _finished(path: Path) -> Arrays | None:
-    try:
-        return from_npz(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None

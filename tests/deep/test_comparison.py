@@ -29,7 +29,7 @@ from deep.projnorm import ProjNorm
 from deep.samples import few_indices
 from deep.stages import Workplace, outputs_of, reference_of
 from deep.training import Hardware
-from projnorm.runs import record_id
+from projnorm.runs import Backend, record_id
 from projnorm.vision import corrupt
 from tests.deep.small import SMALL
 
@@ -55,7 +55,7 @@ def test_a_run_scores_every_target_with_every_method(finished):
 
 def test_the_numbers_do_not_depend_on_the_workers_and_a_finished_run_is_read(finished, tmp_path, monkeypatch):
     root, record = finished
-    other = run_comparison(SMALL, root=tmp_path, workers=2)
+    other = run_comparison(SMALL, root=tmp_path, backend=Backend(2))
     assert (tmp_path / other.id / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
 
     def never(*_):
@@ -70,8 +70,10 @@ import json, sys
 from pathlib import Path
 from deep.config import DeepConfig
 from deep.experiments.comparison import run_comparison
+from projnorm.runs import Backend
 if __name__ == "__main__":
-    run_comparison(DeepConfig.from_json(json.loads(sys.argv[1])), root=Path(sys.argv[2]), workers=int(sys.argv[3]))
+    config, backend = DeepConfig.from_json(json.loads(sys.argv[1])), Backend(int(sys.argv[3]))
+    run_comparison(config, root=Path(sys.argv[2]), backend=backend)
 """
 
 
@@ -108,7 +110,7 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
             killed += 1
         child.wait()
     assert killed >= (4 if workers == 1 else 2)
-    run_comparison(SMALL, root=tmp_path, workers=workers)
+    run_comparison(SMALL, root=tmp_path, backend=Backend(workers))
     assert (folder / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
 
 
@@ -320,4 +322,4 @@ def test_data_that_is_too_small_is_refused(tmp_path):
     with pytest.raises(ValueError, match="all of one class"):
         load_image_data(replace(SMALL, data=str(tmp_path / "one.npz"), n_train=0, n_validation=2, m=5))
     with pytest.raises(ValueError, match="`workers` must be at least 1"):
-        run_comparison(SMALL, root=tmp_path, workers=0)
+        run_comparison(SMALL, root=tmp_path, backend=Backend(0))

@@ -23,6 +23,7 @@ from deep.stages import Workplace, network_of
 from deep.training import Hardware
 from figures import stress
 from figures.networks import network_sections
+from projnorm.runs import Backend
 from projnorm.vision import ImageNetInput
 from tests.deep.test_cli import QUICK
 
@@ -120,8 +121,8 @@ def test_errors_under_attack_are_predicted_by_the_runs_lines(run):
     table = stress.build(found)
     assert table.rows[-1][0] == "MSE"
     assert len(stress.draw(found).axes) == 6
-    assert run_adversarial(config, root=root, workers=2).created == found.created
-    again = run_adversarial(config, root=root, workers=2, fresh=True)
+    assert run_adversarial(config, root=root, backend=Backend(2)).created == found.created
+    again = run_adversarial(config, root=root, backend=Backend(2), fresh=True)
     np.testing.assert_array_equal(again.arrays["scores"], a["scores"])
     with pytest.raises(ValueError, match="`m` must be at most 100"):
         run_adversarial(replace(config, m=101), root=root)

@@ -27,6 +27,7 @@ from deep.stages import Workplace, network_of, outputs_of
 from deep.text import Text, load_text_data
 from deep.training import Hardware, Recipe, batch_indices
 from figures.networks import network_sections
+from projnorm.runs import Backend
 from projnorm.text import LABELS, made_pairs
 from tests.deep.test_cli import one_line
 from tests.text.checkpoints import save_bert
@@ -106,7 +107,7 @@ def test_projnorm_on_text_is_algorithm_1_with_adamw_in_plain_torch(finished):
 
 def test_a_run_on_text_does_not_depend_on_the_workers(finished, tmp_path):
     root, record = finished
-    other = run_comparison(SMALL, root=tmp_path, workers=2)
+    other = run_comparison(SMALL, root=tmp_path, backend=Backend(2))
     name = f"{record.id}/ledger.jsonl"
     assert (tmp_path / name).read_bytes() == (root / name).read_bytes()
     assert other.id == record.id

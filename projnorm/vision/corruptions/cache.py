@@ -1,4 +1,4 @@
-"""Corrupted images kept on disk, each file with the hash of what it holds."""
+"""Corrupted images kept on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.runs import from_npz, to_npz, write_atomically
+from projnorm.runs import keep, kept
 from projnorm.vision.corruptions.families import corrupt
 from projnorm.vision.images import Images
 
@@ -29,23 +29,8 @@ def corrupt_cached(
     asked.update(np.ascontiguousarray(images).data)
     asked.update(np.ascontiguousarray(indices, dtype="<i8").data)
     path = folder / f"{family}-{severity}-{asked.hexdigest()[:16]}.npz"
-    found = _whole(path)
-    if found is None or found.shape != images.shape:
-        found = corrupt(images, family, severity, seed=seed, indices=indices)
-        write_atomically(path, to_npz({"images": found, "sha256": np.array(_hash(found))}))
+    if (arrays := kept(path)) is not None:
+        return arrays["images"]
+    found = corrupt(images, family, severity, seed=seed, indices=indices)
+    keep(path, {"images": found})
     return found
-
-
-def _whole(path: Path) -> Images | None:
-    try:
-        arrays = from_npz(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    images, sha256 = arrays.get("images"), arrays.get("sha256")
-    if images is None or sha256 is None or images.dtype != np.uint8 or _hash(images) != str(sha256):
-        return None
-    return images
-
-
-def _hash(images: Images) -> str:
-    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()

@@ -1,0 +1,70 @@
+"""JSON documents and NPZ files that carry the checksum of what they hold, so that damage is seen.
+
+A sealed document is plain JSON with one more entry; a sealed NPZ file is a plain one whose archive has a comment.
+Files written before there were seals are accepted as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+_ENTRY = "seal"
+_MARK = b"sha256:"
+_COMMENT = len(_MARK) + 64
+_END_OF_ARCHIVE, _END_BYTES = b"PK\x05\x06", 22
+
+
+def sealed_json(document: Mapping[str, Any], *, indent: int | None = 1) -> bytes:
+    """The document as JSON text with its seal; without `indent`, on one line."""
+    plain = json.loads(json.dumps(document))
+    return (json.dumps({**plain, _ENTRY: _seal(plain)}, indent=indent) + "\n").encode()
+
+
+def from_sealed_json(data: bytes, *, keys: Collection[str]) -> dict[str, Any]:
+    """The document, without its seal.
+
+    Args:
+        data: What is in the file.
+        keys: Entries that documents had before there were seals; one without a seal may have no others.
+
+    Raises:
+        ValueError: If it is not whole.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("not a whole JSON document") from None
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")
+    seal = document.pop(_ENTRY, None)
+    if seal is None and (unknown := [key for key in document if key not in keys]):
+        raise ValueError(f"has the unknown entry {unknown[0][:40]!r}")
+    if seal is not None and seal != _seal(document):
+        raise ValueError("its checksum differs")
+    return document
+
+
+def sealed_npz(data: bytes) -> bytes:
+    """The bytes of an NPZ file, which has no comment, with their checksum as its comment."""
+    return data[:-2] + _COMMENT.to_bytes(2, "little") + _MARK + hashlib.sha256(data[:-2]).hexdigest().encode()
+
+
+def require_seal(data: bytes) -> None:
+    """Check the bytes of an NPZ file that `sealed_npz` may have made.
+
+    Raises:
+        ValueError: If they are not whole.
+    """
+    body, length, comment = data[: -_COMMENT - 2], data[-_COMMENT - 2 : -_COMMENT], data[-_COMMENT:]
+    if length == _COMMENT.to_bytes(2, "little") and comment.startswith(_MARK):
+        if comment[len(_MARK) :] != hashlib.sha256(body).hexdigest().encode():
+            raise ValueError("its checksum differs")
+    elif not (data[-_END_BYTES:].startswith(_END_OF_ARCHIVE) and data.endswith(b"\0\0")):
+        raise ValueError("not a whole NPZ file")
+
+
+def _seal(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
