@@ -226,15 +226,12 @@ def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str
     runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, count_workers(backend))]
     runs = [run for run in runs if run]
     jobs = (_TileJob(run, {panel: _panel_inputs(plan, sets, panel) for tile in run for panel in tile}) for run in runs)
-    finished = (
-        computed
-        for number, blocks in run_each(work, jobs, backend=backend.for_tasks(len(runs)))
-        for computed in zip(runs[number], blocks, strict=True)
-    )
     todo = sum(map(len, runs))
-    done = len(plan.tiles) - todo
-    for tile, block in tracked(finished, description="kernel", total=len(plan.tiles), done=done):
-        store.put(_name(tile), block)
+    with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
+        finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
+        done = len(plan.tiles) - todo
+        for tile, block in tracked(finished, description="kernel", total=len(plan.tiles), done=done):
+            store.put(_name(tile), block)
     return todo
 
 

@@ -22,12 +22,14 @@ from projnorm.runs import (
     current_environment,
     find,
     from_npz,
+    keep,
     listing,
     load,
     record_id,
     recorded,
     run_tasks,
     save,
+    sealed_json,
     to_npz,
     write_atomically,
 )
@@ -173,9 +175,10 @@ DAMAGE = {
     "JSON truncated": lambda folder: _edit(folder / "record.json", lambda data: data[:100]),
     "JSON empty": lambda folder: _edit(folder / "record.json", lambda _: b""),
     "other JSON": lambda folder: _edit(folder / "record.json", lambda _: b"[1, 2]"),
-    "other format": lambda folder: _edit(
-        folder / "record.json", lambda data: data.replace(b'"format": 1', b'"format": 99')
+    "other facts": lambda folder: _edit(
+        folder / "record.json", lambda data: data.replace(b'"created": "2', b'"created": "1')
     ),
+    "no seal": lambda folder: _edit(folder / "record.json", lambda data: data.replace(b'"seal"', b'"sear"')),
     "another configuration": lambda folder: _edit(
         folder / "record.json", lambda data: data.replace(b'"n": 2', b'"n": 3')
     ),
@@ -194,7 +197,7 @@ def _edit(path: Path, change) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_named_listed_and_left_alone_until_asked(tmp_path, damage):
+def test_a_damaged_record_is_named_set_aside_and_computed_again(tmp_path, damage, caplog):
     run = partial(
         recorded,
         "toy",
@@ -208,15 +211,27 @@ def test_damage_is_named_listed_and_left_alone_until_asked(tmp_path, damage):
     )
     folder = tmp_path / run().id
     DAMAGE[damage](folder)
+    broken = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
     with pytest.raises(DamagedRecordError, match=folder.name) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
     (entry,) = listing(tmp_path)
     assert entry.problem
-    with pytest.raises(DamagedRecordError, match="Delete this folder, or pass --fresh"):
-        run()
-    np.testing.assert_array_equal(run(fresh=True).arrays["value"], [1, 4])
+    np.testing.assert_array_equal(run().arrays["value"], [1, 4])
+    assert "record.json" in caplog.text or "arrays-" in caplog.text
+    assert {path.name: path.read_bytes() for path in (folder / "damaged").iterdir()} == broken
     assert not next(listing(tmp_path)).problem
+
+
+def test_a_record_of_another_format_is_refused_and_left_alone(tmp_path):
+    folder = save(a_record(), tmp_path)
+    document = json.loads((folder / "record.json").read_bytes())
+    del document["seal"]
+    (folder / "record.json").write_bytes(sealed_json({**document, "format": 99, "more": "of a later version"}))
+    before = (folder / "record.json").read_bytes()
+    with pytest.raises(ValueError, match="has format 99, this version reads 1"):
+        find(tmp_path, "toy", a_record().config)
+    assert (folder / "record.json").read_bytes() == before
 
 
 def test_a_finished_record_is_read_not_computed(tmp_path):
@@ -245,7 +260,8 @@ def test_a_record_under_another_name_is_refused(tmp_path):
     other = tmp_path / record_id("toy", {"n": 99})
     folder.rename(other)
     with pytest.raises(DamagedRecordError, match="does not belong to this folder"):
-        find(tmp_path, "toy", {"n": 99})
+        load(other)
+    assert find(tmp_path, "toy", {"n": 99}) is None
 
 
 def test_arrays_are_in_place_before_the_record_names_them(tmp_path, monkeypatch):
@@ -266,7 +282,7 @@ def test_arrays_are_in_place_before_the_record_names_them(tmp_path, monkeypatch)
 
 def test_fresh_does_not_trust_the_tasks_of_an_interrupted_run(tmp_path):
     tasks = tmp_path / record_id("toy", {"n": 1}) / "tasks"
-    write_atomically(tasks / "000000.npz", to_npz({"value": np.array(-1)}))
+    keep(tasks / "000000.npz", {"value": np.array(-1)})
     run = partial(
         recorded,
         "toy",
@@ -281,7 +297,7 @@ def test_fresh_does_not_trust_the_tasks_of_an_interrupted_run(tmp_path):
     assert run(fresh=True).arrays["value"] == [9]
 
 
-def test_tasks_resume_and_a_damaged_one_is_done_again(tmp_path):
+def test_tasks_resume_and_a_damaged_one_is_named_and_done_again(tmp_path, caplog):
     counter = tmp_path / "count"
     folder = tmp_path / "tasks"
     work = partial(counting_square, counter)
@@ -290,6 +306,7 @@ def test_tasks_resume_and_a_damaged_one_is_done_again(tmp_path):
     results = run_tasks(work, [1, 2, 3, 4], folder=folder, backend=Backend(1), description="test")
     assert [int(result["value"]) for result in results] == [1, 4, 9, 16]
     assert counter.read_text().split() == ["1", "2", "3", "2", "4"]
+    assert "000001.npz is damaged" in caplog.text
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -331,6 +348,6 @@ def test_facts_travel_with_a_record_and_older_records_have_none(tmp_path):
     folder = save(record, tmp_path)
     assert load(folder).facts == {"device": "cpu"}
     document = json.loads((folder / "record.json").read_text())
-    del document["facts"]
+    del document["facts"], document["seal"]
     (folder / "record.json").write_text(json.dumps(document))
     assert load(folder).facts == {}

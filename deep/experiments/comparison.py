@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -127,15 +128,18 @@ def _compared(
     start = time.perf_counter()
     total = sum(_stage_units(work, stage) for stage in stages) + sum(_task_units(work, task) for task in tasks)
     with watched(work.meters, description="training", total=total) as count:
-        for stage, _ in _each(run_stage, work, stages, backend):
-            count(f"trained {stage}", _stage_units(work, stage))
+        with _each(run_stage, work, stages, backend) as trained:
+            for stage, _ in trained:
+                count(f"trained {stage}", _stage_units(work, stage))
         # What a method trains besides, before every worker would.
-        for _ in _each(_make_ready, work, config.methods, backend):
-            pass
-        for task, rows in _each(_score, work, tasks, backend):
-            ledger.append(rows)
-            count(work.data.targets[task.target].name, _task_units(work, task))
-        ((_, facts["validation_error"]),) = _each(_validation_error, work, [None], backend)
+        with _each(_make_ready, work, config.methods, backend) as ready:
+            list(ready)
+        with _each(_score, work, tasks, backend) as scored:
+            for task, rows in scored:
+                ledger.append(rows)
+                count(work.data.targets[task.target].name, _task_units(work, task))
+        with _each(_validation_error, work, [None], backend) as validated:
+            ((_, facts["validation_error"]),) = validated
     record = new_record(kind, asdict(config), _arrays(work, ledger), _MEANINGS, time.perf_counter() - start, facts)
     save(record, root)
     return record
@@ -260,12 +264,14 @@ def _forget(work: Workplace) -> None:
             path.unlink(missing_ok=True)
 
 
+@contextmanager
 def _each(
     function: Callable[[Workplace, T], R], work: Workplace, items: Sequence[T], backend: Backend
-) -> Iterator[tuple[T, R]]:
+) -> Iterator[Iterator[tuple[T, R]]]:
     """Results in the order of the items, so that a ledger does not depend on which worker was faster."""
-    running = run_each(partial(_on_own_threads, function, work), items, backend=backend.for_tasks(len(items)))
-    yield from zip(items, in_order(running), strict=True)
+    task = partial(_on_own_threads, function, work)
+    with run_each(task, items, backend=backend.for_tasks(len(items))) as running:
+        yield zip(items, in_order(running), strict=True)
 
 
 def _on_own_threads(function: Callable[[Workplace, T], R], work: Workplace, item: T) -> R:

@@ -9,24 +9,29 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
+from filelock import FileLock, Timeout
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
-
-if TYPE_CHECKING:
-    from multiprocessing.queues import SimpleQueue
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _ADDRESS = re.compile(r"(\w+://)?[^\s/:]+(:[^\s/:]+)*:\d{1,5}")
+_LOOK_AGAIN = 0.1
 _one_at_a_time = threading.Lock()
+# Held until the process ends.
+_taken: list[FileLock] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,9 @@ class Backend:
 ONE_PROCESS = Backend()
 
 
-def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend) -> Iterator[tuple[int, R]]:
-    """The number of each item and what `function` makes of it, as they are finished.
+@contextmanager
+def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend) -> Iterator[Iterator[tuple[int, R]]]:
+    """The number of each item and what `function` makes of it, as they are finished; at the end the rest is stopped.
 
     Args:
         function: Of one item and of nothing else; it and the items can be pickled.
@@ -71,18 +77,9 @@ def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend
     Raises:
         ClusterError: If the cluster cannot be reached, or is lost. What was given out before is the caller's.
     """
-    task = partial(_numbered, function)
-    if backend.scheduler:
-        from projnorm.runs.cluster import run_on_cluster  # the extra `cluster`, only where it is asked for
-
-        yield from run_on_cluster(task, enumerate(items), backend.scheduler)
-        return
-    options: dict[str, Any] = {}
-    if backend.gpus:
-        options = {"initializer": _take_gpu, "initargs": (_queue_of(backend.gpus),)}
-    yield from Parallel(n_jobs=backend.workers, return_as="generator_unordered", max_nbytes=None, **options)(
-        delayed(task)(numbered) for numbered in enumerate(items)
-    )
+    # Closed here, not when it is collected: joblib would then stop whatever runs at that time.
+    with closing(_results(partial(_numbered, function), enumerate(items), backend)) as results:
+        yield results
 
 
 def in_order(numbered: Iterable[tuple[int, R]]) -> Iterator[R]:
@@ -121,20 +118,36 @@ def require_shared(folder: Path, backend: Backend) -> None:
         require_seen(folder, backend.scheduler)
 
 
+def _results(
+    task: Callable[[tuple[int, T]], tuple[int, R]], items: Iterator[tuple[int, T]], backend: Backend
+) -> Generator[tuple[int, R], None, None]:
+    if backend.scheduler:
+        from projnorm.runs.cluster import run_on_cluster  # the extra `cluster`, only where it is asked for
+
+        yield from run_on_cluster(task, items, backend.scheduler)
+        return
+    options: dict[str, Any] = {"n_jobs": backend.workers, "return_as": "generator_unordered", "max_nbytes": None}
+    with TemporaryDirectory(prefix="projnorm-gpus-") as folder, warnings.catch_warnings():
+        # A process that holds more memory than at first is replaced, and what it had not done is done by another.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
+        if backend.gpus:
+            options |= {"initializer": _take_gpu, "initargs": (Path(folder), backend.gpus)}
+        yield from Parallel(**options)(delayed(task)(item) for item in items)
+
+
 def _numbered(function: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:
     with _one_at_a_time, threadpool_limits(1):
         return item[0], function(item[1])
 
 
-def _queue_of(gpus: tuple[str, ...]) -> SimpleQueue[str]:
-    from joblib.externals.loky.backend import get_context
-
-    queue: SimpleQueue[str] = get_context("loky").SimpleQueue()
-    for gpu in gpus:
-        queue.put(gpu)
-    return queue
-
-
-def _take_gpu(queue: SimpleQueue[str]) -> None:
-    """Once in every process, before CUDA is started in it."""
-    os.environ[_VISIBLE_GPUS] = queue.get()
+def _take_gpu(folder: Path, gpus: tuple[str, ...]) -> None:
+    """Once in every process, before CUDA is started in it: one that no other has, until this process ends."""
+    while True:
+        for gpu in gpus:
+            lock = FileLock(folder / f"gpu-{gpu}", is_singleton=True)
+            with suppress(Timeout):
+                lock.acquire(timeout=0)
+                os.environ[_VISIBLE_GPUS] = gpu
+                _taken.append(lock)
+                return
+        time.sleep(_LOOK_AGAIN)

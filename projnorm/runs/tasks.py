@@ -82,11 +82,11 @@ def run_tasks(
         index: result for index, path in enumerate(paths) if (result := kept(path)) is not None
     }
     todo = [index for index in range(len(items)) if index not in results]
-    running = run_each(work, (items[index] for index in todo), backend=backend.for_tasks(len(todo)))
-    for number, arrays in tracked(running, description=description, total=len(items), done=len(results)):
-        index = todo[number]
-        results[index] = {name: np.asanyarray(array) for name, array in arrays.items()}
-        keep(paths[index], results[index])
+    with run_each(work, (items[index] for index in todo), backend=backend.for_tasks(len(todo))) as running:
+        for number, arrays in tracked(running, description=description, total=len(items), done=len(results)):
+            index = todo[number]
+            results[index] = {name: np.asanyarray(array) for name, array in arrays.items()}
+            keep(paths[index], results[index])
     return [results[index] for index in range(len(items))]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -45,13 +47,24 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"[]\n", b"nonsense\n", b'{"target": 1}\n', b"\xff\xfe\n"])
-def test_a_line_that_is_no_row_is_named(tmp_path, line):
+def test_a_line_that_is_no_row_is_named_and_gone_with_the_next_one_written(tmp_path, line, caplog):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.append(ROWS[:2])
     with ledger.path.open("ab") as file:
         file.write(line)
-    with pytest.raises(ValueError, match=r"ledger\.jsonl: line 3 is no row of a ledger"):
-        Ledger(ledger.path)
+    again = Ledger(ledger.path)
+    assert again.rows == ROWS[:2]
+    assert "ledger.jsonl: line 3 damaged" in caplog.text
+    again.append(ROWS[2:4])
+    caplog.clear()
+    assert Ledger(ledger.path).rows == ROWS[:4]
+    assert not caplog.text
+
+
+def test_rows_from_before_there_were_checksums_are_read(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in ROWS))
+    assert Ledger(path).rows == ROWS
 
 
 def test_scores_hold_the_targets_every_method_has_seen():

@@ -11,6 +11,7 @@ import torch
 from ntk import ChangedInputError, KernelConfig, gram
 from ntk import engine as engine_module
 from ntk.store import read_manifest
+from projnorm.runs import sealed_json
 from tests.ntk.networks import images, plain_network
 
 CONFIG = KernelConfig(panel=4, batch=3, device="cpu", checks=2)
@@ -71,7 +72,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
-def test_a_damaged_tile_is_found_and_computed_again(inputs, tmp_path, damage):
+def test_a_damaged_tile_is_named_and_computed_again(inputs, tmp_path, damage, caplog):
     model, train, targets = inputs
     expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
     tile = sorted(tmp_path.glob("*.npy"))[3]
@@ -80,20 +81,35 @@ def test_a_damaged_tile_is_found_and_computed_again(inputs, tmp_path, damage):
     else:
         tile.write_bytes(DAMAGE[damage](tile.read_bytes()))
     again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
-    assert (again.computed, again.damaged) == (1, (tile.stem,))
+    assert (again.computed, again.damaged) == (1, () if damage == "missing" else (tile.stem[:11],))
+    assert (tile.name in caplog.text) == (damage != "missing")
     for found, right in zip(blocks(again), expected, strict=True):
         np.testing.assert_array_equal(found, right)
 
 
-def test_a_manifest_that_cannot_be_read_costs_the_tiles_and_nothing_else(inputs, tmp_path):
+def test_a_manifest_that_cannot_be_read_is_named_and_costs_no_tile(inputs, tmp_path, caplog):
     model, train, targets = inputs
     expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
-    for text in ("{", "[]", '{"format": "x"}', "[" * 100_000, '{"format": 1, "identity": {}, "tiles": 3}'):
+    whole = (tmp_path / "manifest.json").read_bytes()
+    for text in ("{", "[]", '{"format": "x"}', "[" * 100_000, '{"format": 2, "identity": {}, "tiles": 3, "sea": 4}'):
         (tmp_path / "manifest.json").write_text(text)
+        caplog.clear()
         assert read_manifest(tmp_path) is None
+        assert "manifest.json is damaged" in caplog.text
         again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
-        assert again.computed == len(again.plan.tiles)
+        assert again.computed == 0
+        assert (tmp_path / "manifest.json").read_bytes() == whole
         np.testing.assert_array_equal(blocks(again)[0], expected[0])
+
+
+def test_tiles_of_something_else_are_not_taken_for_these_where_the_manifest_is_lost(inputs, tmp_path):
+    model, train, targets = inputs
+    gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    before = {path.name for path in tmp_path.glob("*.npy")}
+    (tmp_path / "manifest.json").unlink()
+    other = gram(model, train + 1e-3, targets, config=CONFIG, folder=tmp_path)
+    assert other.computed == len(other.plan.tiles)
+    assert before < {path.name for path in tmp_path.glob("*.npy")}
 
 
 def _other_weights(model, train, targets):
@@ -175,8 +191,8 @@ def test_a_resumed_run_uses_as_many_threads_as_before(inputs, tmp_path):
 
 def test_tiles_of_another_format_are_refused(inputs, tmp_path):
     gram(*inputs, config=CONFIG, folder=tmp_path)
-    (tmp_path / "manifest.json").write_text('{"format": 2}')
-    with pytest.raises(ChangedInputError, match="holds tiles of format 2, this version writes 1"):
+    (tmp_path / "manifest.json").write_text('{"format": 1, "identity": {}, "tiles": {}}')
+    with pytest.raises(ChangedInputError, match="holds tiles of format 1, this version writes 2"):
         gram(*inputs, config=CONFIG, folder=tmp_path)
 
 
@@ -213,10 +229,10 @@ def test_a_finished_folder_is_only_read(inputs, tmp_path):
 
 def test_a_manifest_with_a_strange_cut_is_not_believed(inputs, tmp_path):
     gram(*inputs, config=CONFIG, folder=tmp_path)
-    document = json.loads((tmp_path / "manifest.json").read_text())
+    document = read_manifest(tmp_path)
     for cut in ({"panel": True, "batch": 1, "formed": 1}, {"panel": 0, "batch": 1, "formed": 0}, 7, {"panel": 2}):
         document["identity"]["cut"] = cut
         document["identity"]["threads"] = -3
-        (tmp_path / "manifest.json").write_text(json.dumps(document))
+        (tmp_path / "manifest.json").write_bytes(sealed_json(document))
         with pytest.raises(ChangedInputError, match="different: cut"):
             gram(*inputs, config=CONFIG, folder=tmp_path)
