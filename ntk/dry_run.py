@@ -1,4 +1,4 @@
-"""The plan of an experiment from the number and the shape of its images: it needs neither the images nor the weights."""
+"""The plan of an experiment from the number and the shape of its images, without the images and the weights."""
 
 from __future__ import annotations
 

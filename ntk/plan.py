@@ -20,7 +20,7 @@ _INTERPRETER = 0.7e9
 _LEAST_FORMED = 128
 # Bytes per pair of samples of a tile: its sum, and the share of a layer twice.
 _TILES = 24.0
-# A task ends early at this share of what a worker has to do, if what it fills again is so small a share of its products.
+# A task ends early at this share of a worker's, if what it fills again is so small a share of its products.
 _EARLY, _FILLED_AGAIN = 1 / 8, 1 / 32
 # It ends in any case at this share, or when its tiles take this much of the ceiling.
 _LATE, _HELD = 1 / 2, 1 / 8
@@ -182,14 +182,15 @@ def make_plan(
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
-    panels = _panels(sets, cut.panel)
+    count = _panel_count(sets, cut.panel)
     standing, panel_bytes = sizes.standing(cut), cut.panel * sizes.sample
-    room = min(int((memory - standing) // panel_bytes), len(panels))
-    if room < min(2, len(panels)):
+    room = min(int((memory - standing) // panel_bytes), count)
+    if room < min(2, count):
         least = standing + 2 * panel_bytes
         raise ValueError(
             f"`memory` of {memory / 1e9:.3g} GB is too small; {math.ceil(least / 1e7) / 100:g} GB is needed."
         )
+    panels = _panels(sets, cut.panel)
     return Plan(
         dict(sets),
         panels,
@@ -212,7 +213,7 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
         while batch > 1 and batch * sizes.capture > memory / 4:
             batch //= 2
         formed = min(panel, _LEAST_FORMED) if sizes.formed else 0
-        needed = min(2, len(_panels(sets, panel))) * panel * sizes.sample
+        needed = min(2, _panel_count(sets, panel)) * panel * sizes.sample
         if panel == 1 or sizes.standing(Cut(panel, batch, formed)) + needed <= memory:
             break
         panel //= 2
@@ -228,10 +229,10 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     """The tiles cut into tasks, each a run of consecutive tiles that a worker begins with no panel filled.
 
     One worker has one task, in which no panel is filled that the plan does not fill. Of several, a task ends with the
-    tile that brings it to an eighth of a worker's share of all multiply-adds, if filling the panels that the task before
-    had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of a
-    worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the ceiling. So where there
-    are tiles enough a worker has two to eight tasks, or more where the ceiling is low.
+    tile that brings it to an eighth of a worker's share of all multiply-adds, if filling the panels that the task
+    before had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of
+    a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the ceiling. So where
+    there are tiles enough a worker has two to eight tasks, or more where the ceiling is low.
 
     Raises:
         ValueError: If there is no worker.
@@ -317,6 +318,10 @@ def _formed_samples(rows: int, columns: int, at_once: int, *, diagonal: bool) ->
     if diagonal:
         return rows + sum(max(0, rows - start - at_once) for start in range(0, rows, at_once))
     return rows + columns * math.ceil(rows / at_once)
+
+
+def _panel_count(sets: Mapping[str, int], size: int) -> int:
+    return sum(math.ceil(count / size) for count in sets.values())
 
 
 def _panels(sets: Mapping[str, int], size: int) -> tuple[Panel, ...]:

@@ -1,4 +1,4 @@
-"""A plan on several workers, on paper: what each task computes, what moves, and how long devices of a given rate take."""
+"""A plan on several workers, on paper: what each task computes, what moves, and the hours at a given rate."""
 
 from __future__ import annotations
 

@@ -7,14 +7,22 @@ from typing import Annotated
 
 import typer
 
+from projnorm.cli import on_paper
 from projnorm.cli.deep_runs import Run, described, draw_run, report_run, run_folder, scores_of
 from projnorm.cli.options import (
+    DEVICES,
+    GBPS,
     OUT,
+    TFLOPS,
     WORKERS,
     Device,
+    Devices,
+    DryRun,
     Fresh,
+    Gbps,
     Json,
     Out,
+    Tflops,
     Workers,
     figures_folder,
     given,
@@ -77,6 +85,10 @@ def run_run(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch cifar10 or cifar100 if they are missing.")
     ] = False,
+    dry_run: DryRun = False,
+    devices: Devices = DEVICES,
+    tflops: Tflops = TFLOPS,
+    gbps: Gbps = GBPS,
     workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
@@ -127,6 +139,9 @@ def run_run(
         seed=seed,
     )
     config = replace(base, **chosen)
+    if dry_run:
+        on_paper.say_run(config, devices=devices, tflops=tflops, gbps=gbps, as_json=as_json)
+        return
     if download:
         if config.data not in DOWNLOADS:
             raise ValueError(f"--download needs --data to be one of {', '.join(DOWNLOADS)}; got {config.data!r}.")

@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
+from projnorm.cli import on_paper
 from projnorm.cli.deep_runs import report_run
 from projnorm.cli.options import (
+    DEVICES,
+    GBPS,
     OUT,
+    TFLOPS,
     WORKERS,
     Device,
+    Devices,
+    DryRun,
     Fresh,
+    Gbps,
     Json,
     Out,
+    Tflops,
     Workers,
     given,
     integers,
@@ -54,6 +62,10 @@ def run_text(
     device: Device = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the model by its name.")] = False,
+    dry_run: DryRun = False,
+    devices: Devices = DEVICES,
+    tflops: Tflops = TFLOPS,
+    gbps: Gbps = GBPS,
     workers: Workers = WORKERS,
     out: Out = OUT,
     as_json: Json = False,
@@ -97,6 +109,9 @@ def run_text(
         seed=seed,
     )
     config = replace(base, **chosen)
+    if dry_run:
+        on_paper.say_run(config, devices=devices, tflops=tflops, gbps=gbps, as_json=as_json)
+        return
     if download:
         download_checkpoint(config.model)
     record = run_comparison(

@@ -18,6 +18,7 @@ from projnorm.cli.options import (
     WORKERS,
     Device,
     Devices,
+    DryRun,
     Fresh,
     Gbps,
     Json,
@@ -131,7 +132,7 @@ def _experiment_command(name: str) -> Callable[[Callable[..., None]], Callable[.
 @_experiment_command("gram")
 def run_gram(
     asked: _Asked,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and compute nothing.")] = False,
+    dry_run: DryRun = False,
     devices: Devices = DEVICES,
     tflops: Tflops = TFLOPS,
     gbps: Gbps = GBPS,
