@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parameters, parameter_layers
 from ntk.config import KernelConfig
@@ -97,6 +98,7 @@ class Engine:
         numbers = sum(math.prod(shape) for m in self.maps for shape in m.shapes)
         self.sample_bytes = numbers * self.dtype.itemsize
         self.capture_bytes = _capture_bytes(captured[0])
+        self._others = _passed_through(self._models[0], self._prepared(example[:1])) if self.config.layers else 0
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -112,8 +114,10 @@ class Engine:
 
     @property
     def costs(self) -> tuple[LayerCost, ...]:
-        """Route and cost of each layer; the same for every network."""
-        return self.maps[0].costs
+        """Route and cost of each layer, and of those that are only passed through; the same for every network."""
+        rest = self._others - sum(layer.forward for layer in self.maps[0].costs)
+        passed = (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
+        return self.maps[0].costs + passed
 
     @property
     def formed_bytes(self) -> int:
@@ -123,8 +127,12 @@ class Engine:
     @property
     def fixed_bytes(self) -> int:
         """The networks, and what was drawn."""
-        networks = sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
-        return networks + sum(m.fixed_bytes for m in self.maps)
+        return self.network_bytes + sum(m.fixed_bytes for m in self.maps)
+
+    @property
+    def network_bytes(self) -> int:
+        """The networks."""
+        return sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
 
     def empty_panel(self, samples: int) -> list[Factors]:
         """Room for the factors of so many samples, one tuple per network."""
@@ -248,6 +256,13 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
     if device.type != "cpu":
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(shape, dtype=str(dtype).removeprefix("torch.")))
+
+
+def _passed_through(model: nn.Module, x: Tensor) -> int:
+    """Multiply-adds of a forward pass through the whole network."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(x)
+    return int(counter.get_total_flops()) // 2
 
 
 def _capture_bytes(sample: Sequence[Captured]) -> int:

@@ -14,9 +14,8 @@ import torch
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.config import KernelConfig
-from ntk.engine import Engine
-from ntk.gram import Kernels, as_sets, gram, plan_kernels
-from ntk.plan import TRAIN, Plan
+from ntk.gram import Kernels, gram
+from ntk.plan import TRAIN
 from ntk.store import ChangedInputError
 from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
 from projnorm.runs.progress import tracked
@@ -108,6 +107,17 @@ class NtkConfig:
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, getattr(self, name)))}.")
 
+    def kernel(self, **limits: Any) -> KernelConfig:
+        """The kernel asked for; `limits` are what does not change its numbers."""
+        return KernelConfig(
+            kind=self.kind,
+            count=self.count,
+            seed=self.seed,
+            layers=self.layers or None,
+            accumulate=self.accumulate,
+            **limits,
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
@@ -159,26 +169,12 @@ class Experiment:
 
     def kernel_config(self, **limits: Any) -> KernelConfig:
         """The kernel asked for; `limits` are what does not change its numbers."""
-        config = self.config
-        return KernelConfig(
-            kind=config.kind,
-            count=config.count,
-            seed=config.seed,
-            layers=config.layers or None,
-            accumulate=config.accumulate,
-            **limits,
-        )
+        return self.config.kernel(**limits)
 
     @property
     def prepare(self) -> ImageNetInput:
         """What the networks see of the images."""
         return ImageNetInput(self.config.size)
-
-    def plan(self, kernel: KernelConfig) -> Plan:
-        """What the kernels will cost."""
-        sets = as_sets(self.train.images, self._images)
-        engine = Engine([n.model for n in self.networks], sets[TRAIN], kernel, prepare=self.prepare)
-        return plan_kernels(engine, sets)
 
     def kernels(
         self,

@@ -223,7 +223,7 @@ def _compute(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: Tile
 
 def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
     """Every tile that is not there, as tasks; returns how many."""
-    runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, count_workers(backend))]
+    runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, max(2, count_workers(backend)))]
     runs = [run for run in runs if run]
     jobs = (_TileJob(run, {panel: _panel_inputs(plan, sets, panel) for tile in run for panel in tile}) for run in runs)
     todo = sum(map(len, runs))
@@ -248,7 +248,7 @@ class _TileWork:
     """What every task of a kernel needs; it travels to the workers.
 
     A process of this machine puts each tile into its file when it is done, so that nothing is lost with a task that is
-    not; a worker of a cluster may not see the folder, and only sends the tiles.
+    not, and says where; a worker of a cluster may not see the folder, and sends the tiles.
     """
 
     models: nn.Module | Sequence[nn.Module]
@@ -260,15 +260,13 @@ class _TileWork:
     threads: int
     files: TileFiles | None
 
-    def __call__(self, job: _TileJob) -> list[np.ndarray]:
-        found = []
+    def __call__(self, job: _TileJob) -> list[np.ndarray | Path]:
+        found: list[np.ndarray | Path] = []
         with full_precision(), torch_threads(self.threads):
             engine = Engine(self.models, self.example, self.config, prepare=self.prepare)
             panels = _Panels(engine, job.inputs.__getitem__, self.cut, self.room)
             for tile, block in _blocks(engine, panels, job.tiles):
-                if self.files is not None:
-                    self.files.write(_name(tile), block)
-                found.append(block)
+                found.append(block if self.files is None else self.files.write(_name(tile), block))
         return found
 
 

@@ -39,6 +39,7 @@ class LayerCost:
         multiply_adds: Per pair of samples.
         kept: Numbers kept per sample.
         formed: Numbers per sample that a product needs besides.
+        forward: Multiply-adds of a forward pass of one sample; a backward pass takes as many again.
     """
 
     name: str
@@ -47,6 +48,12 @@ class LayerCost:
     multiply_adds: int
     kept: int
     formed: int = 0
+    forward: int = 0
+
+    @property
+    def forming(self) -> int:
+        """Multiply-adds that form the gradient of one sample: every weight at every position, as in a pass."""
+        return 0 if self.route in ("structured", "passed") else self.forward
 
 
 class FeatureMap(Protocol):
@@ -92,6 +99,7 @@ class ExactMap:
         """From one captured sample, which shows the sizes."""
         self._names = [captured.name for captured in sample]
         self._parameters = [count_parameters(captured.module) for captured in sample]
+        self._forward = [_forward_multiply_adds(captured) for captured in sample]
         self._rules: list[Rule] = [rule_for(captured, route=route) for captured in sample]
         self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
         self.fingerprint = ""
@@ -101,8 +109,18 @@ class ExactMap:
     def costs(self) -> tuple[LayerCost, ...]:
         """By layer."""
         return tuple(
-            LayerCost(name, parameters, rule.route, rule.multiply_adds, sum(map(math.prod, rule.shapes)), rule.formed)
-            for name, parameters, rule in zip(self._names, self._parameters, self._rules, strict=True)
+            LayerCost(
+                name,
+                parameters,
+                rule.route,
+                rule.multiply_adds,
+                sum(map(math.prod, rule.shapes)),
+                rule.formed,
+                forward,
+            )
+            for name, parameters, rule, forward in zip(
+                self._names, self._parameters, self._rules, self._forward, strict=True
+            )
         )
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
@@ -154,6 +172,7 @@ class CoordinateMap:
             for captured, low, high, start in zip(sample, cuts[:-1], cuts[1:], starts[:-1], strict=True)
         ]
         self._sizes = sizes
+        self._forward = [_forward_multiply_adds(captured) for captured in sample]
         self._may_pick = route != "direct"
         self.shapes = tuple((len(pick),) for pick in self._picks)
         self.fixed_bytes = 2 * self.indices.nbytes
@@ -162,8 +181,8 @@ class CoordinateMap:
     def costs(self) -> tuple[LayerCost, ...]:
         """By layer."""
         return tuple(
-            LayerCost(name, size, "coordinates", len(pick), len(pick))
-            for name, size, pick in zip(self._names, self._sizes, self._picks, strict=True)
+            LayerCost(name, size, "coordinates", len(pick), len(pick), forward=forward)
+            for name, size, pick, forward in zip(self._names, self._sizes, self._picks, self._forward, strict=True)
         )
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
@@ -205,6 +224,7 @@ class ProjectionMap:
         self._width = width
         self._names = [captured.name for captured in sample]
         self._sizes = [count_parameters(captured.module) for captured in sample]
+        self._forward = sum(map(_forward_multiply_adds, sample))
         self._buckets = torch.from_numpy(rng.integers(width, size=sum(self._sizes)))
         self._signs = torch.from_numpy(rng.integers(2, size=sum(self._sizes), dtype=np.int8) * 2 - 1)
         digest = hashlib.sha256(self._buckets.numpy().astype("<i8").tobytes() + self._signs.numpy().tobytes())
@@ -216,7 +236,8 @@ class ProjectionMap:
     @property
     def costs(self) -> tuple[LayerCost, ...]:
         """One product for all layers together."""
-        return (LayerCost("all layers", sum(self._sizes), "projection", self._width, self._width),)
+        size = sum(self._sizes)
+        return (LayerCost("all layers", size, "projection", self._width, self._width, forward=self._forward),)
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
         """The sum of what the layers project to."""
@@ -256,6 +277,15 @@ def feature_map(kind: str, sample: Sequence[Captured], *, count: int, seed: int,
     if kind == "projection":
         return ProjectionMap(sample, count, rng)
     raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind!r}.")
+
+
+def _forward_multiply_adds(layer: Captured) -> int:
+    """A convolution uses every weight at every position; batch norm is not counted."""
+    weight = layer.module.weight
+    if not isinstance(layer.module, nn.Conv2d | nn.Linear):
+        return 0
+    assert isinstance(weight, Tensor)
+    return weight.numel() * math.prod(layer.grads.shape[2:])
 
 
 def _products(a: Factors, b: Factors | None) -> Iterator[Tensor]:

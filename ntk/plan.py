@@ -7,6 +7,7 @@ ceiling allows, so that with enough memory every sample passes the network once.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,10 @@ _INTERPRETER = 0.7e9
 _LEAST_FORMED = 128
 # Bytes per pair of samples of a tile: its sum, and the share of a layer twice.
 _TILES = 24.0
+# A task ends early at this share of a worker's, if what it fills again is so small a share of its products.
+_EARLY, _FILLED_AGAIN = 1 / 8, 1 / 32
+# It ends in any case at this share, or when its tiles take this much of the ceiling.
+_LATE, _HELD = 1 / 2, 1 / 8
 # Blocks of position pairs of a structured convolution, and gradients formed only to be picked from, in bytes.
 _SCRATCH = 0.25e9
 
@@ -74,7 +79,7 @@ class Plan:
 
     sets: Mapping[str, int]
     panels: tuple[Panel, ...]
-    tiles: tuple[tuple[int, int], ...]
+    tiles: tuple[Tile, ...]
     room: int
     cut: Cut
     layers: tuple[LayerCost, ...]
@@ -97,6 +102,20 @@ class Plan:
         return self.pairs * self.networks * sum(layer.multiply_adds for layer in self.layers)
 
     @property
+    def fill_multiply_adds(self) -> int:
+        """Per sample that a panel is filled with: forward, backward, and forming the gradients that are kept."""
+        return self.networks * sum(2 * layer.forward + (0 if layer.formed else layer.forming) for layer in self.layers)
+
+    def tile_multiply_adds(self, tile: Tile) -> int:
+        """Products of a tile, and forming the gradients that are not kept."""
+        rows, columns = (self.panels[index].samples for index in tile)
+        diagonal = tile[0] == tile[1]
+        pairs = rows * ((rows + 1) // 2 if diagonal else columns)
+        forming = sum(layer.forming for layer in self.layers if layer.formed)
+        formed = _formed_samples(rows, columns, self.cut.formed, diagonal=diagonal) if forming else 0
+        return self.networks * (pairs * sum(layer.multiply_adds for layer in self.layers) + formed * forming)
+
+    @property
     def passes(self) -> int:
         """Samples sent through each network, counting those that are sent again because their panel was dropped."""
         return sum(self.panels[load].samples for load in loads(self.tiles, self.room))
@@ -104,7 +123,11 @@ class Plan:
     @property
     def tile_bytes(self) -> int:
         """All tiles on disk."""
-        return sum(8 * self.panels[i].samples * self.panels[j].samples for i, j in self.tiles)
+        return sum(map(self.bytes_of, self.tiles))
+
+    def bytes_of(self, tile: Tile) -> int:
+        """A tile, in double precision."""
+        return 8 * self.panels[tile[0]].samples * self.panels[tile[1]].samples
 
     @property
     def samples(self) -> int:
@@ -162,14 +185,15 @@ def make_plan(
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
-    panels = _panels(sets, cut.panel)
+    count = _panel_count(sets, cut.panel)
     standing, panel_bytes = sizes.standing(cut), cut.panel * sizes.sample
-    room = min(int((memory - standing) // panel_bytes), len(panels))
-    if room < min(2, len(panels)):
+    room = min(int((memory - standing) // panel_bytes), count)
+    if room < min(2, count):
         least = standing + 2 * panel_bytes
         raise ValueError(
             f"`memory` of {memory / 1e9:.3g} GB is too small; {math.ceil(least / 1e7) / 100:g} GB is needed."
         )
+    panels = _panels(sets, cut.panel)
     return Plan(
         dict(sets),
         panels,
@@ -192,7 +216,7 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
         while batch > 1 and batch * sizes.capture > memory / 4:
             batch //= 2
         formed = min(panel, _LEAST_FORMED) if sizes.formed else 0
-        needed = min(2, len(_panels(sets, panel))) * panel * sizes.sample
+        needed = min(2, _panel_count(sets, panel)) * panel * sizes.sample
         if panel == 1 or sizes.standing(Cut(panel, batch, formed)) + needed <= memory:
             break
         panel //= 2
@@ -205,23 +229,84 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
 
 
 def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
-    size = math.ceil(len(plan.tiles) / (8 * workers))
-    return tuple(plan.tiles[start : start + size] for start in range(0, len(plan.tiles), size))
+    """The tiles cut into tasks, each a run of consecutive tiles that a worker begins with no panel filled.
+
+    One worker has one task, in which no panel is filled that the plan does not fill. Of several, a task ends with the
+    tile that brings it to an eighth of a worker's share of all multiply-adds, if filling the panels that the task
+    before had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of
+    a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the ceiling. So where
+    there are tiles enough a worker has two to eight tasks, or more where the ceiling is low.
+
+    Raises:
+        ValueError: If there is no worker.
+    """
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1; got {workers}.")
+    if workers == 1:
+        return (plan.tiles,)
+    costs = [plan.tile_multiply_adds(tile) for tile in plan.tiles]
+    share = sum(costs) / workers
+    unbroken, alone = (_Filling(plan.tiles, plan.room) for _ in range(2))
+    cut: list[tuple[Tile, ...]] = []
+    start, done, again, held = 0, 0, 0, 0
+    for position, cost in enumerate(costs):
+        extra = sum(plan.panels[p].samples for p in alone.at(position))
+        extra -= sum(plan.panels[p].samples for p in unbroken.at(position))
+        done, again = done + cost, again + extra * plan.fill_multiply_adds
+        held += plan.bytes_of(plan.tiles[position])
+        enough = done >= _EARLY * share and again <= _FILLED_AGAIN * done
+        if enough or done >= _LATE * share or held >= _HELD * plan.memory:
+            cut.append(plan.tiles[start : position + 1])
+            start, done, again, held = position + 1, 0, 0, 0
+            alone.forget()
+    return (*cut, plan.tiles[start:]) if start < len(plan.tiles) else tuple(cut)
 
 
-def loads(tiles: Sequence[tuple[int, int]], room: int) -> Iterator[int]:
+def loads(tiles: Sequence[Tile], room: int) -> Iterator[int]:
     """Which panel is filled when, for tiles computed in this order with `room` panels kept."""
-    kept: set[int] = set()
-    for position, tile in enumerate(tiles):
-        for panel in dict.fromkeys(tile):
-            if panel not in kept:
-                if len(kept) == room:
-                    kept.remove(to_drop(kept, tiles[position:]))
-                kept.add(panel)
-                yield panel
+    filling = _Filling(tiles, room)
+    for position in range(len(tiles)):
+        yield from filling.at(position)
 
 
-def to_drop(kept: set[int], coming: Sequence[tuple[int, int]]) -> int:
+class _Filling:
+    """Which panels are kept while tiles are computed in order; as `to_drop`, without looking at every tile to come."""
+
+    def __init__(self, tiles: Sequence[Tile], room: int) -> None:
+        self._tiles, self._room = tiles, room
+        self._kept: set[int] = set()
+        self._uses: dict[int, list[int]] = {}
+        for position, tile in enumerate(tiles):
+            for panel in dict.fromkeys(tile):
+                self._uses.setdefault(panel, []).append(position)
+
+    def at(self, position: int) -> list[int]:
+        """The panels filled for this tile."""
+        filled = [panel for panel in dict.fromkeys(self._tiles[position]) if panel not in self._kept]
+        for panel in filled:
+            if len(self._kept) == self._room:
+                self._kept.remove(self._last_needed(position))
+            self._kept.add(panel)
+        return filled
+
+    def forget(self) -> None:
+        """Begin with nothing kept."""
+        self._kept.clear()
+
+    def _last_needed(self, position: int) -> int:
+        coming = {panel: bisect_left(self._uses[panel], position) for panel in self._kept}
+        following = {
+            panel: self._uses[panel][at] if at < len(self._uses[panel]) else math.inf for panel, at in coming.items()
+        }
+        last = max(following.values())
+        latest = sorted(panel for panel, use in following.items() if use == last)
+        if len(latest) == 1 or last == math.inf:
+            return latest[0]
+        # Both of one tile: the one whose next use after it is later, and so on.
+        return max(latest, key=lambda panel: (*self._uses[panel][coming[panel] :], math.inf))
+
+
+def to_drop(kept: set[int], coming: Sequence[Tile]) -> int:
     """The panel that is needed again last, or never."""
     waiting = set(kept)
     for tile in coming:
@@ -231,13 +316,24 @@ def to_drop(kept: set[int], coming: Sequence[tuple[int, int]]) -> int:
     return min(waiting)
 
 
+def _formed_samples(rows: int, columns: int, at_once: int, *, diagonal: bool) -> int:
+    """Samples whose gradients are formed for a tile: rows once, columns again for every `at_once` rows."""
+    if diagonal:
+        return rows + sum(max(0, rows - start - at_once) for start in range(0, rows, at_once))
+    return rows + columns * math.ceil(rows / at_once)
+
+
+def _panel_count(sets: Mapping[str, int], size: int) -> int:
+    return sum(math.ceil(count / size) for count in sets.values())
+
+
 def _panels(sets: Mapping[str, int], size: int) -> tuple[Panel, ...]:
     return tuple(
         Panel(name, start, min(start + size, count)) for name, count in sets.items() for start in range(0, count, size)
     )
 
 
-def _tiles(panels: Sequence[Panel], room: int) -> Iterator[tuple[int, int]]:
+def _tiles(panels: Sequence[Panel], room: int) -> Iterator[Tile]:
     """Set by set: with itself, and with the training set; rows in strips that fit, columns to and fro."""
     by_set: dict[str, list[int]] = {}
     for index, panel in enumerate(panels):

@@ -107,13 +107,15 @@ class TileStore:
     def __contains__(self, name: str) -> bool:
         return name in self._tiles or name in self._paths
 
-    def put(self, name: str, tile: np.ndarray) -> None:
-        """Keep a tile.
+    def put(self, name: str, tile: np.ndarray | Path) -> None:
+        """Keep a tile, or the file that `files` has put it into.
 
         Raises:
             OSError: If it cannot be written.
         """
-        if self.files is None:
+        if isinstance(tile, Path):
+            self._paths[name] = tile
+        elif self.files is None:
             self._tiles[name] = tile
         else:
             self._paths[name] = self.files.write(name, tile)

