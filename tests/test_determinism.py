@@ -7,6 +7,7 @@ number of workers.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -117,7 +118,10 @@ def projnorm(*arguments: str) -> str:
         pytest.MonkeyPatch.context() as patch,
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as err,
+        warnings.catch_warnings(),
     ):
+        # A worker that has grown is replaced, with a warning in a thread of joblib's, which must not end there.
+        warnings.filterwarnings("default", "A worker stopped while some jobs")
         patch.setattr("sys.argv", ["projnorm", *arguments])
         patch.setattr("figures.style.save", lambda _figure, folder, name: [folder / f"{name}.png"])
         patch.setattr("figures.theory.theory_page", lambda *_, **__: "")
