@@ -7,7 +7,6 @@ import json
 import math
 import shutil
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,7 +161,8 @@ def _kinds_in(module: str) -> tuple[set[str], set[tuple[str, str]]]:
     for node in tree.body:
         if isinstance(node, ast.Assign):
             (target,) = node.targets
-            pairs = zip(target.elts, node.value.elts) if isinstance(target, ast.Tuple) else [(target, node.value)]  # noqa: B905
+            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            pairs = zip(target.elts, node.value.elts, strict=True) if several else [(target, node.value)]
             for name, value in pairs:
                 if isinstance(name, ast.Name) and name.id.endswith("_KIND") and isinstance(value, ast.Constant):
                     named[name.id] = value.value

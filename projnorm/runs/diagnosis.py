@@ -152,9 +152,8 @@ def _files(out: Path) -> Files:
     place = out.absolute()
     while not place.exists():
         place = place.parent
-    if not place.is_dir():
-        state = "not a folder"
-    else:
+    state = "not a folder"
+    if place.is_dir():
         state = "writable" if _can_write(place) else "not writable"
     try:
         temporary = shutil.disk_usage(tempfile.gettempdir()).free
