@@ -28,10 +28,23 @@ from simulations.toy import ToyConfig
 # Whether `ntk gram`, `analyse`, `predict` and `deep ntk` have --workers.
 KERNELS_HAVE_WORKERS = False
 
-SMALL_KERNEL = ("--n", "6", "--m", "5", "--families", "contrast", "--severities", "5", "--architecture", "small-cnn")
+SMALL_KERNEL = (
+    "--n",
+    "6",
+    "--m",
+    "5",
+    "--families",
+    "contrast",
+    "--severities",
+    "5",
+    "--architecture",
+    "small-cnn",
+    "--size",
+    "16",
+)
 SMALL_RUN = (
     *("--families", "contrast,gaussian_blur", "--severities", "5", "--n-train", "60", "--n-validation", "30"),
-    *("--m", "30", "--epochs", "1", "--T", "2", "--projnorm-batch", "10", "--rotation-samples", "20"),
+    *("--m", "30", "--epochs", "1", "--T", "2", "--projnorm-batch", "10", "--rotation-samples", "20", "--size", "16"),
 )
 SMALL_TEXT = ("--n-train", "40", "--n-validation", "20", "--m", "20", "--epochs", "1", "--T", "2")
 SMALL_THEORY = TheoryRuns(
@@ -152,7 +165,7 @@ def test_the_numbers_do_not_depend_on_the_workers(name, request, tmp_path, monke
     assert {kind for kind, *_ in one} == set(case.kinds)
     assert one == two
     if not case.kinds:
-        assert printed[0] == printed[1]
+        assert printed[0].replace(str(folders[0]), "") == printed[1].replace(str(folders[1]), "")
 
 
 def test_every_command_is_tested_or_computes_nothing():
