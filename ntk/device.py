@@ -5,13 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from projnorm.runs import Backend
 
 _DEVICES = ("cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFacts:
+    """What torch says of itself.
+
+    Attributes:
+        version: Of torch.
+        devices: That it can compute on, the one that "auto" chooses first.
+        processor: Instructions that its code for the processor uses.
+        threads: That it computes with.
+    """
+
+    version: str
+    devices: tuple[str, ...]
+    processor: str
+    threads: int
+
+
+def torch_facts() -> TorchFacts:
+    """Look at torch in this process."""
+    devices = [f"cuda {torch.version.cuda}, {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+    devices += ["mps"] if torch.backends.mps.is_available() else []
+    return TorchFacts(
+        torch.__version__, (*devices, "cpu"), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    )
 
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:

@@ -48,12 +48,6 @@ class DaskCluster:
             process.wait()
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        log = (self._folder / f"{arguments[0]}-{time.monotonic_ns()}.log").open("wb")
-        with log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments],
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-            )
+        command = [sys.executable, "-m", "dask", *arguments]
+        with (self._folder / f"{arguments[0]}-{time.monotonic_ns()}.log").open("wb") as log:
+            return subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, cwd=self._folder)

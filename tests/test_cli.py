@@ -13,7 +13,7 @@ import pytest
 from projnorm import __version__
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
-COMMANDS = ("report", "toy", "bound", "figures", "predict", "ntk", "deep", "runs")
+COMMANDS = ("report", "toy", "bound", "figures", "predict", "ntk", "deep", "runs", "env")
 SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--trials", "3", "--workers", "1")
 SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 
@@ -51,6 +51,7 @@ def test_help_lists_every_command_with_a_line_each():
         ("--help",),
         *((command, "--help") for command in COMMANDS),
         ("runs", "show", "--help"),
+        ("runs", "verify", "--help"),
         ("ntk", "predict", "--help"),
         ("deep", "run", "--help"),
     ],

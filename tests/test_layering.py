@@ -22,9 +22,10 @@ MAY_IMPORT = {
     "ntk": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision"),
     "deep": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "projnorm.text", "ntk"),
     "figures": ("projnorm_theory", "projnorm", "projnorm.runs", "projnorm.vision", "simulations", "ntk", "deep"),
-    "projnorm.cli": (*PACKAGES, "projnorm.runs", "projnorm.vision", "projnorm.text"),
+    "projnorm.recompute": ("projnorm", "projnorm.runs", "simulations", "ntk", "deep"),
+    "projnorm.cli": (*PACKAGES, "projnorm.runs", "projnorm.vision", "projnorm.text", "projnorm.recompute"),
 }
-WITHOUT_TORCH = ("projnorm_theory", "projnorm.runs", "simulations", "projnorm.cli", "figures")
+WITHOUT_TORCH = ("projnorm_theory", "projnorm.runs", "simulations", "projnorm.recompute", "projnorm.cli", "figures")
 
 
 def _modules() -> dict[str, Path]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from projnorm import __version__
-from projnorm.cli import bound, deep, deep_analyses, deep_text, ntk, predict, report, runs, toy
+from projnorm.cli import bound, deep, deep_analyses, deep_text, env, ntk, predict, report, runs, toy, verify
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
@@ -50,7 +50,9 @@ deep.app.command("adversarial")(deep_analyses.run_adversarial)
 deep.app.command("label-shift")(deep_analyses.run_label_shift)
 deep.app.command("small-samples")(deep_analyses.run_small_samples)
 app.add_typer(deep.app, name="deep")
+runs.app.command("verify")(verify.run)
 app.add_typer(runs.app, name="runs")
+app.command("env")(env.run)
 
 
 def _print_version(wanted: bool) -> None:

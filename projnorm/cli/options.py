@@ -34,9 +34,11 @@ Devices = Annotated[str, typer.Option(help="With --dry-run: hours on so many dev
 Tflops = Annotated[float, typer.Option(help="With --dry-run: TFLOP/s that a device is taken to sustain.")]
 Gbps = Annotated[float, typer.Option(help="With --dry-run: Gbit/s of the link that everything is taken to move over.")]
 
-LOCAL, DASK = "local", "dask"
+LOCAL = "local"
+DASK = "dask"
 DEVICES = "1,8,64"
-TFLOPS = GBPS = 10.0
+TFLOPS = 10.0
+GBPS = 10.0
 OUT = Path("projnorm-out")
 WORKERS = os.cpu_count() or 1
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from projnorm.cli.options import OUT, Json, Out, runs_folder, to_json
 
-app = typer.Typer(help="List earlier runs, or show one.", rich_markup_mode=None)
+if TYPE_CHECKING:
+    from projnorm.runs import Record
+
+Name = Annotated[str, typer.Argument(metavar="ID", help="Name of the record, or its beginning.")]
+
+app = typer.Typer(help="List earlier runs, show one, or compute it again and compare.", rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
 def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> None:
-    """List earlier runs, or show one."""
+    """List earlier runs, show one, or compute it again and compare."""
     if context.invoked_subcommand is not None:
         return
     from dataclasses import asdict
@@ -36,19 +42,12 @@ def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Name of the record, or its beginning.")],
+    name: Name,
     out: Out = OUT,
     as_json: Json = False,
 ) -> None:
     """Show one run: configuration, environment, arrays."""
-    from projnorm.runs import load
-
-    root = runs_folder(out)
-    matches = sorted(path.parent for path in root.glob("*/record.json") if path.parent.name.startswith(name))
-    if len(matches) != 1:
-        found = ", ".join(path.name for path in matches) or "none"
-        raise ValueError(f"ID must name one record in {root}; {name!r} matches {found}.")
-    record = load(matches[0])
+    record = record_named(out, name)
     arrays = {
         key: {"shape": list(array.shape), "meaning": record.meanings[key]} for key, array in record.arrays.items()
     }
@@ -75,3 +74,19 @@ def show(
     typer.echo("\nArrays")
     for key, entry in arrays.items():
         typer.echo(f"  {key} {tuple(entry['shape'])}: {entry['meaning']}")
+
+
+def record_named(out: Path, name: str) -> Record:
+    """The record of an output folder that has this name, or one that begins like this.
+
+    Raises:
+        ValueError: If there is not exactly one, or it is damaged.
+    """
+    from projnorm.runs import load
+
+    root = runs_folder(out)
+    matches = sorted(path.parent for path in root.glob("*/record.json") if path.parent.name.startswith(name))
+    if len(matches) != 1:
+        found = ", ".join(path.name for path in matches) or "none"
+        raise ValueError(f"ID must name one record in {root}; {name!r} matches {found}.")
+    return load(matches[0])

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from projnorm import __version__
 
-_LIBRARIES = ("numpy", "scipy", "matplotlib", "seaborn", "torch")
+# What is needed by everything, and by each extra besides those before it; pyproject.toml says the same.
+CORE = ("numpy", "scipy", "matplotlib", "seaborn", "typer", "rich", "joblib", "threadpoolctl")
+EXTRAS = {
+    "nn": ("torch", "safetensors", "scikit-learn", "pillow", "pot"),
+    "text": ("transformers",),
+    "onnx": ("onnxruntime",),
+}
+# Those that numbers and pictures depend on.
+_LIBRARIES = ("numpy", "scipy", "matplotlib", "seaborn", *(name for names in EXTRAS.values() for name in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +50,12 @@ def current_environment() -> Environment:
         system=f"{platform.system()} {platform.machine()}",
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        libraries={name: version for name in _LIBRARIES if (version := _version(name)) is not None},
+        libraries={name: version for name in _LIBRARIES if (version := version_of(name)) is not None},
     )
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """The version of a library that is installed; None for one that is not."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
