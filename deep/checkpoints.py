@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from projnorm.files import parse_json, read_file
 from projnorm.runs import write_atomically
 
 
@@ -47,18 +48,18 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 def load_checkpoint(path: Path) -> Checkpoint | None:
     """The checkpoint, or None where there is none or it is not whole."""
     try:
-        document = json.loads(path.read_bytes())
-        data = _file(path, document["sha256"]).read_bytes()
+        document = parse_json(read_file(path))
+        data = read_file(_file(path, document["sha256"]))
         if hashlib.sha256(data).hexdigest() != document["sha256"] or not isinstance(document["facts"], dict):
             return None
         return Checkpoint(load(data), document["facts"])
-    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, SafetensorError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError):
         return None
 
 
 def checkpoint_hash(path: Path) -> str:
     """The SHA-256 of the tensors of a checkpoint that is there."""
-    return str(json.loads(path.read_bytes())["sha256"])
+    return str(parse_json(read_file(path))["sha256"])
 
 
 def _file(path: Path, sha256: str) -> Path:

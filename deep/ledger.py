@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from deep.samples import Target
+from projnorm.files import parse_json, read_file
 from projnorm.runs import write_atomically
 
 
@@ -66,7 +67,7 @@ class Ledger:
             OSError: If the file cannot be read.
         """
         self.path = path
-        data = path.read_bytes() if path.exists() else b""
+        data = read_file(path) if path.exists() else b""
         self._whole = data.rfind(b"\n") + 1
         lines = data[: self._whole].splitlines()
         self.rows = [_row(line, path, number) for number, line in enumerate(lines, start=1)]
@@ -176,9 +177,10 @@ _TYPES = {field.name: _KINDS[str(field.type)] for field in fields(Row)}
 
 def _row(line: bytes, path: Path, number: int) -> Row:
     try:
-        document = json.loads(line)
+        document = parse_json(line)
         if set(document) == set(_TYPES) and all(isinstance(document[k], t) for k, t in _TYPES.items()):
+            np.array([value for value in document.values() if isinstance(value, int)], dtype=np.int64)
             return Row(**document)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         pass
     raise ValueError(f"{path}: line {number} is no row of a ledger; delete the file to compute it again.")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.training import Hardware, Prepare, placed
+from projnorm.files import read_file
 from projnorm.runs import from_npz, to_npz, write_atomically
 
 BATCH = 250
@@ -132,7 +133,7 @@ def forward_cached(
 ) -> Outputs:
     """As `forward`, but read from `path` where it is whole; the caller answers for what `path` belongs to."""
     try:
-        arrays = from_npz(path.read_bytes())
+        arrays = from_npz(read_file(path))
         if len(arrays["logits"]) == len(images):
             return Outputs(arrays["logits"], arrays["features"])
     except (FileNotFoundError, ValueError, KeyError):

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from projnorm.files import parse_json, read_file
+from projnorm.runs.arrays import from_npy
 from projnorm.runs.atomic import write_atomically
 
 FORMAT = 1
@@ -74,15 +76,15 @@ class TileStore:
         """
         if self._folder is None:
             return self._tiles[name]
-        data = self._path(name).read_bytes()
+        data = read_file(self._path(name))
         if hashlib.sha256(data).hexdigest() != self._done[name]:
             raise ChangedInputError(f"{self._path(name)} changed while it was in use; run the same command again.")
-        return np.load(io.BytesIO(data), allow_pickle=False)
+        return from_npy(data)
 
     def _is_whole(self, name: str, digest: str) -> bool:
         try:
-            return hashlib.sha256(self._path(name).read_bytes()).hexdigest() == digest
-        except OSError:
+            return hashlib.sha256(read_file(self._path(name))).hexdigest() == digest
+        except (OSError, ValueError):
             return False
 
     def _path(self, name: str) -> Path:
@@ -102,8 +104,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         ChangedInputError: If another version wrote it.
     """
     try:
-        document = json.loads((folder / _MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        document = parse_json(read_file(folder / _MANIFEST))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     if not isinstance(document, dict):
         return None

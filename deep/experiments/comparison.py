@@ -27,6 +27,7 @@ from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs
 from deep.training import Hardware, one_thread, require_precision
 from ntk.device import choose_device
 from ntk.store import ChangedInputError
+from projnorm.files import parse_json, read_file
 from projnorm.runs import (
     DamagedRecordError,
     Record,
@@ -132,11 +133,11 @@ def open_run(folder: Path) -> tuple[RunConfig, Ledger]:
     """
     path = folder / _RUN
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(read_file(path))
         config = config_of(folder.name.rpartition("-")[0]).from_json(document["config"])
     except FileNotFoundError:
         raise ValueError(f"there is no run in {folder}; `projnorm deep run` and `deep text` make them.") from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"{path}: not the description of a run; pass --fresh to compute it again.") from None
     return config, Ledger(folder / LEDGER)
 
@@ -194,8 +195,8 @@ def _require_inputs_of_run(work: Workplace) -> None:
     Raises:
         ChangedInputError: If they are not.
     """
-    document = json.loads((work.folder / _RUN).read_bytes())
-    if document["inputs"] != _facts(work)["inputs"]:
+    document = parse_json(read_file(work.folder / _RUN))
+    if document.get("inputs") != _facts(work)["inputs"]:
         raise ChangedInputError(
             f"{work.folder} was computed with other data, weights, torch or device; run it again with --fresh."
         )
@@ -216,7 +217,7 @@ def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
 
 def _is_document(path: Path, document: dict[str, Any]) -> bool:
     try:
-        return bool(json.loads(path.read_bytes()) == document)
+        return bool(parse_json(read_file(path)) == document)
     except ValueError:
         return False
 
@@ -309,7 +310,7 @@ def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, evidence: Ev
 def _parts(work: Workplace, target: Target) -> dict[str, np.ndarray] | None:
     """What ProjNorm on a target is made of; None where it is not known, or damaged."""
     try:
-        return from_npz(_parts_file(work, target).read_bytes())
+        return from_npz(read_file(_parts_file(work, target)))
     except (FileNotFoundError, ValueError):
         return None
 

@@ -17,6 +17,7 @@ from deep.outputs import Outputs, forward_batches
 from deep.predict.data import Given, as_tensors
 from deep.predict.sets import OutputSet, log_probabilities, output_set
 from deep.training import Hardware, Prepare
+from projnorm.files import read_file
 
 
 class Classifier(Protocol):
@@ -169,7 +170,7 @@ class OnnxClassifier:
         """
         import onnxruntime
 
-        data = path.read_bytes()
+        data = read_file(path)
         try:
             return cls(onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))
         except Exception as error:  # noqa: BLE001 - onnxruntime has an exception class for each of its codes

@@ -1,6 +1,6 @@
 """What every run shares: whole files, records, resumable tasks, progress, and where a number came from."""
 
-from projnorm.runs.arrays import Arrays, from_npy, from_npz, to_npz
+from projnorm.runs.arrays import Arrays, from_npy, from_npz, map_npy, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import Environment, current_environment
 from projnorm.runs.record import (
@@ -31,6 +31,7 @@ __all__ = [
     "from_npz",
     "listing",
     "load",
+    "map_npy",
     "new_record",
     "record_id",
     "recorded",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from projnorm import __version__
+from projnorm.files import parse_json, read_file
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import current_environment
@@ -34,6 +37,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "arrays": dict,
     "arrays_sha256": str,
 }
+_CHECKSUM = re.compile("[0-9a-f]{64}")
 
 
 class DamagedRecordError(ValueError):
@@ -145,16 +149,24 @@ def load(folder: Path) -> Record:
     document = _document(folder)
     arrays_file = folder / _arrays_name(document["arrays_sha256"])
     try:
-        data = arrays_file.read_bytes()
+        data = read_file(arrays_file)
     except FileNotFoundError:
         raise DamagedRecordError(f"{folder}: {arrays_file.name} is missing") from None
+    except ValueError as error:
+        raise DamagedRecordError(str(error)) from None
     if hashlib.sha256(data).hexdigest() != document["arrays_sha256"]:
         raise DamagedRecordError(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
+    try:
+        arrays = from_npz(data)
+    except ValueError as error:
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} is {error}") from None
+    if set(arrays) != set(document["arrays"]):
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} holds other arrays than {_FILE} describes")
     return Record(
         document["id"],
         document["kind"],
         document["config"],
-        from_npz(data),
+        arrays,
         {name: entry["meaning"] for name, entry in document["arrays"].items()},
         document["created"],
         document["wall_seconds"],
@@ -193,10 +205,16 @@ def _arrays_name(checksum: str) -> str:
 def _document(folder: Path) -> dict[str, Any]:
     path = folder / _FILE
     try:
-        document = json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DamagedRecordError(f"{path}: not a whole JSON document") from None
+        data = read_file(path)
+    except ValueError as error:
+        raise DamagedRecordError(str(error)) from None
+    try:
+        document = parse_json(data)
+    except ValueError as error:
+        raise DamagedRecordError(f"{path}: {error}") from None
     if not isinstance(document, dict) or not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
+        raise DamagedRecordError(f"{path}: not a record")
+    if not isinstance(document.get("facts", {}), dict) or not _is_time(document["wall_seconds"]):
         raise DamagedRecordError(f"{path}: not a record")
     if document["format"] != FORMAT:
         raise DamagedRecordError(f"{path}: format {document['format']!r}, this version reads {FORMAT}")
@@ -205,7 +223,16 @@ def _document(folder: Path) -> dict[str, Any]:
         raise DamagedRecordError(f"{path}: does not belong to this folder, or its configuration was changed")
     if not all(isinstance(entry, dict) and "meaning" in entry for entry in document["arrays"].values()):
         raise DamagedRecordError(f"{path}: does not describe its arrays")
+    if not _CHECKSUM.fullmatch(document["arrays_sha256"]):
+        raise DamagedRecordError(f"{path}: does not say what its arrays hash to")
     return document
+
+
+def _is_time(seconds: float) -> bool:
+    try:
+        return math.isfinite(seconds)
+    except OverflowError:  # a whole number with hundreds of digits
+        return False
 
 
 def _name(kind: str, config: Mapping[str, Any], version: str | None) -> str:

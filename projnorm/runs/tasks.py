@@ -12,6 +12,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from projnorm.files import read_file
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.progress import tracked
@@ -88,7 +89,7 @@ def run_tasks(
         delayed(_run_one)(work, item, path) for item, path in todo
     )
     for path in tracked(running, description=description, total=len(items), done=len(results)):
-        results[path] = from_npz(path.read_bytes())
+        results[path] = from_npz(read_file(path))
     return [results[path] for path in paths]
 
 
@@ -111,6 +112,6 @@ def _run_one(work: Callable[[T], Arrays], item: T, path: Path) -> Path:
 
 def _finished(path: Path) -> Arrays | None:
     try:
-        return from_npz(path.read_bytes())
+        return from_npz(read_file(path))
     except (FileNotFoundError, ValueError):
         return None

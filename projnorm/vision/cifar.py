@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from projnorm.files import DATA_VARIABLE
+from projnorm.files import DATA_VARIABLE, open_file, read_file
 from projnorm.runs import write_atomically
 from projnorm.vision.cifar_pickles import Batch, read_batch
 from projnorm.vision.images import ImageSet, Splits
@@ -41,6 +41,8 @@ _IMAGES_IN_A_BATCH = 10_000
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 # The files hold 31.0 MB, those with all training images of CIFAR-100 155.2 MB; a whole archive unpacks to 186.3 MB.
 _MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED, _MOST_PACKED = 35_000_000, 160_000_000, 256_000_000, 200_000_000
+# The archives have at most ten members; a million of them would take long to look at.
+_MOST_MEMBERS = 1_000
 # What gzip and tarfile raise on bytes that are no archive.
 _UNREADABLE = (
     gzip.BadGzipFile,
@@ -90,7 +92,7 @@ def read_cifar(path: Path) -> Splits:
         version = _version([name for name in _LIMITS if (path / name).is_file()], path)
         present = (name for name in (*version.train, version.test) if (path / name).is_file())
         return _splits(version, {name: _file(path / name) for name in present}, path, verified=False)
-    with path.open("rb") as file:
+    with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
         with _Bounded(fileobj=file) as stream:
@@ -117,7 +119,7 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
     path = cached_archive(name, cache)
     file, folder, published = path.name, path.parent, PUBLISHED_MD5[path.name]
     url = f"{_HOST}/{file}"
-    if path.is_file() and _md5(path.read_bytes()) == published:
+    if path.is_file() and _md5(read_file(path)) == published:
         return path
     try:
         with urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310
@@ -158,7 +160,9 @@ def _members(stream: _Bounded) -> dict[str, bytes]:
     """The files of CIFAR in a tar stream; links, devices and everything else are passed over."""
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
+        for count, member in enumerate(archive, start=1):
+            if count > _MOST_MEMBERS:
+                raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
             name = PurePosixPath(member.name).name
             if name not in _LIMITS or not member.isreg() or member.issparse():
                 continue
@@ -179,7 +183,7 @@ def _file(path: Path) -> bytes:
         raise ValueError(
             f"{path}: has {path.stat().st_size:,} bytes, at most {_LIMITS[path.name]:,} are possible for CIFAR."
         )
-    return path.read_bytes()
+    return read_file(path)
 
 
 def _version(names: Collection[str], path: Path) -> _Version:

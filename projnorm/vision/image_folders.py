@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.files import memory_ceiling, read_file
 from projnorm.vision.images import Images, ImageSet, Splits
 
 TRAIN, TEST_NAMES = "train", ("test", "val")
@@ -98,6 +99,8 @@ def _listing(folder: Path) -> _Listing:
 def _read_all(files: tuple[Path, ...]) -> Images:
     first = _pixels(files[0])
     try:
+        if len(files) * first.size > memory_ceiling():
+            raise MemoryError
         images = np.empty((len(files), *first.shape), dtype=np.uint8)
     except MemoryError:
         raise ValueError(
@@ -119,7 +122,7 @@ def _pixels(file: Path) -> Images:
     """RGB; grey and palette images are converted, and an alpha channel is left out."""
     from PIL import Image, UnidentifiedImageError
 
-    data = file.read_bytes()
+    data = read_file(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.files import read_file
 from projnorm.runs import from_npz, to_npz, write_atomically
 from projnorm.vision.corruptions.families import corrupt
 from projnorm.vision.images import Images
@@ -38,7 +39,7 @@ def corrupt_cached(
 
 def _whole(path: Path) -> Images | None:
     try:
-        arrays = from_npz(path.read_bytes())
+        arrays = from_npz(read_file(path))
     except (FileNotFoundError, ValueError):
         return None
     images, sha256 = arrays.get("images"), arrays.get("sha256")
