@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 DATA_VARIABLE = "PROJNORM_DATA"
 CEILING_VARIABLE = "PROJNORM_MAX_READ_GB"
@@ -46,7 +47,7 @@ def memory_ceiling() -> int:
     return int(gigabytes * 1e9)
 
 
-def open_file(path: Path, *, most: int | None = None) -> BinaryIO:
+def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
     """Open a regular file to read it; a pipe or a device, which might never end, is refused and never waited for.
 
     Args:

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,10 +95,9 @@ def map_npy(path: Path) -> NDArray[Any]:
             size = file.seek(0, io.SEEK_END)
             file.seek(0)
             header = _header(file, size)
-            order = "F" if header.by_columns else "C"
             if not math.prod(header.shape):
                 return np.empty(header.shape, header.dtype)
-            return np.memmap(file, header.dtype, "r", file.tell(), header.shape, order)
+            return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
         except _UNREADABLE as error:
             raise ValueError(f"{path}: not a whole NPY file of a plain array ({_reason(error)}).") from None
 
@@ -108,7 +107,7 @@ class _Header:
     """What an NPY file says of its array."""
 
     shape: tuple[int, ...]
-    by_columns: bool
+    order: Literal["F", "C"]
     dtype: np.dtype[Any]
 
 
@@ -146,14 +145,14 @@ def _array(stream: Any, size: int) -> NDArray[Any]:
     header = _header(stream, size)
     count = math.prod(header.shape)
     flat = np.empty(count, header.dtype)
-    into = memoryview(flat.view(np.uint8)) if count else memoryview(b"")
+    into = flat.view(np.uint8).data if count else memoryview(b"")
     filled = 0
     while filled < len(into):
         got = stream.readinto(into[filled : filled + (1 << 20)])
         if not got:
             raise ValueError("it ends too early")
         filled += got
-    return flat.reshape(header.shape, order="F" if header.by_columns else "C")
+    return flat.reshape(header.shape, order=header.order)
 
 
 def _header(stream: BinaryIO, size: int) -> _Header:
@@ -179,7 +178,7 @@ def _header(stream: BinaryIO, size: int) -> _Header:
         raise ValueError(f"{dtype} of shape {shape} are {held:,} bytes, and it holds {rest:,}")
     if not held and math.prod(max(side, 1) for side in shape) > memory_ceiling():
         raise ValueError(f"it has shape {shape}")
-    return _Header(tuple(int(side) for side in shape), bool(by_columns), dtype)
+    return _Header(tuple(int(side) for side in shape), "F" if by_columns else "C", dtype)
 
 
 def _reason(error: Exception) -> str:

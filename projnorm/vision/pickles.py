@@ -140,7 +140,7 @@ class _Follower:
                 case "STACK_GLOBAL":
                     stack[-2:] = [self._global(".".join(stack[-2:]))]
                 case "REDUCE":
-                    stack[-2:] = [self._stand_in(*stack[-2:], position)]
+                    stack[-2:] = [self._stand_in(stack[-2], stack[-1], position)]
                 case "BINPERSID":
                     stack[-1] = Made("", (stack[-1],))
                 case "BUILD":
