@@ -20,6 +20,10 @@ from deep.training import Hardware, Prepare
 from projnorm.files import read_file
 
 
+# Of onnxruntime, which else would say on stderr what is raised anyway.
+_FATAL = 4
+
+
 class Classifier(Protocol):
     """A model that can be assessed."""
 
@@ -172,7 +176,11 @@ class OnnxClassifier:
 
         data = read_file(path)
         try:
-            return cls(onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = _FATAL
+            return cls(
+                onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+            )
         except Exception as error:  # noqa: BLE001 - onnxruntime has an exception class for each of its codes
             reason = str(error).strip().split("\n")[0]
             raise ValueError(f"{path}: onnxruntime cannot read it ({reason}).") from None

@@ -39,8 +39,12 @@ _UNREADABLE = (
     AttributeError,
     EOFError,
     SafetensorError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
     pickle.UnpicklingError,
 )
+_LONGEST_REASON = 300
 
 
 class PairClassifier(nn.Module):
@@ -247,10 +251,12 @@ def _hash(network: PairClassifier, drawn: Collection[str]) -> str:
 @contextmanager
 def _readable(model: str) -> Iterator[None]:
     """Say in a line what is wrong with a checkpoint."""
+    from huggingface_hub.errors import StrictDataclassError
+
     try:
         yield
-    except _UNREADABLE as problem:
-        reason = str(problem).strip().split("\n")[0].rstrip(".")
+    except (*_UNREADABLE, StrictDataclassError) as problem:
+        reason = " ".join(str(problem).split())[:_LONGEST_REASON].rstrip(".") or type(problem).__name__
         hint = "" if locate(model).exists() else "; a name on the hub is fetched with --download"
         raise ValueError(f"`model` {model}: no checkpoint could be read there: {reason}{hint}.") from None
 

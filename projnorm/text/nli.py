@@ -272,8 +272,11 @@ def _unpacked(path: Path, data: bytes) -> bytes:
             # Others unpack as much at once as a file makes them.
             if inside[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise MalformedFileError(f"{path}: is compressed in an unusual way; pass the file that is in it.")
-            with archive.open(inside[0]) as file:  # never gives more than the member says it holds
-                return file.read()
+            with archive.open(inside[0]) as file:
+                found = file.read(inside[0].file_size)  # asked for all of it, zipfile unpacks what there is
+                if len(found) < inside[0].file_size or file.read(1):
+                    raise MalformedFileError(f"{path}: is a damaged archive (a size in it is wrong).")
+                return found
     except MalformedFileError:
         raise
     except _UNREADABLE as problem:

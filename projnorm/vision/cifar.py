@@ -43,6 +43,7 @@ _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED, _MOST_PACKED = 35_000_000, 160_000_000, 256_000_000, 200_000_000
 # The archives have at most ten members; a million of them would take long to look at.
 _MOST_MEMBERS = 1_000
+_MOST_AT_END = 100
 # What gzip and tarfile raise on bytes that are no archive.
 _UNREADABLE = (
     gzip.BadGzipFile,
@@ -147,10 +148,15 @@ def cached_archive(name: str, cache: Path | None = None) -> Path:
 
 
 class _Bounded(gzip.GzipFile):
-    """Refuses to give more than a whole archive holds."""
+    """Refuses to give more than a whole archive holds, and to be asked for more behind its end."""
+
+    _at_end = 0
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
+        self._at_end += not data
+        if self._at_end > _MOST_AT_END:  # tarfile asks on, as often as a member says it is large
+            raise ValueError("it ends too early")
         if self.tell() > _MOST_UNPACKED:
             raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
         return data
