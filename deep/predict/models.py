@@ -19,7 +19,6 @@ from deep.predict.sets import OutputSet, log_probabilities, output_set
 from deep.training import Hardware, Prepare
 from projnorm.files import read_file
 
-
 # Of onnxruntime, which else would say on stderr what is raised anyway.
 _FATAL = 4
 

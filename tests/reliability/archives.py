@@ -16,9 +16,9 @@ from tests.reliability import seeds
 BOMB = 400_000_000
 _SIDES = (0, 1, 2, 3, 5, 32, 2**31, 2**32, 2**62, 2**63, 10**30, -1, -(2**63))
 _TYPES = (
-    "'<f8'", "'|u1'", "'<i8'", "'|O'", "'O'", "[('a', '|O')]", "[('a', '<f8')]", "('<f4', (1000000000,))", "'<U0'", "'|S0'", "'|V0'",
-    "'<U1000000000'", "'<U268435455'", "'|V8'", "'<M8[ns]'", "'>f8'", "'<c16'", "'|b1'", "'<U1'", "'nonsense'", "None", "1", "[]", "{}",
-    "[('a', [('b', '|O')])]",
+    "'<f8'", "'|u1'", "'<i8'", "'|O'", "'O'", "[('a', '|O')]", "[('a', '<f8')]", "('<f4', (1000000000,))", "'<U0'",
+    "'|S0'", "'|V0'", "'<U1000000000'", "'<U268435455'", "'|V8'", "'<M8[ns]'", "'>f8'", "'<c16'", "'|b1'", "'<U1'",
+    "'nonsense'", "None", "1", "[]", "{}", "[('a', [('b', '|O')])]",
 )  # fmt: skip
 _HEADERS = (
     "(" * 5000,
@@ -37,8 +37,8 @@ _HEADERS = (
     "9" * 5000,
 )
 _NAMES = (
-    "images.npy", "labels.npy", "logits.npy", "x.npy", "x", ".npy", "../x.npy", "/x.npy", "a\nb.npy", "a\x1b[2J.npy", "X.npy", "x/", "é.npy",
-    "x.jsonl", "../x.jsonl", "/x.tsv", "data.pkl", "archive/data.pkl",
+    "images.npy", "labels.npy", "logits.npy", "x.npy", "x", ".npy", "../x.npy", "/x.npy", "a\nb.npy", "a\x1b[2J.npy",
+    "X.npy", "x/", "é.npy", "x.jsonl", "../x.jsonl", "/x.tsv", "data.pkl", "archive/data.pkl",
 )  # fmt: skip
 
 

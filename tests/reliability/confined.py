@@ -1,7 +1,7 @@
 """Reads hostile inputs in a process of its own, which may use little memory and time and may write nothing.
 
-Run by `tests.reliability.examination` as ``python -m tests.reliability.confined``; the task comes as JSON on stdin, what
-was found goes as a line of JSON a reader to stdout.
+Run by `tests.reliability.examination`; the task comes as JSON on stdin, and what was found goes to stdout, a line of
+JSON a reader.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ CEILING = 50_000_000
 ROOM = 5 * CEILING
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
-    "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink",
-    "os.chmod", "os.chown", "os.truncate", "os.kill", "subprocess.Popen", "shutil.", "socket.connect", "socket.bind", "tempfile.", "pickle.find_class",
+    "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename", "os.mkdir",
+    "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown", "os.truncate", "os.kill", "subprocess.Popen",
+    "shutil.", "socket.connect", "socket.bind", "tempfile.", "pickle.find_class",
 )  # fmt: skip
 
 

@@ -83,7 +83,9 @@ def fuzz(reader: str, seconds: float, seed: int) -> Fuzzed | None:
             failures.append(f"ended with {ended.returncode}: {_reason(said)}")
     executions = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
     coverage = re.findall(r"cov: (\d+)", said)
-    return Fuzzed(reader, int(executions[1]) if executions else 0, int(coverage[-1]) if coverage else 0, tuple(failures))
+    return Fuzzed(
+        reader, int(executions[1]) if executions else 0, int(coverage[-1]) if coverage else 0, tuple(failures)
+    )
 
 
 def _reason(said: str) -> str:

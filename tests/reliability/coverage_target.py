@@ -8,6 +8,7 @@ import shutil
 import sys
 import warnings
 from pathlib import Path
+from types import FunctionType
 
 import atheris
 
@@ -46,16 +47,11 @@ def main() -> None:
 def _instrument(module: str) -> None:
     """Instrument the functions and methods of a module that is there already."""
     found = importlib.import_module(module)
-    for key, value in vars(found).items():
-        if getattr(value, "__module__", None) != module:
-            continue
-        if isinstance(value, type):
-            for name, method in vars(value).items():
-                if callable(method) and hasattr(method, "__code__"):
-                    atheris.instrument_func(method)
-                    _ = name
-        elif hasattr(value, "__code__"):
-            setattr(found, key, atheris.instrument_func(value))
+    inside = [value for value in vars(found).values() if getattr(value, "__module__", None) == module]
+    methods = [method for value in inside if isinstance(value, type) for method in vars(value).values()]
+    for function in (*inside, *methods):
+        if isinstance(function, FunctionType):
+            atheris.instrument_func(function)  # in place
 
 
 if __name__ == "__main__":

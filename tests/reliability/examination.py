@@ -79,7 +79,9 @@ def measure_readers(inputs: int, seconds: float, seed: int) -> list[dict[str, ob
         examined = examine(list(READERS), inputs, seed, Path(folder))
         rows = []
         for one in examined:
-            fuzzed = coverage_guided.fuzz(one.reader, seconds, seed) if READERS[one.reader].modules and seconds else None
+            fuzzed = (
+                coverage_guided.fuzz(one.reader, seconds, seed) if READERS[one.reader].modules and seconds else None
+            )
             rows.append(
                 {
                     "reader": one.reader,

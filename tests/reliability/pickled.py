@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from tests.reliability import seeds
 
 _OPCODES = (
-    b"(", b"0", b"1", b"2", b")", b"]", b"}", b"\x85", b"\x86", b"\x87", b"t", b"l", b"d", b"a", b"e", b"s", b"u", b"R", b"b", b"Q", b"N", b"\x88",
-    b"\x94", b"\x93", b"q\x00", b"h\x00", b"q\x01", b"h\x01", b"K\x03", b"X\x04\x00\x00\x00data", b"X\x06\x00\x00\x00labels", b"U\x02u1", b"\x81",
-    b"cnumpy\ndtype\n", b"cnumpy\nndarray\n", b"cnumpy.core.multiarray\n_reconstruct\n", b"c_codecs\nencode\n", b"X\x06\x00\x00\x00latin1",
-    b"c__builtin__\nbytes\n", b"cos\nsystem\n", b"ccollections\nOrderedDict\n", b"ctorch\nFloatStorage\n", b"\x8a\xff" + b"\x7f" * 255, b".",
-    b"I" + b"9" * 5000 + b"\n", b"L" + b"9" * 5000 + b"L\n", b"G\x7f\xf0\x00\x00\x00\x00\x00\x00", b"\x8e" + struct.pack("<Q", 2**62),
+    b"(", b"0", b"1", b"2", b")", b"]", b"}", b"\x85", b"\x86", b"\x87", b"t", b"l", b"d", b"a", b"e", b"s", b"u",
+    b"R", b"b", b"Q", b"N", b"\x88", b"\x94", b"\x93", b"q\x00", b"h\x00", b"q\x01", b"h\x01", b"K\x03",
+    b"X\x04\x00\x00\x00data", b"X\x06\x00\x00\x00labels", b"U\x02u1", b"\x81", b"cnumpy\ndtype\n",
+    b"cnumpy\nndarray\n", b"cnumpy.core.multiarray\n_reconstruct\n", b"c_codecs\nencode\n",
+    b"X\x06\x00\x00\x00latin1", b"c__builtin__\nbytes\n", b"cos\nsystem\n", b"ccollections\nOrderedDict\n",
+    b"ctorch\nFloatStorage\n", b"\x8a\xff" + b"\x7f" * 255, b".", b"I" + b"9" * 5000 + b"\n",
+    b"L" + b"9" * 5000 + b"L\n", b"G\x7f\xf0\x00\x00\x00\x00\x00\x00", b"\x8e" + struct.pack("<Q", 2**62),
 )  # fmt: skip
 
 
