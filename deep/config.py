@@ -155,7 +155,7 @@ def _plain(name: str, value: Any, kind: str) -> Any:
     if not isinstance(value, allowed) or isinstance(value, bool):
         raise ValueError(f"`{name}` must be of type {kind}; got a {type(value).__name__}.")
     try:
-        return float(value) if kind == "float" else value
+        return float(value) if isinstance(value, int | float) and kind == "float" else value
     except OverflowError:
         raise ValueError(f"`{name}` is too large a number.") from None
 

@@ -136,7 +136,7 @@ def forward_cached(
         arrays = from_npz(read_file(path))
         if len(arrays["logits"]) == len(images):
             return Outputs(arrays["logits"], arrays["features"])
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         pass
     found = forward(model, head, images, prepare=prepare, hardware=hardware)
     write_atomically(path, to_npz({"logits": found.logits, "features": found.features}))

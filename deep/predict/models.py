@@ -186,8 +186,10 @@ class OnnxClassifier:
 
     def outputs(self, samples: Given) -> Outputs:
         """Its logits, or the logarithms of its probabilities."""
-        first = self.session.get_inputs()[0]
-        rows = []
+        taken = self.session.get_inputs()
+        if not taken:
+            raise ValueError("the ONNX network takes no input.")
+        first, rows = taken[0], []
         for batch in samples.batches:
             x = _as_array(batch)
             x = x.astype(np.float32) if first.type == "tensor(float)" else x

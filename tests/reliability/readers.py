@@ -15,6 +15,7 @@ from deep.checkpoints import load_checkpoint
 from deep.config import DeepConfig
 from deep.experiments.comparison import open_run
 from deep.ledger import Ledger, Scores
+from deep.predict.data import given
 from deep.predict.files import read_samples
 from deep.predict.models import OnnxClassifier
 from deep.predict.sets import read_outputs
@@ -126,6 +127,10 @@ def _place_checkpoint_tensors(folder: Path, data: bytes) -> Path:
 
 def _read_cifar_c(folder: Path) -> object:
     return open_cifar_c(folder).images("fog", 2, np.array([0]))
+
+
+def _read_onnx(path: Path) -> object:
+    return OnnxClassifier.of(path).outputs(given(seeds.LOGITS.astype(np.float32), "samples"))
 
 
 def _read_text_checkpoint(folder: Path) -> object:
@@ -301,7 +306,7 @@ READERS = {
             "bytes",
             _one(seeds.onnx_network),
             _as("n.onnx"),
-            OnnxClassifier.of,
+            _read_onnx,
             ("deep.predict.models",),
         ),
         *(

@@ -352,14 +352,23 @@ def test_pairs_with_a_broken_stream_or_a_deep_label_are_one_line(tmp_path):
 
 
 def test_a_damaged_onnx_file_says_nothing_besides(tmp_path, capfd):
-    (tmp_path / "n.onnx").write_bytes(seeds.onnx_network()[:-9] + b"\xf8" * 9)
+    (tmp_path / "n.onnx").write_bytes(seeds.onnx_network().replace(b"Gemm", b"G\xf8mm"))
     with pytest.raises(ValueError, match=r"n\.onnx: onnxruntime cannot read it"):
         OnnxClassifier.of(tmp_path / "n.onnx")
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
-    "changed", [{"hidden_act": None}, {"num_attention_heads": 0}, {"vocab_size": "x"}, {"hidden_size": -1}]
+    "changed",
+    [
+        {"hidden_act": None},
+        {"num_attention_heads": 0},
+        {"vocab_size": "x"},
+        {"hidden_size": -1},
+        {"num_hidden_layers": 10**9},
+        {"vocab_size": 10**12},
+        {"hidden_size": 2**40},
+    ],
 )
 def test_a_text_checkpoint_whose_configuration_is_wrong_is_one_line(tmp_path, changed):
     for name, data in seeds.text_checkpoint().items():
