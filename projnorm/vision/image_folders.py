@@ -19,6 +19,8 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 # More than 8 bits a pixel and channel; Pillow would clip them.
 _DEEP_MODES = ("I", "F")
+# More is no picture, and takes long to unpack.
+_MOST_PIXELS_A_BYTE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ def _pixels(file: Path) -> Images:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 if image.mode.split(";")[0] in _DEEP_MODES:
                     raise ValueError(f"it has pixels of mode {image.mode}; convert it to 8 bits first")
+                if image.width * image.height > _MOST_PIXELS_A_BYTE * len(data):
+                    raise ValueError(f"it says {image.width} x {image.height} px, and has {len(data):,} bytes")
                 return np.asarray(image.convert("RGB"))
     except UnidentifiedImageError:
         raise ValueError(f"{file}: not a PNG, JPEG, BMP or WebP image.") from None

@@ -10,8 +10,6 @@ import warnings
 from pathlib import Path
 from types import FunctionType
 
-import atheris
-
 _CEILING_GB = "0.2"
 
 
@@ -20,11 +18,13 @@ def main() -> None:
     name, work, corpus = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     os.environ["PROJNORM_MAX_READ_GB"] = _CEILING_GB
     warnings.simplefilter("ignore")
+    import atheris  # pytest imports this module where there is none
+
     from tests.reliability.readers import READERS
 
     reader = READERS[name]
-    for module in reader.modules:
-        _instrument(module)
+    for function in (found for module in reader.modules for found in _functions(module)):
+        atheris.instrument_func(function)  # in place
     for index, data in enumerate(reader.seeds()):
         (corpus / f"seed-{index}").write_bytes(data)
     folder = work / "read"
@@ -44,14 +44,15 @@ def main() -> None:
     atheris.Fuzz()
 
 
-def _instrument(module: str) -> None:
-    """Instrument the functions and methods of a module that is there already."""
-    found = importlib.import_module(module)
-    inside = [value for value in vars(found).values() if getattr(value, "__module__", None) == module]
+def _functions(module: str) -> list[FunctionType]:
+    """The functions and methods of a module."""
+    inside = [
+        value
+        for value in vars(importlib.import_module(module)).values()
+        if getattr(value, "__module__", None) == module
+    ]
     methods = [method for value in inside if isinstance(value, type) for method in vars(value).values()]
-    for function in (*inside, *methods):
-        if isinstance(function, FunctionType):
-            atheris.instrument_func(function)  # in place
+    return [found for found in (*inside, *methods) if isinstance(found, FunctionType)]
 
 
 if __name__ == "__main__":

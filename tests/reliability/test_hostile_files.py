@@ -333,6 +333,15 @@ def test_more_images_than_the_ceiling_are_refused_before_they_are_unpacked(tmp_p
         read_image_set(tmp_path)
 
 
+def test_a_small_file_that_says_it_is_a_huge_image_is_refused(tmp_path):
+    data = bytearray(seeds.picture("BMP"))
+    data[18:26] = struct.pack("<ii", 6_881_288, 8)
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "x.bmp").write_bytes(data)
+    with pytest.raises(ValueError, match=r"x\.bmp: .*it says 6881288 x 8 px, and has 246 bytes"):
+        read_image_set(tmp_path)
+
+
 def test_pairs_with_a_broken_stream_or_a_deep_label_are_one_line(tmp_path):
     data = bytearray(seeds.zipped({"x.jsonl": seeds.pairs_json() * 20}))
     data[60:70] = b"\xff" * 10
