@@ -65,7 +65,9 @@ def damaged(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
     data = bytearray(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 4))):
         last = max(0, len(data) - 1)
-        at = draw(st.one_of(st.integers(0, min(last, 128)), st.integers(max(0, last - 64), last), st.integers(0, last)))
+        # Not one_of, which takes two ranges that happen to be equal for one.
+        low, high = draw(st.sampled_from(((0, 128), (-64, -1), (0, -1))))
+        at = draw(st.integers(max(0, last + low) if low else 0, min(last, high) if high > 0 else last))
         span = draw(st.integers(1, 64))
         match draw(st.sampled_from(("bit", "byte", "cut", "delete", "repeat", "insert", "number", "splice"))):
             case "bit" if data:
