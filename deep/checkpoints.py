@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from projnorm.files import read_file
 from projnorm.runs import from_sealed_json, notice, sealed_json, write_atomically
 
 
@@ -47,16 +48,18 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 def load_checkpoint(path: Path) -> Checkpoint | None:
     """The checkpoint, or None where there is none or it is damaged, which is said."""
     try:
-        text = path.read_bytes()
+        document = _document(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValueError as damage:
+        notice(f"{path} is damaged ({damage}); it is computed again.")
+        return None
     try:
-        document = _document(text)
-        data = _file(path, document["sha256"]).read_bytes()
+        data = read_file(_file(path, document["sha256"]))
         if hashlib.sha256(data).hexdigest() != document["sha256"]:
             raise ValueError("the checksum of its tensors differs")
         return Checkpoint(load(data), document["facts"])
-    except (FileNotFoundError, ValueError, SafetensorError) as damage:
+    except (FileNotFoundError, ValueError, RuntimeError, SafetensorError) as damage:
         reason = "its tensors are missing" if isinstance(damage, FileNotFoundError) else damage
         notice(f"{path} is damaged ({reason}); it is computed again.")
         return None
@@ -69,7 +72,7 @@ def checkpoint_hash(path: Path) -> str:
         ValueError: If it is damaged.
     """
     try:
-        return str(_document(path.read_bytes())["sha256"])
+        return str(_document(read_file(path))["sha256"])
     except ValueError as damage:
         raise ValueError(f"{path} is damaged ({damage}); the command that made it computes it again.") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from projnorm.vision import FAMILIES, NETWORKS, PAPER_FAMILIES, SEVERITIES
@@ -135,11 +135,29 @@ class RunConfig:
         """From what JSON makes of `dataclasses.asdict`.
 
         Raises:
-            ValueError: If a value is none.
-            TypeError: If a field is missing or unknown.
+            ValueError: If a field is unknown, or its value none that it can have.
         """
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
-        return cls(**values)
+        if not isinstance(document, Mapping):
+            raise ValueError(f"a configuration must have named fields; got a {type(document).__name__}.")
+        kinds = {field.name: str(field.type) for field in fields(cls)}
+        if unknown := sorted(set(document) - set(kinds)):
+            raise ValueError(f"{unknown[0]!r} is no field of a configuration.")
+        return cls(**{name: _plain(name, value, kinds[name]) for name, value in document.items()})
+
+
+def _plain(name: str, value: Any, kind: str) -> Any:
+    """A value from JSON as one of this kind, as `fields` calls it."""
+    if kind.startswith("tuple["):
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"`{name}` must be a list; got a {type(value).__name__}.")
+        return tuple(_plain(name, entry, kind.removeprefix("tuple[").partition(",")[0]) for entry in value)
+    allowed: tuple[type, ...] = {"str": (str,), "int": (int,), "float": (int, float)}[kind]
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be of type {kind}; got a {type(value).__name__}.")
+    try:
+        return float(value) if isinstance(value, int | float) and kind == "float" else value
+    except OverflowError:
+        raise ValueError(f"`{name}` is too large a number.") from None
 
 
 @dataclass(frozen=True, slots=True)

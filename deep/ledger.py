@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from deep.samples import Target
+from projnorm.files import open_file
 from projnorm.runs import from_sealed_json, notice, sealed_json, write_atomically
 
 
@@ -64,7 +65,10 @@ class Ledger:
             OSError: If the file cannot be read.
         """
         self.path = path
-        data = path.read_bytes() if path.exists() else b""
+        data = b""
+        if path.exists():
+            with open_file(path) as file:  # which another process may be adding to
+                data = file.read()
         lines = data.split(b"\n")
         torn = lines.pop()
         found = [_row(line) for line in lines]
@@ -189,7 +193,8 @@ def _row(line: bytes) -> Row | None:
     """The row on a line; None if it is damaged."""
     try:
         document = from_sealed_json(line, keys=_TYPES)
-    except ValueError:
+        np.array([value for value in document.values() if isinstance(value, int)], dtype=np.int64)
+    except (ValueError, OverflowError):
         return None
     if set(document) != set(_TYPES) or not all(isinstance(document[k], t) for k, t in _TYPES.items()):
         return None

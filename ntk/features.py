@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from ntk.config import KernelConfig
 from ntk.device import full_precision
 from ntk.engine import Engine, Inputs, Prepare, as_inputs
+from projnorm.runs import unfinished
 from projnorm.runs.progress import tracked
 
 
@@ -107,11 +107,7 @@ def _destination(out: Path | None, shape: tuple[int, int], dtype: str) -> Iterat
     if out is None:
         yield np.empty(shape, dtype)
         return
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
+    with unfinished(out) as part:
         values = np.lib.format.open_memmap(part, mode="w+", dtype=np.dtype(dtype), shape=shape)
         yield values
         values.flush()
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)

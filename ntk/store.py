@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from projnorm.files import read_file
 from projnorm.runs import from_npy, from_sealed_json, notice, sealed_json, write_atomically
 
 FORMAT = 2
@@ -143,7 +144,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """
     path = folder / _MANIFEST
     try:
-        document = from_sealed_json(path.read_bytes(), keys=_OLD_ENTRIES)
+        document = from_sealed_json(read_file(path), keys=_OLD_ENTRIES)
         if not isinstance(document.get("format"), int) or not isinstance(document.get("identity"), dict):
             raise ValueError("not a manifest of tiles")
     except (FileNotFoundError, NotADirectoryError):
@@ -162,8 +163,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def _whole(path: Path) -> bytes | None:
     """What is in the file of a tile, if it is what its name says."""
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_file(path)
+    except (OSError, ValueError):
         return None
     return data if path.stem.endswith(f"-{_hash(data)}") else None
 

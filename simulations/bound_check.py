@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.files import read_file
 from projnorm.runs import (
     ONE_PROCESS,
     Arrays,
@@ -228,8 +229,9 @@ def load_instance(path: Path) -> Instance:
         OSError: If the file cannot be read.
         ValueError: If it holds something else.
     """
+    data = read_file(path)
     try:
-        arrays = from_npz(path.read_bytes())
+        arrays = from_npz(data)
         X, X_ood, theta_star = (
             arrays[name].astype(np.float64, casting="same_kind") for name in ("X", "X_ood", "theta_star")
         )

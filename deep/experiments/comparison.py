@@ -28,6 +28,7 @@ from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs
 from deep.training import Hardware, one_thread, require_precision
 from ntk.device import choose_device, on_device
 from ntk.store import ChangedInputError
+from projnorm.files import read_file
 from projnorm.runs import (
     ONE_PROCESS,
     Backend,
@@ -155,7 +156,7 @@ def open_run(folder: Path) -> tuple[RunConfig, Ledger]:
     document = _begun(folder)
     try:
         config = config_of(folder.name.rpartition("-")[0]).from_json(document["config"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"{folder / _RUN}: not the description of a run; {_REMEDY}.") from None
     return config, Ledger(folder / LEDGER)
 
@@ -225,7 +226,7 @@ def _require_same_inputs(work: Workplace, inputs: dict[str, Any]) -> None:
     document = json.loads(json.dumps({"config": asdict(work.config), "inputs": inputs}))
     if path.exists():
         try:
-            begun = from_sealed_json(path.read_bytes(), keys=_RUN_ENTRIES)
+            begun = from_sealed_json(read_file(path), keys=_RUN_ENTRIES)
         except ValueError as damage:
             # The ledger may be of other inputs then. Networks, outputs and ProjNorm are kept under names that say.
             (work.folder / LEDGER).unlink(missing_ok=True)
@@ -244,7 +245,7 @@ def _begun(folder: Path) -> dict[str, Any]:
     """What a run was begun with."""
     path = folder / _RUN
     try:
-        document = from_sealed_json(path.read_bytes(), keys=_RUN_ENTRIES)
+        document = from_sealed_json(read_file(path), keys=_RUN_ENTRIES)
     except FileNotFoundError:
         raise ValueError(f"there is no run in {folder}; `projnorm deep run` and `deep text` make them.") from None
     except ValueError as damage:

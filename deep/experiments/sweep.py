@@ -162,6 +162,7 @@ def run_sweep(
         OSError: If something cannot be read or written.
     """
     start = time.perf_counter()
+    choose_device(device)  # before anything is announced
     base, _ = open_run(root / sweep.run)
     settings = settings_of(sweep, base)
     for setting in settings:  # before any is computed

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.training import Prepare
-from projnorm.files import locate
+from projnorm.files import locate, read_file
 from projnorm.runs import from_npy, from_npz
 from projnorm.vision import ImageNetInput
 from projnorm.vision.image_folders import read_class_folders
@@ -105,7 +105,7 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
     if not isinstance(model, nn.Module):
         raise ValueError(f"{path}: weights need --model to build a torch network; it built a {type(model).__name__}.")
     path = locate(path)
-    state, expected = read_state(path.read_bytes(), path), model.state_dict()
+    state, expected = read_state(read_file(path), path), model.state_dict()
     if drawn:
         inside = [key for key in expected if key.startswith(f"{drawn}.")]
         if any(key not in state or state[key].shape != expected[key].shape for key in inside):
@@ -131,10 +131,9 @@ def read_samples(path: Path) -> Any:
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)
+    data = read_file(path)
     try:
-        if path.suffix == ".npy":
-            return _several(from_npy(path.read_bytes()), path)
-        arrays = from_npz(path.read_bytes())
+        arrays = {_INPUTS[-1]: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}.") from None
     key = next((key for key in _INPUTS if key in arrays), None)

@@ -17,6 +17,10 @@ from deep.outputs import Outputs, forward_batches
 from deep.predict.data import Given, as_tensors
 from deep.predict.sets import OutputSet, log_probabilities, output_set
 from deep.training import Hardware, Prepare
+from projnorm.files import read_file
+
+# Of onnxruntime, which else would say on stderr what is raised anyway.
+_FATAL = 4
 
 
 class Classifier(Protocol):
@@ -169,17 +173,23 @@ class OnnxClassifier:
         """
         import onnxruntime
 
-        data = path.read_bytes()
+        data = read_file(path)
         try:
-            return cls(onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]))
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = _FATAL
+            return cls(
+                onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+            )
         except Exception as error:  # noqa: BLE001 - onnxruntime has an exception class for each of its codes
             reason = str(error).strip().split("\n")[0]
             raise ValueError(f"{path}: onnxruntime cannot read it ({reason}).") from None
 
     def outputs(self, samples: Given) -> Outputs:
         """Its logits, or the logarithms of its probabilities."""
-        first = self.session.get_inputs()[0]
-        rows = []
+        taken = self.session.get_inputs()
+        if not taken:
+            raise ValueError("the ONNX network takes no input.")
+        first, rows = taken[0], []
         for batch in samples.batches:
             x = _as_array(batch)
             x = x.astype(np.float32) if first.type == "tensor(float)" else x

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deep.estimators.evidence import Evidence
 from deep.outputs import Outputs
+from projnorm.files import read_file
 from projnorm.runs import from_npy, from_npz
 
 # Keys of a file of outputs.
@@ -142,10 +143,11 @@ def read_outputs(path: Path, *, labelled: bool = True) -> OutputSet:
         ValueError: If it is no such file.
         OSError: If it cannot be read.
     """
+    data = read_file(path)
     try:
-        arrays = {LOGITS: from_npy(path.read_bytes())} if path.suffix == ".npy" else from_npz(path.read_bytes())
-    except ValueError as error:  # without numpy's advice to trust the file
-        raise ValueError(f"{path}: {str(error).partition(' (')[0]}.") from None
+        arrays = {LOGITS: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from None
     return outputs_from(arrays, str(path), labelled=labelled)
 
 

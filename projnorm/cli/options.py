@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from projnorm.files import physical_memory
+
 if TYPE_CHECKING:
     from projnorm.runs import Backend
 
@@ -45,10 +47,7 @@ WORKERS = os.cpu_count() or 1
 
 def workers_within(memory: float) -> int:
     """As many processes as there are cores, but no more than this machine has memory for, of so many GB each."""
-    if not memory > 0 or not hasattr(os, "sysconf"):
-        return WORKERS
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return max(1, min(WORKERS, int(there // memory)))
+    return max(1, min(WORKERS, int(physical_memory() / 1e9 // memory))) if memory > 0 else WORKERS
 
 
 def backend_of(name: str, workers: int, scheduler: str | None) -> Backend:

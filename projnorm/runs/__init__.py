@@ -1,7 +1,7 @@
 """What every run shares: whole files, records, resumable tasks, progress, and where a number came from."""
 
-from projnorm.runs.arrays import Arrays, from_npy, from_npz, to_npz
-from projnorm.runs.atomic import write_atomically
+from projnorm.runs.arrays import Arrays, from_npy, from_npz, map_npy, to_npz
+from projnorm.runs.atomic import unfinished, write_atomically
 from projnorm.runs.backends import ONE_PROCESS, Backend, count_workers, in_order, require_shared, run_each
 from projnorm.runs.environment import Environment, current_environment
 from projnorm.runs.kept import keep, kept
@@ -43,6 +43,7 @@ __all__ = [
     "kept",
     "listing",
     "load",
+    "map_npy",
     "new_record",
     "notice",
     "record_id",
@@ -55,5 +56,6 @@ __all__ = [
     "sole_writer",
     "stacked",
     "to_npz",
+    "unfinished",
     "write_atomically",
 ]

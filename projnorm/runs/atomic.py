@@ -10,7 +10,8 @@ import os
 import platform
 import tempfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,31 +24,38 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         OSError: If the folder cannot be written to.
     """
+    with unfinished(path) as part:
+        part.write_bytes(data)
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """An empty file to write to, which becomes `path` at the end; after an exception `path` is as it was.
+
+    Raises:
+        OSError: If the folder cannot be written to.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent, os.getpid())
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=part_prefix(), suffix=_PART)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_machine()}-{os.getpid()}-", suffix=_PART)
+    part = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
+        os.close(handle)
+        yield part
+        with part.open("rb+") as file:
             os.fsync(file.fileno())
         # mkstemp makes the file private; give it the mode any other new file would have.
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        part.chmod(0o666 & ~umask)
+        part.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
+    _flush_folder(path.parent)
 
 
-def part_prefix() -> str:
-    """What the name of an unfinished file of this process begins with."""
-    return f".{_machine()}-{os.getpid()}-"
-
-
-def flush_folder(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Have the names in a folder on the disk too, where the system can."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

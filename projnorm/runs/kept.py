@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from projnorm.files import read_file
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.notices import notice
@@ -26,10 +27,11 @@ def kept(path: Path) -> dict[str, NDArray[Any]] | None:
     """The arrays kept there; None where there are none, or they are damaged, which is said.
 
     Raises:
+        ValueError: If there is more than may be read.
         OSError: If there is something that cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         return None
     try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from projnorm import __version__
+from projnorm.files import read_file
 from projnorm.runs.arrays import Arrays, from_npz, to_npz
 from projnorm.runs.atomic import write_atomically
 from projnorm.runs.environment import current_environment
@@ -39,6 +42,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "arrays": dict,
     "arrays_sha256": str,
 }
+_CHECKSUM = re.compile("[0-9a-f]{64}")
 
 
 class DamagedRecordError(ValueError):
@@ -147,20 +151,27 @@ def load(folder: Path) -> Record:
     Raises:
         FileNotFoundError: If there is no record.
         DamagedRecordError: If it is not whole.
+        ValueError: If it is larger than may be read, or in the format of another version.
     """
     document = _document(folder)
     arrays_file = folder / _arrays_name(document["arrays_sha256"])
     try:
-        data = arrays_file.read_bytes()
+        data = read_file(arrays_file)
     except FileNotFoundError:
         raise DamagedRecordError(f"{folder}: {arrays_file.name} is missing") from None
     if hashlib.sha256(data).hexdigest() != document["arrays_sha256"]:
         raise DamagedRecordError(f"{folder}: {arrays_file.name} is damaged, its checksum differs")
+    try:
+        arrays = from_npz(data)
+    except ValueError as error:
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} is {error}") from None
+    if set(arrays) != set(document["arrays"]):
+        raise DamagedRecordError(f"{folder}: {arrays_file.name} holds other arrays than {_FILE} describes")
     return Record(
         document["id"],
         document["kind"],
         document["config"],
-        from_npz(data),
+        arrays,
         {name: entry["meaning"] for name, entry in document["arrays"].items()},
         document["created"],
         document["wall_seconds"],
@@ -183,10 +194,9 @@ def find(root: Path, kind: str, config: Mapping[str, Any]) -> Record | None:
         return load(folder)
     except FileNotFoundError:
         return None
-    except DamagedRecordError as damage:
-        _set_aside(folder)
-        notice(f"{damage}; its files are now in {folder / _DAMAGED}, and it is computed again.")
-        return None
+    except DamagedRecordError:
+        with sole_writer(folder):
+            return _mended(folder)
 
 
 def folders_of(root: Path, kind: str) -> list[Path]:
@@ -210,11 +220,14 @@ def _arrays_name(checksum: str) -> str:
 
 def _document(folder: Path) -> dict[str, Any]:
     path = folder / _FILE
+    data = read_file(path)
     try:
-        document = from_sealed_json(path.read_bytes(), keys=(*_FIELDS, "facts"))
+        document = from_sealed_json(data, keys=(*_FIELDS, "facts"))
     except ValueError as damage:
         raise DamagedRecordError(f"{path}: {damage}") from None
     if not all(isinstance(document.get(k), t) for k, t in _FIELDS.items()):
+        raise DamagedRecordError(f"{path}: not a record")
+    if not isinstance(document.get("facts", {}), dict) or not _is_time(document["wall_seconds"]):
         raise DamagedRecordError(f"{path}: not a record")
     if document["format"] != FORMAT:
         raise ValueError(
@@ -226,16 +239,31 @@ def _document(folder: Path) -> dict[str, Any]:
         raise DamagedRecordError(f"{path}: does not belong to this folder, or its configuration was changed")
     if not all(isinstance(entry, dict) and "meaning" in entry for entry in document["arrays"].values()):
         raise DamagedRecordError(f"{path}: does not describe its arrays")
+    if not _CHECKSUM.fullmatch(document["arrays_sha256"]):
+        raise DamagedRecordError(f"{path}: does not say what its arrays hash to")
     return document
 
 
-def _set_aside(folder: Path) -> None:
-    aside = folder / _DAMAGED
-    aside.mkdir(exist_ok=True)
-    with sole_writer(folder):
+def _mended(folder: Path) -> Record | None:
+    """The record, if another process has computed it meanwhile; else its damaged files are set aside."""
+    try:
+        return load(folder)
+    except FileNotFoundError:
+        return None
+    except DamagedRecordError as damage:
+        aside = folder / _DAMAGED
+        aside.mkdir(exist_ok=True)
         for path in (folder / _FILE, *folder.glob("arrays-*.npz")):
-            if path.exists():
-                path.replace(aside / path.name)
+            path.replace(aside / path.name)
+        notice(f"{damage}; its files are now in {aside}, and it is computed again.")
+        return None
+
+
+def _is_time(seconds: float) -> bool:
+    try:
+        return math.isfinite(seconds)
+    except OverflowError:  # a whole number with hundreds of digits
+        return False
 
 
 def _name(kind: str, config: Mapping[str, Any], version: str | None) -> str:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from projnorm.files import parse_json
+
 _ENTRY = "seal"
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
@@ -31,10 +33,7 @@ def from_sealed_json(data: bytes, *, keys: Collection[str]) -> dict[str, Any]:
     Raises:
         ValueError: If it is not whole.
     """
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ValueError("not a whole JSON document") from None
+    document = parse_json(data)
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
     seal = document.pop(_ENTRY, None)

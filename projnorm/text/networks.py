@@ -18,12 +18,14 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from projnorm.files import locate
+from projnorm.files import locate, memory_ceiling
 from projnorm.text.encoding import HASHED_VOCABULARY, IDS, MASK, TYPES, Encode, Tokens, hashed_words
 
 TINY = "tiny"
 _HEAD_SPREAD = 0.02
 _TINY_POSITIONS = 128
+_MOST_LAYERS = 1_000
+_FLOAT = 4
 _FILES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
 # Places of these begin behind that of the padding.
 _SHIFTED_PLACES = ("roberta", "xlm-roberta", "camembert")
@@ -47,8 +49,12 @@ _UNREADABLE = (
     AttributeError,
     EOFError,
     SafetensorError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
     pickle.UnpicklingError,
 )
+_LONGEST_REASON = 300
 
 
 class PairClassifier(nn.Module):
@@ -211,9 +217,10 @@ def _tiny(num_outputs: int) -> PairClassifier:
 
 def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str, ...]]:
     """The network, and the names of those of its weights that the checkpoint does not have."""
-    from transformers import AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
     with _readable(model):
+        _require_possible(AutoConfig.from_pretrained(**_source(model)))
         body, report = AutoModelForSequenceClassification.from_pretrained(
             **_source(model),
             num_labels=num_outputs,
@@ -254,6 +261,21 @@ def _named(model: str) -> tuple[str, str]:
     return name, revision or "main"
 
 
+def _require_possible(config: Any) -> None:
+    """Refuse sizes that no memory holds, before a network of them is built.
+
+    Raises:
+        ValueError: If it would be larger than the ceiling.
+    """
+    layers, width, inner, vocabulary, places = (
+        int(getattr(config, name, None) or 0)
+        for name in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings")
+    )
+    weights = width * (vocabulary + places + layers * (width + inner))
+    if layers > _MOST_LAYERS or weights * _FLOAT > memory_ceiling():
+        raise ValueError(f"its configuration asks for {layers:,} layers and {weights:,} weights or more")
+
+
 def _require_length(model: str, length: int, most: int) -> None:
     if length > most:
         raise ValueError(f"`length` must be at most {most:,} for {model}; got {length:,}.")
@@ -278,10 +300,12 @@ def _hash(network: PairClassifier, drawn: Collection[str]) -> str:
 @contextmanager
 def _readable(model: str) -> Iterator[None]:
     """Say in a line what is wrong with a checkpoint."""
+    from huggingface_hub.errors import StrictDataclassError
+
     try:
         yield
-    except _UNREADABLE as problem:
-        reason = str(problem).strip().split("\n")[0].rstrip(".")
+    except (*_UNREADABLE, StrictDataclassError) as problem:
+        reason = " ".join(str(problem).split())[:_LONGEST_REASON].rstrip(".") or type(problem).__name__
         hint = "" if locate(model).exists() else "; a name on the hub is fetched with --download"
         raise ValueError(f"`model` {model}: no checkpoint could be read there: {reason}{hint}.") from None
 

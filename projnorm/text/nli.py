@@ -14,10 +14,13 @@ the names that MNLI, SNLI, HANS, Breaking-NLI, EQUATE, SICK and STRESS-TEST give
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +28,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from projnorm.files import memory_ceiling, parse_json, read_file
 
 LABELS = ("entailment", "neutral", "contradiction")
 TWO_WAY = ("entailment", "non-entailment")
@@ -48,6 +53,19 @@ _SPELLINGS = {
 # A file that unpacks to more is not read.
 _LARGEST = 1_000_000_000
 _LONGEST = 10_000
+_LONGEST_LABEL = 40
+# What zipfile and zlib raise on bytes that are no archive.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+)
 
 
 class MalformedFileError(ValueError):
@@ -114,7 +132,7 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
     facts: dict[str, list[str]] = {key: [] for key in keep}
     unlabelled = 0
     for number, row in _rows(path):
-        spelt = str(row[_column(path, number, row, _LABEL)]).strip()
+        spelt = _spelt(row[_column(path, number, row, _LABEL)])
         if spelt in _NO_LABEL:
             unlabelled += 1
             continue
@@ -122,13 +140,13 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
         label = _SPELLINGS.get(spelt.lower())
         if label is None:
             raise MalformedFileError(
-                f"{path}, line {number}: {spelt!r} is no label; known are {', '.join(_SPELLINGS)}."
+                f"{path}, line {number}: {spelt[:_LONGEST_LABEL]!r} is no label; known are {', '.join(_SPELLINGS)}."
             )
         premises.append(premise)
         hypotheses.append(hypothesis)
         labels.append(label)
         for key, values in facts.items():
-            values.append(str(row.get(key, "")))
+            values.append(_spelt(row.get(key, "")))
     if not labels:
         raise MalformedFileError(f"{path}: has no labelled pair.")
     classes = TWO_WAY if "non-entailment" in labels else LABELS
@@ -190,8 +208,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _json_row(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line.encode())
+    except ValueError:
         raise MalformedFileError(f"{path}, line {number}: is no JSON.") from None
     if not isinstance(row, dict):
         raise MalformedFileError(f"{path}, line {number}: is no JSON object.")
@@ -203,6 +221,11 @@ def _column(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str
         if name in row:
             return name
     raise MalformedFileError(f"{path}, line {number}: has none of {', '.join(names)}.")
+
+
+def _spelt(value: Any) -> str:
+    """A label or a fact as text; of what holds others, that it does."""
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else str(value).strip()
 
 
 def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -217,17 +240,18 @@ def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str])
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The first line and those that are not blank, numbered from 1, without their ends."""
-    data = path.read_bytes()
+    data = read_file(path)
     if data[:4] == b"PK\x03\x04":
         data = _unpacked(path, data)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = 1 + data[: error.start].count(b"\n")
-        raise MalformedFileError(f"{path}, line {number}: is no UTF-8 text.") from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip() or number == 1:
-            yield number, line.rstrip("\r")
+    stream = io.BytesIO(data)  # a list of all lines would be far larger than they are
+    stream.seek(len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0)
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise MalformedFileError(f"{path}, line {number}: is no UTF-8 text.") from None
+        if text.strip() or number == 1:
+            yield number, text.removesuffix("\n").rstrip("\r")
 
 
 def _holds_pairs(member: str) -> bool:
@@ -237,17 +261,23 @@ def _holds_pairs(member: str) -> bool:
 
 def _unpacked(path: Path, data: bytes) -> bytes:
     """The one file of pairs in an archive; nothing is written to the disk."""
+    most = min(_LARGEST, memory_ceiling())
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             inside = [info for info in archive.infolist() if _holds_pairs(info.filename)]
             if len(inside) != 1:
                 raise MalformedFileError(f"{path}: must hold one .jsonl, .tsv or .txt file; it holds {len(inside)}.")
-            if inside[0].file_size > _LARGEST:
-                raise MalformedFileError(f"{path}: unpacks to more than {_LARGEST:,} bytes.")
+            if inside[0].file_size > most:
+                raise MalformedFileError(f"{path}: unpacks to more than {most:,} bytes.")
+            # Others unpack as much at once as a file makes them.
+            if inside[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise MalformedFileError(f"{path}: is compressed in an unusual way; pass the file that is in it.")
             with archive.open(inside[0]) as file:
-                found = file.read(_LARGEST + 1)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as problem:
-        raise MalformedFileError(f"{path}: is a damaged archive ({problem}).") from None
-    if len(found) > _LARGEST:
-        raise MalformedFileError(f"{path}: unpacks to more than {_LARGEST:,} bytes.")
-    return found
+                found = file.read(inside[0].file_size)  # asked for all of it, zipfile unpacks what there is
+                if len(found) < inside[0].file_size or file.read(1):
+                    raise MalformedFileError(f"{path}: is a damaged archive (a size in it is wrong).")
+                return found
+    except MalformedFileError:
+        raise
+    except _UNREADABLE as problem:
+        raise MalformedFileError(f"{path}: is a damaged archive ({' '.join(str(problem).split())}).") from None

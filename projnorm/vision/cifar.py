@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from projnorm.files import DATA_VARIABLE
+from projnorm.files import DATA_VARIABLE, open_file, read_file
 from projnorm.runs import write_atomically
 from projnorm.vision.cifar_pickles import Batch, read_batch
 from projnorm.vision.images import ImageSet, Splits
@@ -41,6 +41,9 @@ _IMAGES_IN_A_BATCH = 10_000
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 # The files hold 31.0 MB, those with all training images of CIFAR-100 155.2 MB; a whole archive unpacks to 186.3 MB.
 _MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED, _MOST_PACKED = 35_000_000, 160_000_000, 256_000_000, 200_000_000
+# The archives have at most ten members; a million of them would take long to look at.
+_MOST_MEMBERS = 1_000
+_MOST_AT_END = 100
 # What gzip and tarfile raise on bytes that are no archive.
 _UNREADABLE = (
     gzip.BadGzipFile,
@@ -90,7 +93,7 @@ def read_cifar(path: Path) -> Splits:
         version = _version([name for name in _LIMITS if (path / name).is_file()], path)
         present = (name for name in (*version.train, version.test) if (path / name).is_file())
         return _splits(version, {name: _file(path / name) for name in present}, path, verified=False)
-    with path.open("rb") as file:
+    with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
         with _Bounded(fileobj=file) as stream:
@@ -117,7 +120,7 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
     path = cached_archive(name, cache)
     file, folder, published = path.name, path.parent, PUBLISHED_MD5[path.name]
     url = f"{_HOST}/{file}"
-    if path.is_file() and _md5(path.read_bytes()) == published:
+    if path.is_file() and _md5(read_file(path)) == published:
         return path
     try:
         with urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310
@@ -145,10 +148,15 @@ def cached_archive(name: str, cache: Path | None = None) -> Path:
 
 
 class _Bounded(gzip.GzipFile):
-    """Refuses to give more than a whole archive holds."""
+    """Refuses to give more than a whole archive holds, and to be asked for more behind its end."""
+
+    _at_end = 0
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
+        self._at_end += not data
+        if self._at_end > _MOST_AT_END:  # tarfile asks on, as often as a member says it is large
+            raise ValueError("it ends too early")
         if self.tell() > _MOST_UNPACKED:
             raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
         return data
@@ -158,7 +166,9 @@ def _members(stream: _Bounded) -> dict[str, bytes]:
     """The files of CIFAR in a tar stream; links, devices and everything else are passed over."""
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
+        for count, member in enumerate(archive, start=1):
+            if count > _MOST_MEMBERS:
+                raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
             name = PurePosixPath(member.name).name
             if name not in _LIMITS or not member.isreg() or member.issparse():
                 continue
@@ -179,7 +189,7 @@ def _file(path: Path) -> bytes:
         raise ValueError(
             f"{path}: has {path.stat().st_size:,} bytes, at most {_LIMITS[path.name]:,} are possible for CIFAR."
         )
-    return path.read_bytes()
+    return read_file(path)
 
 
 def _version(names: Collection[str], path: Path) -> _Version:

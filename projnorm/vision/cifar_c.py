@@ -5,34 +5,19 @@ D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
 
 from __future__ import annotations
 
-import tokenize
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.files import locate
+from projnorm.files import locate, read_file
+from projnorm.runs import from_npy, map_npy
 from projnorm.vision.images import ImageSet, Labels
 
 _LEVELS = 5
 _LABELS = "labels.npy"
 _IMAGE = (32, 32, 3)
-# What numpy raises on bytes that are no NPY file.
-_UNREADABLE = (
-    ValueError,
-    EOFError,
-    LookupError,
-    AttributeError,
-    TypeError,
-    OverflowError,
-    SyntaxError,
-    RecursionError,
-    MemoryError,
-    tokenize.TokenError,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +90,11 @@ def open_cifar_c(folder: str | Path) -> CifarC:
 
 
 def _labels(path: Path) -> Labels:
-    stored = _array(path)
+    data = read_file(path)
+    try:
+        stored = from_npy(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from None
     if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
         raise ValueError(
             f"{path}: must hold integers, as many for each of {_LEVELS} severities; got {stored.dtype} of shape "
@@ -118,21 +107,10 @@ def _labels(path: Path) -> Labels:
 
 
 def _images(path: Path, count: int) -> NDArray[np.uint8]:
-    stored = _array(path)
+    stored = map_npy(path)
     if stored.dtype != np.uint8 or stored.shape != (count, *_IMAGE):
         raise ValueError(
             f"{path}: must be uint8 of shape {(count, *_IMAGE)}, like {_LABELS}; got {stored.dtype} of shape "
             f"{stored.shape}."
         )
     return stored
-
-
-def _array(path: Path) -> NDArray[Any]:
-    """The array on disk; unlike `np.load`, this knows no pickles and no zip files."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
-            return np.lib.format.open_memmap(path, mode="r")
-    except _UNREADABLE as error:
-        reason = str(error).split("\n")[0].removesuffix(".")
-        raise ValueError(f"{path}: not a whole NPY file of plain numbers ({reason}).") from None

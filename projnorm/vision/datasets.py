@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from projnorm.files import locate
+from projnorm.files import locate, read_file
 from projnorm.runs import from_npz
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
 from projnorm.vision.image_folders import has_class_folders, read_class_folders, read_folder_splits
@@ -80,8 +80,9 @@ def digits() -> Splits:
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
+    data = read_file(path)
     try:
-        return from_npz(path.read_bytes())
+        return from_npz(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}.") from None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.files import memory_ceiling, read_file
 from projnorm.vision.images import Images, ImageSet, Splits
 
 TRAIN, TEST_NAMES = "train", ("test", "val")
@@ -18,6 +19,8 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 # More than 8 bits a pixel and channel; Pillow would clip them.
 _DEEP_MODES = ("I", "F")
+# More is no picture, and takes long to unpack.
+_MOST_PIXELS_A_BYTE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ def _listing(folder: Path) -> _Listing:
 def _read_all(files: tuple[Path, ...]) -> Images:
     first = _pixels(files[0])
     try:
+        if len(files) * first.size > memory_ceiling():
+            raise MemoryError
         images = np.empty((len(files), *first.shape), dtype=np.uint8)
     except MemoryError:
         raise ValueError(
@@ -119,7 +124,7 @@ def _pixels(file: Path) -> Images:
     """RGB; grey and palette images are converted, and an alpha channel is left out."""
     from PIL import Image, UnidentifiedImageError
 
-    data = file.read_bytes()
+    data = read_file(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -127,6 +132,8 @@ def _pixels(file: Path) -> Images:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 if image.mode.split(";")[0] in _DEEP_MODES:
                     raise ValueError(f"it has pixels of mode {image.mode}; convert it to 8 bits first")
+                if image.width * image.height > _MOST_PIXELS_A_BYTE * len(data):
+                    raise ValueError(f"it says {image.width} x {image.height} px, and has {len(data):,} bytes")
                 return np.asarray(image.convert("RGB"))
     except UnidentifiedImageError:
         raise ValueError(f"{file}: not a PNG, JPEG, BMP or WebP image.") from None

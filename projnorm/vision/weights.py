@@ -8,6 +8,7 @@ import pickle
 import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ from urllib.error import URLError
 import torch
 from torch import Tensor, nn
 
-from projnorm.files import locate
+from projnorm.files import locate, memory_ceiling, read_file
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
+from projnorm.vision.pickles import ORDERED_DICT, follow
 
 IMAGENET = "imagenet"
 RANDOM = "random"
@@ -41,9 +43,24 @@ _UNREADABLE = (
     AssertionError,
     NotImplementedError,
     OverflowError,
+    MemoryError,
     struct.error,
     zipfile.BadZipFile,
+    zlib.error,
 )
+_ZIP = b"PK\x03\x04"
+# At the beginning of a file from before torch wrote zip files: a magic number, a version, the system, the document and
+# the names of the storages.
+_PICKLES = 5
+_NEEDED = (
+    ORDERED_DICT,
+    "torch.device",
+    "torch._utils._rebuild_tensor",
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_parameter_with_state",
+)
+_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +142,7 @@ def download(architecture: str, cache: Path | None = None) -> Path:
     folder = cache or Path(torch.hub.get_dir()) / "checkpoints"
     path = folder / file
     digest = file.rpartition("-")[2].removesuffix(".pth")
-    if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest().startswith(digest):
+    if path.exists() and hashlib.sha256(read_file(path)).hexdigest().startswith(digest):
         return path
     folder.mkdir(parents=True, exist_ok=True)
     url = f"{_HOST}/{file}"
@@ -157,15 +174,15 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
 
         try:
             return load(data)
-        except SafetensorError as error:
-            raise ValueError(f"{path}: not a safetensors file ({error}).") from None
+        except (SafetensorError, *_UNREADABLE) as error:
+            raise ValueError(f"{path}: not a safetensors file ({_reason(error)}).") from None
     try:
+        _require_plain(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a strange file is warned of is refused below
             document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
-        reason = str(error).strip().split("\n")[0]
-        raise ValueError(f"{path}: not a file of plain weights ({reason or type(error).__name__}).") from None
+        raise ValueError(f"{path}: not a file of plain weights ({_reason(error)}).") from None
     if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
         document = document["state_dict"]
     if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
@@ -173,12 +190,45 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
     return {str(key).removeprefix("module."): value for key, value in document.items()}
 
 
+def _require_plain(data: bytes) -> None:
+    """Refuse what a file of weights need not do, before torch looks at it: it would reserve what memory is asked for.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, ...: If it is no such file.
+    """
+    if data[: len(_ZIP)] != _ZIP:
+        stream = io.BytesIO(data)
+        for _ in range(_PICKLES):
+            follow(stream, _is_needed)
+        return
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        total, most = sum(member.file_size for member in archive.infolist()), memory_ceiling()
+        if total > most:
+            raise ValueError(f"it unpacks to {total:,} bytes, at most {most:,} are read")
+        described = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
+        if len(described) != 1 or any(member.compress_type for member in archive.infolist()):
+            raise ValueError("it is a zip file, but not one that torch wrote")
+        follow(archive.read(described[0]), _is_needed)
+
+
+def _is_needed(name: str) -> bool:
+    """Whether a file of weights may ask for this; `bytearray`, which torch admits, takes the size of what it makes."""
+    module, _, last = name.rpartition(".")
+    if module in ("torch", "torch.storage"):
+        return last.endswith("Storage") or isinstance(getattr(torch, last, None), torch.dtype)
+    return name in _NEEDED
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")[:_LONGEST_REASON] or type(error).__name__
+
+
 def _bytes(path: Path) -> bytes:
     if not path.exists():
         raise ValueError(
             f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}."
         )
-    return path.read_bytes()
+    return read_file(path)
 
 
 def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, drop_head: bool) -> None:

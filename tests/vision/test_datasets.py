@@ -575,12 +575,12 @@ def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
         ("labels.npy", np.zeros(0, int), r"must hold integers"),
         ("labels.npy", np.zeros((5, 4), int), r"got int64 of shape \(5, 4\)"),
         ("labels.npy", np.arange(20), "the labels of the 5 severities differ"),
-        ("labels.npy", np.array([{}] * 20), "not a whole NPY file of plain numbers"),
+        ("labels.npy", np.array([{}] * 20), "not a whole NPY file of a plain array"),
         ("labels.npy", np.zeros(25, int), None),
         ("fog.npy", FOGGY / 255.0, r"must be uint8 of shape \(20, 32, 32, 3\), like labels.npy; got float64"),
         ("fog.npy", FOGGY[:19], r"got uint8 of shape \(19, 32, 32, 3\)"),
         ("fog.npy", FOGGY[:, :16], r"got uint8 of shape \(20, 16, 32, 3\)"),
-        ("fog.npy", np.array([{}]), "not a whole NPY file of plain numbers"),
+        ("fog.npy", np.array([{}]), "not a whole NPY file of a plain array"),
     ],
 )
 def test_cifar_c_of_another_format_is_refused(corrupted, file, array, message):
@@ -595,7 +595,7 @@ def test_a_folder_that_is_not_cifar_c_is_refused(corrupted):
     whole = (corrupted / "fog.npy").read_bytes()
     for data in (b"", b"text", whole[:50], whole[:-1]):
         (corrupted / "fog.npy").write_bytes(data)
-        with pytest.raises(ValueError, match=r"fog\.npy: not a whole NPY file of plain numbers \("):
+        with pytest.raises(ValueError, match=r"fog\.npy: not a whole NPY file of a plain array \("):
             open_cifar_c(corrupted)
     for file in ("fog.npy", "elastic_transform.npy"):
         (corrupted / file).unlink()

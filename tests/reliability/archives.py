@@ -1,0 +1,172 @@
+"""Archives and arrays that lie: sizes, shapes, types, names, links, bombs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tarfile
+import zipfile
+from functools import cache
+
+from hypothesis import strategies as st
+
+from tests.reliability import seeds
+
+BOMB = 400_000_000
+_SIDES = (0, 1, 2, 3, 5, 32, 2**31, 2**32, 2**62, 2**63, 10**30, -1, -(2**63))
+_TYPES = (
+    "'<f8'", "'|u1'", "'<i8'", "'|O'", "'O'", "[('a', '|O')]", "[('a', '<f8')]", "('<f4', (1000000000,))", "'<U0'",
+    "'|S0'", "'|V0'", "'<U1000000000'", "'<U268435455'", "'|V8'", "'<M8[ns]'", "'>f8'", "'<c16'", "'|b1'", "'<U1'",
+    "'nonsense'", "None", "1", "[]", "{}", "[('a', [('b', '|O')])]",
+)  # fmt: skip
+_HEADERS = (
+    "(" * 5000,
+    "[" * 200 + "]" * 200,
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 2L)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), 'x': __import__('os').system('true')}",
+    "{'descr': '<f8', 'fortran_order': 1, 'shape': (3, 2)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': [3, 2]}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (True, 2)}",
+    "'''",
+    "\\",
+    "\t  x\n y",
+    "1 if",
+    "0777",
+    "'\\d'",
+    "9" * 5000,
+)
+_NAMES = (
+    "images.npy", "labels.npy", "logits.npy", "x.npy", "x", ".npy", "../x.npy", "/x.npy", "a\nb.npy", "a\x1b[2J.npy",
+    "X.npy", "x/", "é.npy", "x.jsonl", "../x.jsonl", "/x.tsv", "data.pkl", "archive/data.pkl",
+)  # fmt: skip
+
+
+@st.composite
+def lying_npy(draw: st.DrawFn) -> bytes:
+    """A header that fits what follows it seldom."""
+    shape = tuple(draw(st.lists(st.sampled_from(_SIDES), max_size=5)))
+    kind, order = draw(st.sampled_from(_TYPES)), draw(st.sampled_from(("True", "False")))
+    text = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}}}"
+    if draw(st.integers(0, 3)) == 0:
+        text = draw(st.sampled_from(_HEADERS))
+    version = draw(st.sampled_from(((1, 0), (1, 0), (2, 0), (3, 0), (4, 0), (0, 0))))
+    length = draw(st.sampled_from((len(text), len(text), len(text), 0, 65535)))
+    packed = struct.pack("<H" if version == (1, 0) else "<I", length)
+    held = draw(st.sampled_from((0, 1, 8, 16, 48, 96, 4096)))
+    return b"\x93NUMPY" + bytes(version) + packed + text.encode() + bytes(held)
+
+
+@st.composite
+def lying_npz(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
+    """Members that lie about arrays, beside or instead of true ones."""
+    with zipfile.ZipFile(io.BytesIO(draw(st.sampled_from(whole)))) as archive:
+        files = [(name, archive.read(name)) for name in archive.namelist()]
+    for _ in range(draw(st.integers(1, 2))):
+        content = draw(lying_npy())
+        if files and draw(st.booleans()):
+            at = draw(st.integers(0, len(files) - 1))
+            files[at] = files[at][0], content
+        else:
+            files.append((draw(st.sampled_from(_NAMES)), content))
+    return _zip(files, draw(st.sampled_from(_COMPRESSIONS)), draw(st.sampled_from((b"", b"a comment"))))
+
+
+@st.composite
+def lying_zip(draw: st.DrawFn, whole: tuple[bytes, ...], name: str) -> bytes:
+    """A true archive whose directory lies about sizes, places, methods or flags; or a bomb called `name`."""
+    if draw(st.integers(0, 7)) == 0:
+        return bomb(name, zipfile.ZIP_DEFLATED, draw(st.sampled_from((None, 0, 100))))
+    data = bytearray(draw(st.sampled_from(whole)))
+    entries = [at for at in range(len(data) - 46) if data[at : at + 4] in (b"PK\x01\x02", b"PK\x03\x04")]
+    for _ in range(draw(st.integers(1, 3)) if entries else 0):
+        at = draw(st.sampled_from(entries))
+        shift = 0 if data[at + 2] == 1 else -2
+        # Flags, method, CRC, both sizes, lengths of name and extra; and in the directory, the place.
+        offset, width = draw(
+            st.sampled_from(((8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (24, 4), (28, 2), (30, 2), (42, 4)))
+        )
+        number = draw(st.sampled_from((0, 1, 2, 8, 9, 12, 14, 93, 99, 2**16 - 1, 2**31, 2**32 - 1, 300_000_000)))
+        data[at + offset + shift : at + offset + shift + width] = (number % 256**width).to_bytes(width, "little")
+    return bytes(data)
+
+
+@st.composite
+def zips_of_text(draw: st.DrawFn) -> bytes:
+    """Some files of pairs and some of nothing, packed in any way."""
+    some = (seeds.pairs_json(), seeds.pairs_table(), b"", b"\0" * 100, seeds.pairs_json()[:40])
+    files = draw(st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(some)), min_size=1, max_size=3))
+    return _zip(files, draw(st.sampled_from(_COMPRESSIONS)), b"")
+
+
+@st.composite
+def lying_tar(draw: st.DrawFn) -> bytes:
+    """Links, devices, sparse files, sizes that cannot be, names that lead elsewhere, too many members."""
+    buffer = io.BytesIO()
+    kinds = (*b"0123456", *b"7LKSxgD", 0)
+    names = (
+        "train.bin",
+        "test.bin",
+        "train",
+        "test",
+        "../test.bin",
+        "/test.bin",
+        "x",
+        "a/" * 100 + "test.bin",
+        "test.bin\0x",
+        "é",
+    )
+    for _ in range(draw(st.integers(1, 5))):
+        member = tarfile.TarInfo(draw(st.sampled_from(names)))
+        member.type = bytes([draw(st.sampled_from(kinds))])
+        member.linkname = draw(st.sampled_from(("", "test.bin", "../../x", "/etc/passwd")))
+        content = draw(
+            st.sampled_from(
+                (b"", *seeds.cifar_binary().values(), seeds.cifar_batch(), b"30 path=../../test.bin\n", b"x" * 600)
+            )
+        )
+        member.size = draw(st.sampled_from((len(content), len(content), 0, 10**6, 2**33, 2**60)))
+        header = member.tobuf(draw(st.sampled_from((tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))))
+        padded = content + bytes(-len(content) % 512)
+        buffer.write((header + padded) * draw(st.sampled_from((1, 1, 1, 1, 2000))))
+    return gzip.compress(buffer.getvalue() + bytes(1024), 1, mtime=0)
+
+
+def damaged_inside_gzip(inside: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Damage that the checksum of gzip does not see."""
+    return inside.map(lambda data: gzip.compress(data, 1, mtime=0))
+
+
+def unzipped(whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """What is in the gzip files."""
+    return tuple(gzip.decompress(data) for data in whole if data[:2] == b"\x1f\x8b")
+
+
+def bomb(name: str, method: int, declared: int | None = None) -> bytes:
+    """A small zip file of one member that unpacks to 400 MB, though it may say otherwise."""
+    data = _packed_zeros(name, method)
+    return data if declared is None else data.replace(struct.pack("<I", BOMB), struct.pack("<I", declared))
+
+
+@cache
+def _packed_zeros(name: str, method: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method, compresslevel=1) as archive, archive.open(name, "w") as member:
+        for _ in range(BOMB // 1_000_000):
+            member.write(bytes(1_000_000))
+    return buffer.getvalue()
+
+
+_COMPRESSIONS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+def _zip(files: list[tuple[str, bytes]], method: int, comment: bytes) -> bytes:
+    import warnings
+
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as archive:
+        warnings.simplefilter("ignore")  # of two members of one name
+        archive.comment = comment
+        for name, data in files:
+            archive.writestr(name, data)
+    return buffer.getvalue()
