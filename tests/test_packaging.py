@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from projnorm import __version__
 
@@ -53,6 +55,26 @@ def test_every_dependency_is_pinned_and_explained(requirement):
     name = re.split(r"[<>=\[]", requirement)[0]
     assert name in CONSTRAINTS
     assert f"`{name}`" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_everything_that_is_installed_with_it_is_pinned_at_its_version():
+    todo, seen = [("projnorm", "test")], set()
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for line in metadata.requires(name) or []:
+            requirement = Requirement(line)
+            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+            if wanted and requirement.name != "projnorm":
+                todo += [(requirement.name, one) for one in ("", *requirement.extras)]
+            elif wanted:
+                todo += [("projnorm", one) for one in requirement.extras]
+    names = {canonicalize_name(name) for name, _ in seen} - {"projnorm"}
+    assert {"dask", "torch", "numpy"} < names
+    installed = {name: metadata.version(name).split("+")[0] for name in names}
+    assert installed == {name: CONSTRAINTS.get(name) for name in names}
 
 
 def test_the_readme_commands_use_the_constraints():

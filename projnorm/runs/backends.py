@@ -130,6 +130,8 @@ def _results(
     with TemporaryDirectory(prefix="projnorm-gpus-") as folder, warnings.catch_warnings():
         # A process that holds more memory than at first is replaced, and what it had not done is done by another.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
+        # That a caller who fails wants no more of them is meant.
+        warnings.filterwarnings("ignore", message=r"\d+ tasks (have been|which were still)")
         if backend.gpus:
             options |= {"initializer": _take_gpu, "initargs": (Path(folder), backend.gpus)}
         yield from Parallel(**options)(delayed(task)(item) for item in items)

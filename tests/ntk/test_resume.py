@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import torch
 
 from ntk import ChangedInputError, KernelConfig, gram
 from ntk import engine as engine_module
+from ntk.experiment import NtkConfig
 from ntk.store import read_manifest
-from projnorm.runs import sealed_json
+from ntk.subsample import SubsampleConfig, run_subsample
+from projnorm.runs import Backend, sealed_json
 from tests.ntk.networks import images, plain_network
 
 CONFIG = KernelConfig(panel=4, batch=3, device="cpu", checks=2)
@@ -236,3 +240,40 @@ def test_a_manifest_with_a_strange_cut_is_not_believed(inputs, tmp_path):
         (tmp_path / "manifest.json").write_bytes(sealed_json(document))
         with pytest.raises(ChangedInputError, match="different: cut"):
             gram(*inputs, config=CONFIG, folder=tmp_path)
+
+
+def test_tiles_are_the_same_bits_in_one_process_and_in_two(inputs, tmp_path):
+    alone = gram(*inputs, config=CONFIG, backend=Backend(1))
+    for folder in (None, tmp_path):
+        together = gram(*inputs, config=CONFIG, folder=folder, backend=Backend(2))
+        assert together.computed == len(together.plan.tiles)
+        for found, expected in zip(blocks(together), blocks(alone), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(1)).computed == 0
+
+
+def test_a_task_puts_each_tile_into_its_file_when_it_is_done(inputs, tmp_path, monkeypatch):
+    """A task has several tiles; those before the one that fails stay."""
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 2)
+        patch.setattr(sys.modules["ntk.gram"], "run_each", _in_this_process)
+        with pytest.raises(KeyboardInterrupt):
+            gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
+    resumed = gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
+    assert resumed.computed == len(resumed.plan.tiles) - 2
+
+
+@contextmanager
+def _in_this_process(function, items, **_):
+    yield ((number, function(item)) for number, item in enumerate(items))
+
+
+def test_a_low_ceiling_is_that_of_each_process_and_changes_no_number(tmp_path):
+    experiment = NtkConfig(n=6, m=5, families=("contrast",), severities=(5,), architecture="small-cnn", size=16, top=4)
+    config = SubsampleConfig(experiment, counts=(50,), draws=2)
+    one, two = (
+        run_subsample(config, root=tmp_path / str(workers), backend=Backend(workers), memory=1.1e9, device="cpu")
+        for workers in (1, 2)
+    )
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(two.arrays[name], array)

@@ -1,1 +1,1 @@
-"""What happens to the readers and the command line when what they are given is hostile."""
+"""What happens to writers when they are killed or hindered, and to readers when what they are given is hostile."""

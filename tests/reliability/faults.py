@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from projnorm.runs.notices import LOGGER
-from tests.reliability.writers import WRITERS, Writer, writer_named
+from tests.reliability.writers import Writer, writer_named
 
 ROOT = str(Path(__file__).resolve().parents[2])
 _PATIENCE = 60.0
@@ -108,13 +108,13 @@ FAULTS: Mapping[str, Callable[[Writer, Path, random.Random], None]] = {
 }
 
 
-def damages(data: bytes, rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """A file cut off, emptied, and with a bit changed or a range zeroed in every part of it."""
+def damages(data: bytes, rng: random.Random, parts: int) -> Iterator[tuple[str, bytes]]:
+    """A file cut off, emptied, and with a bit changed and a range zeroed in each of so many parts of it."""
     yield "empty", b""
     for cut in sorted({1, 2, len(data) // 2, len(data) - 1, *rng.sample(range(len(data)), min(8, len(data)))}):
         if cut < len(data):
             yield f"cut to {cut}", data[:cut]
-    step = max(1, len(data) // 128)
+    step = max(1, len(data) // parts)
     for start in range(0, len(data), step):
         position = rng.randrange(start, min(start + step, len(data)))
         yield f"bit of byte {position}", _with(data, position, bytes([data[position] ^ (1 << rng.randrange(8))]))
@@ -124,8 +124,8 @@ def damages(data: bytes, rng: random.Random) -> Iterator[tuple[str, bytes]]:
     yield "longer", data + b"\0"
 
 
-def damaged_files(writer: Writer, folder: Path, rng: random.Random) -> Iterator[str]:
-    """Damage every file of a finished job in every way, one at a time; yields what was tried.
+def damaged_files(writer: Writer, folder: Path, rng: random.Random, *, parts: int) -> Iterator[str]:
+    """Damage every file of a finished job in every way of `damages`, one at a time; yields what was tried.
 
     Raises:
         LostError: If damage is not noticed, not named, costs another thing, or is not mended.
@@ -137,7 +137,7 @@ def damaged_files(writer: Writer, folder: Path, rng: random.Random) -> Iterator[
         files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         for path in files:
             data = path.read_bytes()
-            for what, damaged in damages(data, rng):
+            for what, damaged in damages(data, rng, parts):
                 saved = folder.with_name("saved")
                 shutil.copytree(folder, saved)
                 path.write_bytes(damaged)
@@ -328,6 +328,3 @@ def _drop_rights() -> None:
     none = (ctypes.c_uint32 * 6)()
     if libc.capset(header, none) != 0 and os.geteuid() == 0:
         raise AssertionError(f"cannot give up the rights of the administrator: {os.strerror(ctypes.get_errno())}")
-
-
-assert WRITERS

@@ -1,0 +1,85 @@
+"""The same job on one process, on two, and on a Dask cluster of two workers on loopback.
+
+The peer of every ratio is one process of the same run. Times are of whole jobs, with everything a user waits for:
+processes are started, and libraries imported, in every one of them but the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from harness import interleaved_seconds, medians, write_result
+
+from deep.config import DeepConfig
+from deep.experiments.comparison import run_comparison
+from deep.presets import PRESETS
+from ntk.experiment import NtkConfig, run_kernels
+from projnorm.runs import Backend, Record
+from simulations.bound_check import BoundConfig, run_bound_check
+from simulations.toy import ToyConfig, run_toy
+from tests.dask_cluster import DaskCluster
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "bench_scale.json"
+WORKERS = 2
+_DIGITS: DeepConfig = PRESETS["digits"]
+
+
+def _kernels(*, root: Path, backend: Backend) -> Record:
+    config = NtkConfig(n=160, m=120, severities=(1, 5))
+    return run_kernels(config, root=root, backend=backend, memory=3e9)[2]
+
+
+JOBS: dict[str, Callable[..., Record]] = {
+    "toy, the paper's sizes, 16 trials": partial(run_toy, ToyConfig(trials=16, interval_trials=4)),
+    "bound, 20,000 designs": partial(run_bound_check, BoundConfig(instances=20_000, large=0)),
+    "kernels of ResNet18, 1,240 images": _kernels,
+    "deep run digits, 55 targets": partial(run_comparison, _DIGITS),
+}
+
+
+def main() -> None:
+    """Check agreement, time in turns, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+    with TemporaryDirectory(prefix="projnorm-scale-") as name:
+        folder = Path(name)
+        cluster = DaskCluster(folder / "dask", workers=WORKERS)
+        backends = {
+            "one process": Backend(1),
+            "two processes": Backend(WORKERS),
+            "Dask, two workers": Backend(scheduler=cluster.address),
+        }
+        rows = []
+        try:
+            for job, run in JOBS.items():
+                records = {where: _timed(run, folder, backend) for where, backend in backends.items()}
+                first = next(iter(records.values()))
+                for record in records.values():
+                    for array in first.arrays:
+                        np.testing.assert_array_equal(record.arrays[array], first.arrays[array])
+                timed = {where: partial(_timed, run, folder, backend) for where, backend in backends.items()}
+                seconds = interleaved_seconds(timed, dict.fromkeys(backends, repeats))
+                middle = medians(seconds)
+                peer = middle["one process"]
+                rows.append(
+                    {"job": job, "seconds": seconds, "ratio": {where: peer / middle[where] for where in backends}}
+                )
+                print(job, {where: f"{middle[where]:.1f} s, {peer / middle[where]:.2f}x" for where in backends})
+        finally:
+            cluster.close()
+    write_result(RESULT, "python benchmarks/bench_scale.py", {"repeats": repeats, "workers": WORKERS, "rows": rows})
+
+
+def _timed(run: Callable[..., Record], folder: Path, backend: Backend) -> Record:
+    with TemporaryDirectory(dir=folder) as root:
+        return run(root=Path(root), backend=backend)
+
+
+if __name__ == "__main__":
+    main()
