@@ -96,7 +96,7 @@ class TileStore:
         else:
             _require_same(manifest["identity"], plain, folder)
         made_from = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:_FROM]
-        self.files = TileFiles(folder, made_from)
+        self.files = TileFiles(folder.absolute(), made_from)  # a worker may be in another folder
         for name, path in self.files:
             if _whole(path) is not None:
                 self._paths[name] = path

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from projnorm import __version__
+from tests.commands import run_here as projnorm
+from tests.commands import without_pictures
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib")
 COMMANDS = ("report", "toy", "bound", "figures", "predict", "ntk", "deep", "runs", "env")
@@ -18,10 +20,16 @@ SMALL_TOY = ("toy", "--d1", "40", "--d2", "20", "--n", "20", "--m", "20", "--tri
 SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 
 
-def projnorm(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def projnorm_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "projnorm", *arguments], capture_output=True, text=True, cwd=cwd, check=False
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    """Of commands in this process; those in one of their own draw."""
+    without_pictures(monkeypatch)
 
 
 def assert_one_line_error(result: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -34,7 +42,7 @@ def assert_one_line_error(result: subprocess.CompletedProcess[str], *words: str)
 
 
 def test_version():
-    result = projnorm("--version")
+    result = projnorm_process("--version")
     assert (result.returncode, result.stdout) == (0, f"projnorm {__version__}\n")
 
 
@@ -70,13 +78,13 @@ def test_help_imports_nothing_heavy(arguments):
 
 
 def test_toy_prints_a_table_and_writes_record_and_figure(tmp_path):
-    result = projnorm(*SMALL_TOY, "--sigmas", "0,1,3", "--out", "out", cwd=tmp_path)
+    result = projnorm_process(*SMALL_TOY, "--sigmas", "0,1,3", "--out", "out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert [line.split()[0] for line in result.stdout.splitlines()[4:7]] == ["0", "1", "3"]
     (record,) = (tmp_path / "out" / "runs").iterdir()
     figures = {f"toy.{kind}" for kind in ("pdf", "svg", "png")}
-    assert {path.name.split("-")[0] for path in record.iterdir()} == {"record.json", "arrays", *figures}
+    assert {path.name.split("-")[0] for path in record.iterdir()} == {".lock", "record.json", "arrays", *figures}
 
 
 @pytest.mark.parametrize("design", ["power-law", "spiked", "overlap", "label-noise"])
@@ -187,9 +195,11 @@ def test_runs_lists_shows_and_names_damage(tmp_path):
     assert "is damaged" in projnorm("runs", "--out", str(tmp_path)).stdout
     assert_one_line_error(projnorm("runs", "show", entry["id"], "--out", str(tmp_path)), "is damaged")
     before = arrays.read_bytes()
-    assert_one_line_error(projnorm(*SMALL_TOY, "--out", str(tmp_path)), "is damaged", "--fresh")
-    assert arrays.read_bytes() == before
-    assert projnorm(*SMALL_TOY, "--fresh", "--out", str(tmp_path)).returncode == 0
+    mended = projnorm(*SMALL_TOY, "--out", str(tmp_path))
+    assert mended.returncode == 0
+    assert mended.stderr.count("\n") == 1
+    assert "is damaged, its checksum differs; its files are now in" in mended.stderr
+    assert (arrays.parent / "damaged" / arrays.name).read_bytes() == before
     assert "is damaged" not in projnorm("runs", "--out", str(tmp_path)).stdout
 
 
@@ -261,7 +271,8 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert_one_line_error(result, "No space left on device")
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if path.name != ".lock" or path in before} == before
 
 
 def test_a_closed_pipe_is_not_a_broken_bound(tmp_path):

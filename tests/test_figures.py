@@ -172,4 +172,4 @@ def test_every_run_is_told_where_with_how_many_workers_and_whether_afresh(monkey
     for name in ("run_toy", "run_bound_check", "run_counterexample", "run_tail_angle", "run_spectra_example"):
         monkeypatch.setattr(f"simulations.presets.{name}", run)
     theory_records(theory_runs(full=False), root=tmp_path, backend=Backend(3), announce=lambda _: None, fresh=True)
-    assert told == [{"root": tmp_path, "workers": 3, "fresh": True}] * 10
+    assert told == [{"root": tmp_path, "backend": Backend(3), "fresh": True}] * 10

@@ -323,7 +323,7 @@ def test_the_number_of_workers_must_be_positive(tmp_path):
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_killed_sweep_resumes_to_the_same_record(tmp_path, workers):
     """SIGKILL in the middle of `projnorm toy`, then the same command: the arrays of an undisturbed run."""
-    sizes = ["--d1", "300", "--d2", "150", "--n", "150", "--m", "150", "--trials", "24", "--interval-trials", "24"]
+    sizes = ["--d1", "200", "--d2", "100", "--n", "100", "--m", "100", "--trials", "24", "--interval-trials", "24"]
     command = [sys.executable, "-m", "projnorm", "toy", *sizes, "--workers", workers, "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "killed")], start_new_session=True)
     tasks = tmp_path / "killed" / "runs"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -75,9 +77,9 @@ def _projnorm(
 
 def main() -> None:
     """Run the command line: exit code 2 and one line on stderr for anything wrong with what was asked."""
-    _show_notices()
     try:
-        code = app(standalone_mode=False)
+        with _notices_shown():
+            code = app(standalone_mode=False)
     except typer.TyperException as error:
         _fail(error.format_message())
     except ValueError as error:
@@ -101,14 +103,19 @@ def main() -> None:
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _show_notices() -> None:
+@contextmanager
+def _notices_shown() -> Iterator[None]:
     """What the library has to say on the way is a line on stderr too."""
-    from projnorm.runs.notices import LOGGER
-
-    handler = logging.StreamHandler()
+    logger = logging.getLogger("projnorm")  # of projnorm.runs.notices, which would import numpy for --help
+    handler, propagate = logging.StreamHandler(), logger.propagate
     handler.setFormatter(logging.Formatter("projnorm: %(message)s"))
-    LOGGER.handlers = [handler]
-    LOGGER.propagate = False
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
 
 
 def _fail(message: str) -> None:

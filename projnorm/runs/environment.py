@@ -11,8 +11,9 @@ from pathlib import Path
 from projnorm import __version__
 
 # What is needed by everything, and by each extra besides those before it; pyproject.toml says the same.
-CORE = ("numpy", "scipy", "matplotlib", "seaborn", "typer", "rich", "joblib", "threadpoolctl")
+CORE = ("numpy", "scipy", "matplotlib", "seaborn", "typer", "rich", "joblib", "threadpoolctl", "filelock")
 EXTRAS = {
+    "cluster": ("distributed",),
     "nn": ("torch", "safetensors", "scikit-learn", "pillow", "pot"),
     "text": ("transformers",),
     "onnx": ("onnxruntime",),

@@ -6,14 +6,18 @@ import pytest
 
 from deep.experiments.comparison import run_comparison
 from projnorm.cli.app import main
+from tests.commands import without_pictures
 from tests.deep.small import SMALL
 
 
 @pytest.fixture
-def projnorm(monkeypatch, capsys, tmp_path):
+def projnorm(monkeypatch, capsys, tmp_path, request):
     """Run the command line in an empty folder: exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PROJNORM_DATA", raising=False)
+    monkeypatch.setattr("projnorm.cli.options.WORKERS", 1)  # of kernels; a new process takes seconds to import torch
+    if "pictures" not in request.fixturenames:
+        without_pictures(monkeypatch)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["projnorm", *arguments])
@@ -23,6 +27,11 @@ def projnorm(monkeypatch, capsys, tmp_path):
         return int(stop.value.code or 0), out, err
 
     return run
+
+
+@pytest.fixture
+def pictures() -> None:
+    """A test that asks for this has the command line draw its figures, which takes long."""
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ from deep.presets import preset
 from deep.projnorm import ProjNorm
 from deep.residuals import residual_correlations
 from figures import deep_table, residuals, sweep, trajectory
-from projnorm.runs import DamagedRecordError
 from tests.deep.test_cli import QUICK
 
 SMALL = DeepConfig(
@@ -180,7 +179,7 @@ def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
         settings_of(asked, replace(SMALL, methods=("Entropy",)))
 
 
-def test_a_sweep_begun_afresh_keeps_the_network_and_mends_its_record(tmp_path, monkeypatch):
+def test_a_sweep_begun_afresh_keeps_the_network_and_mends_its_record(tmp_path, monkeypatch, caplog):
     base = run_comparison(SMALL, root=tmp_path)
     monkeypatch.setattr("deep.stages._fine_tuned", _refused)
     ledger = tmp_path / base.id / "ledger.jsonl"
@@ -188,8 +187,9 @@ def test_a_sweep_begun_afresh_keeps_the_network_and_mends_its_record(tmp_path, m
     asked = SweepConfig(base.id, steps=(3,))
     first = run_sweep(asked, root=tmp_path)
     (tmp_path / first.id / "record.json").write_text("{}")
-    with pytest.raises(DamagedRecordError, match="Pass --fresh"):
-        run_sweep(asked, root=tmp_path)
+    mended = run_sweep(asked, root=tmp_path)
+    assert f"{first.id}/record.json: not a record; its files are now in" in caplog.text
+    np.testing.assert_array_equal(mended.arrays["scores"], first.arrays["scores"])
     measured = []
     plain = ProjNorm.measure
     monkeypatch.setattr(ProjNorm, "measure", lambda *a, **k: measured.append(1) or plain(*a, **k))

@@ -97,7 +97,7 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
     script = tmp_path / "child.py"
     script.write_text(_CHILD)
     killed = 0
-    for sign in _SIGNS if workers == 1 else _SIGNS[1::2]:
+    for sign in _SIGNS if workers == 1 else _SIGNS[1::4]:
         child = subprocess.Popen(
             [sys.executable, str(script), json.dumps(asdict(SMALL)), str(tmp_path), str(workers)],
             start_new_session=True,
@@ -109,7 +109,7 @@ def test_killed_in_any_stage_it_finishes_with_the_same_ledger(finished, tmp_path
             os.killpg(child.pid, signal.SIGKILL)
             killed += 1
         child.wait()
-    assert killed >= (4 if workers == 1 else 2)
+    assert killed >= (4 if workers == 1 else 1)
     run_comparison(SMALL, root=tmp_path, backend=Backend(workers))
     assert (folder / LEDGER).read_bytes() == (root / record.id / LEDGER).read_bytes()
 

@@ -19,8 +19,8 @@ from ntk.experiment import NtkConfig, run_analysis
 from ntk.subsample import SubsampleConfig, run_subsample
 from projnorm.cli.app import main
 from projnorm.vision import resnet18
-from tests.test_cli import assert_one_line_error
-from tests.test_cli import projnorm as projnorm_process
+from tests.commands import without_pictures
+from tests.test_cli import assert_one_line_error, projnorm_process
 
 # Loading torch takes seconds, so all but the killed run share this process.
 SMALL = ("--n", "12", "--m", "10", "--families", "contrast", "--severities", "1,5")
@@ -28,7 +28,9 @@ SMALL = ("--n", "12", "--m", "10", "--families", "contrast", "--severities", "1,
 
 @pytest.fixture
 def projnorm(capsys, monkeypatch):
-    """Run a command in this process: exit code, stdout and stderr as a shell would see them."""
+    """Run a command in this process: exit code, stdout and stderr as a shell would see them; tests of figures draw."""
+    without_pictures(monkeypatch)
+    monkeypatch.setattr("projnorm.cli.options.WORKERS", 1)  # a new process takes seconds to import torch
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["projnorm", *arguments])
@@ -220,7 +222,7 @@ def test_changed_labels_are_refused_too(tmp_path, images, projnorm):
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     """SIGKILL while tiles are being computed; the next run goes on and ends where an undisturbed one ends."""
-    asked = ("ntk", "gram", "--n", "40", "--m", "40", "--families", "contrast,brightness", "--out")
+    asked = ("ntk", "gram", "--n", "40", "--m", "40", "--families", "contrast,brightness", "--workers", "1", "--out")
     assert projnorm_process(*asked, str(tmp_path / "whole")).returncode == 0
     command = [sys.executable, "-m", "projnorm", *asked, str(tmp_path / "killed")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
