@@ -7,7 +7,9 @@ processes are started, and libraries imported, in every one of them but the firs
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,25 +22,26 @@ from deep.experiments.comparison import run_comparison
 from deep.presets import PRESETS
 from ntk.experiment import NtkConfig, run_kernels
 from projnorm.runs import Backend, Record
+from projnorm.vision import PROBE_FAMILIES
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.toy import ToyConfig, run_toy
 from tests.dask_cluster import DaskCluster
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "bench_scale.json"
 WORKERS = 2
-_DIGITS: DeepConfig = PRESETS["digits"]
+_DIGITS: DeepConfig = replace(PRESETS["digits"], families=PROBE_FAMILIES, epochs=10)
 
 
-def _kernels(*, root: Path, backend: Backend) -> Record:
-    config = NtkConfig(n=160, m=120, severities=(1, 5))
+def _kernels(config: NtkConfig, *, root: Path, backend: Backend) -> Record:
     return run_kernels(config, root=root, backend=backend, memory=3e9)[2]
 
 
 JOBS: dict[str, Callable[..., Record]] = {
-    "toy, the paper's sizes, 16 trials": partial(run_toy, ToyConfig(trials=16, interval_trials=4)),
-    "bound, 20,000 designs": partial(run_bound_check, BoundConfig(instances=20_000, large=0)),
-    "kernels of ResNet18, 1,240 images": _kernels,
-    "deep run digits, 55 targets": partial(run_comparison, _DIGITS),
+    "toy, the paper's sizes, 8 trials": partial(run_toy, ToyConfig(trials=8, interval_trials=2)),
+    "bound, 4,000 designs": partial(run_bound_check, BoundConfig(instances=4_000, large=0)),
+    "kernels of ResNet18, 400 images": partial(_kernels, NtkConfig(n=100, m=60, severities=(5,))),
+    "kernels of ResNet18, 1,120 images": partial(_kernels, NtkConfig(n=220, m=180, severities=(5,))),
+    "deep run digits, 13 targets": partial(run_comparison, _DIGITS),
 }
 
 
@@ -46,7 +49,9 @@ def main() -> None:
     """Check agreement, time in turns, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--only", default="", help="jobs with this in their name; what is recorded of the others stays")
+    asked = parser.parse_args()
+    repeats = asked.repeats
     with TemporaryDirectory(prefix="projnorm-scale-") as name:
         folder = Path(name)
         cluster = DaskCluster(folder / "dask", workers=WORKERS)
@@ -55,9 +60,13 @@ def main() -> None:
             "two processes": Backend(WORKERS),
             "Dask, two workers": Backend(scheduler=cluster.address),
         }
-        rows = []
+        rows = {}
+        if asked.only:
+            rows = {row["job"]: row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
         try:
             for job, run in JOBS.items():
+                if asked.only not in job:
+                    continue
                 records = {where: _timed(run, folder, backend) for where, backend in backends.items()}
                 first = next(iter(records.values()))
                 for record in records.values():
@@ -67,13 +76,12 @@ def main() -> None:
                 seconds = interleaved_seconds(timed, dict.fromkeys(backends, repeats))
                 middle = medians(seconds)
                 peer = middle["one process"]
-                rows.append(
-                    {"job": job, "seconds": seconds, "ratio": {where: peer / middle[where] for where in backends}}
-                )
+                ratio = {where: peer / middle[where] for where in backends}
+                rows[job] = {"job": job, "seconds": seconds, "ratio": ratio}
                 print(job, {where: f"{middle[where]:.1f} s, {peer / middle[where]:.2f}x" for where in backends})
         finally:
             cluster.close()
-    write_result(RESULT, "python benchmarks/bench_scale.py", {"repeats": repeats, "workers": WORKERS, "rows": rows})
+    write_result(RESULT, "python benchmarks/bench_scale.py", {"workers": WORKERS, "rows": list(rows.values())})
 
 
 def _timed(run: Callable[..., Record], folder: Path, backend: Backend) -> Record:

@@ -29,7 +29,7 @@ R = TypeVar("R")
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _ADDRESS = re.compile(r"(\w+://)?[^\s/:]+(:[^\s/:]+)*:\d{1,5}")
 _LOOK_AGAIN = 0.1
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()
 # Held until the process ends.
 _taken: list[FileLock] = []
 

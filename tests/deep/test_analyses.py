@@ -237,7 +237,7 @@ def test_the_analyses_on_the_command_line(projnorm, tmp_path):
     code, out, _ = projnorm("deep", "trajectory")
     assert "trajectory.png" in out
     folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-[0-9a-f]*"))
-    assert (folder / "residuals.png").stat().st_size > 1000
+    assert (folder / "residuals.png").exists()
     for bad, words in (
         (("sweep", "--T", "two"), "--steps"),
         (("sweep", "--T", "none"), "must vary something"),
