@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
@@ -30,8 +31,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     trials, parts, inputs, lines, seconds = (5, 4, 20, 40, 0.0) if asked.quick else (50, 32, 300, 1000, 30.0)
-    writers = measure_writers(trials, parts, asked.seed, lambda line: _say(sys.stderr, line))
-    readers = [*measure_readers(inputs, seconds, asked.seed), _command_line(lines, asked.seed)]
+    with ThreadPoolExecutor(1) as beside:  # readers are tried in processes of their own
+        reading = beside.submit(measure_readers, inputs, seconds, asked.seed)
+        writers = measure_writers(trials, parts, asked.seed, lambda line: _say(sys.stderr, line))
+        readers = [*reading.result(), _command_line(lines, asked.seed)]
     tables = {"writers": markdown(writers_table(writers)), "readers": markdown(readers_table(readers))}
     if not asked.quick:
         result = {"seconds_of_fuzzing_each": seconds, "writers": writers, "readers": readers}

@@ -56,6 +56,6 @@ def test_a_coverage_guided_fuzzer_finds_nothing_in_a_short_time():
 
 @pytest.mark.slow
 def test_the_table_has_a_row_for_every_reader():
-    rows = measure_readers(inputs=5, seconds=0.0, seed=1)
+    rows = measure_readers(inputs=1, seconds=0.0, seed=1)
     assert [row["reader"] for row in rows] == list(READERS)
     assert all(row["failures"] == 0 and row["inputs"] for row in rows)
