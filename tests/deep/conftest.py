@@ -29,11 +29,6 @@ def projnorm(monkeypatch, capsys, tmp_path, request):
     return run
 
 
-@pytest.fixture
-def pictures() -> None:
-    """A test that asks for this has the command line draw its figures, which takes long."""
-
-
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """The folder of the records and the record of a small run; a test adds to it and changes nothing."""

@@ -263,7 +263,7 @@ def test_text_on_the_command_line(projnorm, tmp_path):
     assert "tiny, 128 tokens" in out
     assert "ProjNorm" in out
     folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-text-*"))
-    assert (folder / "scatter.png").stat().st_size > 10_000
+    assert (folder / "scatter.png").exists()
     document = json.loads(projnorm("deep", "text", "templates", *QUICK, "--json")[1])
     assert [row["method"] for row in document["rows"]] == list(TEXT_METHODS)
     assert document["config"]["model"] == "tiny"

@@ -27,9 +27,10 @@ SMALL = ("--n", "12", "--m", "10", "--families", "contrast", "--severities", "1,
 
 
 @pytest.fixture
-def projnorm(capsys, monkeypatch):
+def projnorm(capsys, monkeypatch, request):
     """Run a command in this process: exit code, stdout and stderr as a shell would see them; tests of figures draw."""
-    without_pictures(monkeypatch)
+    if "pictures" not in request.fixturenames:
+        without_pictures(monkeypatch)
     monkeypatch.setattr("projnorm.cli.options.WORKERS", 1)  # a new process takes seconds to import torch
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,6 +66,7 @@ def test_predict_runs_with_no_download_and_draws_the_three_panels(tmp_path, proj
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_analyse_prints_every_interval_and_holds_where_it_must(tmp_path, projnorm):
     result = projnorm("ntk", "analyse", *SMALL, "--accumulate", "float64", "--json", "--out", str(tmp_path))
     document = json.loads(result.stdout)
@@ -298,6 +300,7 @@ def test_more_coordinates_come_closer_to_the_exact_kernel(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("pictures")
 def test_subsample_draws_its_figure(tmp_path, projnorm):
     counts = ("--counts", "500,5000", "--draws", "1", "--workers", "1")
     result = projnorm("ntk", "subsample", *SMALL, *counts, "--json", "--out", str(tmp_path))
