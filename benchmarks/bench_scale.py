@@ -40,7 +40,6 @@ JOBS: dict[str, Callable[..., Record]] = {
     "toy, the paper's sizes, 8 trials": partial(run_toy, ToyConfig(trials=8, interval_trials=2)),
     "bound, 4,000 designs": partial(run_bound_check, BoundConfig(instances=4_000, large=0)),
     "kernels of ResNet18, 400 images": partial(_kernels, NtkConfig(n=100, m=60, severities=(5,))),
-    "kernels of ResNet18, 1,120 images": partial(_kernels, NtkConfig(n=220, m=180, severities=(5,))),
     "deep run digits, 13 targets": partial(run_comparison, _DIGITS),
 }
 

@@ -46,23 +46,30 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 
 
 def load_checkpoint(path: Path) -> Checkpoint | None:
-    """The checkpoint, or None where there is none or it is damaged, which is said."""
+    """The checkpoint, or None where there is none or it is damaged, which is said.
+
+    Raises:
+        ValueError: If it is larger than may be read.
+        OSError: If it cannot be read.
+    """
     try:
-        document = _document(read_file(path))
+        text = read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    try:
+        document = _document(text)
     except ValueError as damage:
-        notice(f"{path} is damaged ({damage}); it is computed again.")
-        return None
+        return _told(path, damage)
     try:
         data = read_file(_file(path, document["sha256"]))
-        if hashlib.sha256(data).hexdigest() != document["sha256"]:
-            raise ValueError("the checksum of its tensors differs")
+    except FileNotFoundError:
+        return _told(path, "its tensors are missing")
+    if hashlib.sha256(data).hexdigest() != document["sha256"]:
+        return _told(path, "the checksum of its tensors differs")
+    try:
         return Checkpoint(load(data), document["facts"])
-    except (FileNotFoundError, ValueError, RuntimeError, SafetensorError) as damage:
-        reason = "its tensors are missing" if isinstance(damage, FileNotFoundError) else damage
-        notice(f"{path} is damaged ({reason}); it is computed again.")
-        return None
+    except (ValueError, RuntimeError, SafetensorError) as damage:
+        return _told(path, damage)
 
 
 def checkpoint_hash(path: Path) -> str:
@@ -75,6 +82,11 @@ def checkpoint_hash(path: Path) -> str:
         return str(_document(read_file(path))["sha256"])
     except ValueError as damage:
         raise ValueError(f"{path} is damaged ({damage}); the command that made it computes it again.") from None
+
+
+def _told(path: Path, damage: object) -> Checkpoint | None:
+    notice(f"{path} is damaged ({damage}); it is computed again.")
+    return None
 
 
 def _document(text: bytes) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from projnorm.runs.configuration import configuration
 from projnorm.vision import FAMILIES, NETWORKS, PAPER_FAMILIES, SEVERITIES
 from projnorm.vision.weights import RANDOM
 
@@ -139,25 +140,7 @@ class RunConfig:
         """
         if not isinstance(document, Mapping):
             raise ValueError(f"a configuration must have named fields; got a {type(document).__name__}.")
-        kinds = {field.name: str(field.type) for field in fields(cls)}
-        if unknown := sorted(set(document) - set(kinds)):
-            raise ValueError(f"{unknown[0]!r} is no field of a configuration.")
-        return cls(**{name: _plain(name, value, kinds[name]) for name, value in document.items()})
-
-
-def _plain(name: str, value: Any, kind: str) -> Any:
-    """A value from JSON as one of this kind, as `fields` calls it."""
-    if kind.startswith("tuple["):
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"`{name}` must be a list; got a {type(value).__name__}.")
-        return tuple(_plain(name, entry, kind.removeprefix("tuple[").partition(",")[0]) for entry in value)
-    allowed: tuple[type, ...] = {"str": (str,), "int": (int,), "float": (int, float)}[kind]
-    if not isinstance(value, allowed) or isinstance(value, bool):
-        raise ValueError(f"`{name}` must be of type {kind}; got a {type(value).__name__}.")
-    try:
-        return float(value) if isinstance(value, int | float) and kind == "float" else value
-    except OverflowError:
-        raise ValueError(f"`{name}` is too large a number.") from None
+        return configuration(cls, document)
 
 
 @dataclass(frozen=True, slots=True)

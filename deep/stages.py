@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -162,7 +163,7 @@ def run_stage(work: Workplace, name: str) -> None:
     stage = work.stage(name)
     if load_checkpoint(stage) is not None:
         return
-    with sole_writer(stage.parent, f".{stage.stem}.lock"):  # another run may train the same
+    with _sole_trainer(stage):
         if load_checkpoint(stage) is not None:
             return
         tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
@@ -174,8 +175,9 @@ def run_stage(work: Workplace, name: str) -> None:
 def forget_stages(work: Workplace) -> None:
     """Remove everything trained for this run, also where another run shares it, what the network said, and ProjNorm."""
     for name in (NETWORK, SECOND, REFERENCE, ROTATION):
-        _remove(work.stage(name))
-        _remove(work.unfinished(name))
+        with _sole_trainer(work.stage(name)):
+            _remove(work.stage(name))
+            _remove(work.unfinished(name))
     for folder in (work.outputs, work.projnorms):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -208,7 +210,8 @@ def rotation_head_of(work: Workplace) -> nn.Module:
     assert isinstance(c, DeepConfig)
     images = work.data.train.inputs[: c.rotation_samples]
     head = train_rotation_head(network, work.last, images, seed=c.seed, prepare=work.prepare, hardware=work.hardware)
-    save_checkpoint(work.stage(ROTATION), head.state_dict(), {"stage": ROTATION})
+    with _sole_trainer(work.stage(ROTATION)):
+        save_checkpoint(work.stage(ROTATION), head.state_dict(), {"stage": ROTATION})
     return head
 
 
@@ -252,6 +255,11 @@ def _identity(work: Workplace, name: str) -> str:
 
 def _short_hash(depends: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _sole_trainer(stage: Path) -> AbstractContextManager[None]:
+    """Another run may want the same stage: one of them trains it, and nobody removes it meanwhile."""
+    return sole_writer(stage.parent, f".{stage.stem}.lock")
 
 
 def _remove(checkpoint: Path) -> None:

@@ -17,7 +17,7 @@ from ntk.config import KernelConfig
 from ntk.gram import Kernels, gram
 from ntk.plan import TRAIN
 from ntk.store import ChangedInputError
-from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
+from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
@@ -210,8 +210,14 @@ def run_kernels(
         ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
         OSError: If something cannot be read or written.
     """
-    asked = {key: value for key, value in asdict(config).items() if key not in _AFTER_THE_KERNEL}
-    folder = root / record_id("ntk-gram", asked)
+    with sole_writer(_kernel_folder(config, root)):
+        return _kernels(config, root, backend, fresh, limits)
+
+
+def _kernels(
+    config: NtkConfig, root: Path, backend: Backend, fresh: bool, limits: Mapping[str, Any]
+) -> tuple[Experiment, Kernels, Record]:
+    asked, folder = _asked_of_kernel(config), _kernel_folder(config, root)
     experiment = Experiment.of(config)
     start = time.perf_counter()
     kernels = experiment.kernels(
@@ -241,6 +247,11 @@ def run_analysis(
         ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
         OSError: If something cannot be read or written.
     """
+    with sole_writer(_kernel_folder(config, root)):  # while tiles are read, nobody begins afresh
+        return _analysed(config, root, backend, fresh, limits)
+
+
+def _analysed(config: NtkConfig, root: Path, backend: Backend, fresh: bool, limits: Mapping[str, Any]) -> Record:
     experiment, kernels, _ = run_kernels(config, root=root, backend=backend, fresh=fresh, **limits)
     found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
     labels = _labels_hash(experiment)
@@ -266,6 +277,14 @@ def run_analysis(
     )
     save(record, root)
     return record
+
+
+def _asked_of_kernel(config: NtkConfig) -> dict[str, Any]:
+    return {key: value for key, value in asdict(config).items() if key not in _AFTER_THE_KERNEL}
+
+
+def _kernel_folder(config: NtkConfig, root: Path) -> Path:
+    return root / record_id("ntk-gram", _asked_of_kernel(config))
 
 
 def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:

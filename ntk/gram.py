@@ -158,7 +158,7 @@ def _gram(
         else:
             there = replace(config, device=str(engine.device))
             files = None if backend.scheduler else store.files
-            work = _TileWork(models, sets[TRAIN][:1], there, prepare, plan.cut, plan.room, threads, files)
+            work = _TileWork(models, sets[TRAIN][:1].clone(), there, prepare, plan.cut, plan.room, threads, files)
             computed = _compute_on(backend, work, plan, sets, store)
         error = _spot_check(engine, plan, sets, store)
     return Kernels(
@@ -225,7 +225,7 @@ def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str
     """Every tile that is not there, as tasks; returns how many."""
     runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, max(2, count_workers(backend)))]
     runs = [run for run in runs if run]
-    jobs = (_TileJob(run, {panel: _panel_inputs(plan, sets, panel) for tile in run for panel in tile}) for run in runs)
+    jobs = (_job(plan, sets, run) for run in runs)
     todo = sum(map(len, runs))
     with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
         finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
@@ -233,6 +233,11 @@ def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str
         for tile, block in tracked(finished, description="kernel", total=len(plan.tiles), done=done):
             store.put(_name(tile), block)
     return todo
+
+
+def _job(plan: Plan, sets: Mapping[str, Tensor], tiles: Sequence[Tile]) -> _TileJob:
+    # Copies: of a view, all that it is a view of would travel.
+    return _TileJob(tiles, {panel: _panel_inputs(plan, sets, panel).clone() for tile in tiles for panel in tile})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -129,9 +129,10 @@ class TileStore:
         """
         if self.files is None:
             return self._tiles[name]
-        data = _whole(self._paths[name])
+        path = self._paths[name]
+        data = _whole(path) if path.exists() else None
         if data is None:
-            raise ChangedInputError(f"{self._paths[name]} changed while it was in use; run the same command again.")
+            raise ChangedInputError(f"{path} changed while it was in use; run the same command again.")
         return from_npy(data)
 
 
@@ -161,11 +162,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _whole(path: Path) -> bytes | None:
-    """What is in the file of a tile, if it is what its name says."""
-    try:
-        data = read_file(path)
-    except (OSError, ValueError):
-        return None
+    """What is in the file of a tile, if it is what its name says.
+
+    Raises:
+        ValueError: If it is larger than may be read, which is no damage.
+        OSError: If it cannot be read.
+    """
+    data = read_file(path)
     return data if path.stem.endswith(f"-{_hash(data)}") else None
 
 

@@ -145,7 +145,11 @@ def test_a_configuration_comes_back_from_json(config):
     ("document", "words"),
     [
         ({"nonsense": 1}, "a ToyConfig has no nonsense"),
-        ({"n": "many"}, "not a ToyConfig"),
+        ({"n": "many"}, "`n` must be of type int; got a str"),
+        ({"d1": 1.5}, "`d1` must be of type int; got a float"),
+        ({"n": True}, "`n` must be of type int; got a bool"),
+        ({"seed": 10**400}, "`seed` is too large a number"),
+        ({"sigmas": 3}, "`sigmas` must be a list; got a int"),
         ({"n": 0}, "`n` must be at least 1"),
     ],
 )

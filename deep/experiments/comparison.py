@@ -351,7 +351,11 @@ def _validation_error(work: Workplace, _: None) -> float:
 
 
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:
-    scores = Scores.of(row for row in ledger.rows if row.method in work.config.methods)
+    # In the order of the run, which that of a ledger need not be: a damaged row is appended again.
+    places = {target.name: place for place, target in enumerate(work.data.targets)}
+    methods = list(work.config.methods)
+    rows = [row for row in ledger.rows if row.method in methods and row.target in places]
+    scores = Scores.of(sorted(rows, key=lambda row: (places[row.target], methods.index(row.method))))
     found = [_parts(work, target) for target in work.data.targets] if ProjNorm.name in work.config.methods else []
     parts = [part for part in found if part is not None]
     return {

@@ -26,7 +26,7 @@ from ntk.analysis import Responses
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.following import Following, following
-from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
+from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
 from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.targets import CLEAN
@@ -149,6 +149,19 @@ def _computed(
     root: Path,
     asked: dict[str, Any],
     *,
+    backend: Backend,
+    memory: float,
+    fresh: bool,
+) -> Record:
+    with sole_writer(root / record_id(PREDICT_KIND, asked)):  # while tiles are read, nobody begins afresh
+        return _measured(experiment, work, root, asked, backend, memory, fresh)
+
+
+def _measured(
+    experiment: Experiment,
+    work: Workplace,
+    root: Path,
+    asked: dict[str, Any],
     backend: Backend,
     memory: float,
     fresh: bool,

@@ -55,7 +55,8 @@ def run(
         raise ValueError(f"--rtol must be zero or more; got {rtol:g}.")
     where = backend_of(backend, workers, scheduler)
     record = record_named(out, name)
-    with TemporaryDirectory(prefix="projnorm-verify-") as folder:
+    # Workers of a cluster may have to see the folder, and may not see that for temporary files.
+    with TemporaryDirectory(prefix="projnorm-verify-", dir=out if where.scheduler else None) as folder:
         bench = Bench(Path(folder), runs_folder(out), where, device, lambda line: typer.echo(line, err=True))
         made = recompute(record, bench)
     arrays, elsewhere = compare(record, made), differences(record, made)

@@ -87,5 +87,7 @@ def _alive(process: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """A short name of this machine, which tells it from others on a shared disk."""
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    """A short name of this machine, which tells it from others on a shared disk, and of what process numbers mean."""
+    numbers = Path("/proc/self/ns/pid")
+    space = numbers.stat().st_ino if numbers.exists() else 0
+    return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}"

@@ -27,7 +27,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_ADDRESS = re.compile(r"(\w+://)?[^\s/:]+(:[^\s/:]+)*:\d{1,5}")
+_ADDRESS = re.compile(r"((tcp|tls)://)?([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _LOOK_AGAIN = 0.1
 _one_at_a_time = threading.RLock()
 # Held until the process ends.
@@ -127,14 +127,23 @@ def _results(
         yield from run_on_cluster(task, items, backend.scheduler)
         return
     options: dict[str, Any] = {"n_jobs": backend.workers, "return_as": "generator_unordered", "max_nbytes": None}
-    with TemporaryDirectory(prefix="projnorm-gpus-") as folder, warnings.catch_warnings():
+    with _folder_of_locks(backend) as folder, warnings.catch_warnings():
         # A process that holds more memory than at first is replaced, and what it had not done is done by another.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
         # That a caller who fails wants no more of them is meant.
         warnings.filterwarnings("ignore", message=r"\d+ tasks (have been|which were still)")
         if backend.gpus:
-            options |= {"initializer": _take_gpu, "initargs": (Path(folder), backend.gpus)}
+            options |= {"initializer": _take_gpu, "initargs": (folder, backend.gpus)}
         yield from Parallel(**options)(delayed(task)(item) for item in items)
+
+
+@contextmanager
+def _folder_of_locks(backend: Backend) -> Iterator[Path]:
+    if not backend.gpus:
+        yield Path()
+        return
+    with TemporaryDirectory(prefix="projnorm-gpus-") as folder:
+        yield Path(folder)
 
 
 def _numbered(function: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:

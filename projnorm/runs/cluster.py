@@ -33,7 +33,7 @@ _SETTINGS = {
     # A network is sent once, as part of a task, and that is meant.
     "distributed.admin.large-graph-warning-threshold": "1TB",
 }
-_KEPT = "what was finished is kept, and the same command goes on from there."
+_KEPT = "what was finished is kept, and the same command, without --fresh, goes on from there."
 
 
 class ClusterError(ValueError):
@@ -113,7 +113,7 @@ def _connected(scheduler: str) -> Iterator[Client]:
     with dask_config.set(_SETTINGS), _without_its_log():
         try:
             client = Client(scheduler, timeout=_CONNECT, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, TypeError) as error:  # a TypeError is TLS that is not set up
             reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
             raise ClusterError(f"no Dask scheduler answers at {scheduler} ({reason}).") from None
         try:
@@ -156,7 +156,9 @@ def _require_workers(client: Client, scheduler: str) -> None:
             f"the Dask scheduler at {scheduler} has no worker; start some with `dask worker {scheduler} --nthreads 1`."
         ) from None
     here = _versions()
-    for worker, there in client.run(_versions).items():
+    for worker, there in client.run(_versions, on_error="return").items():
+        if isinstance(there, BaseException):
+            raise ClusterError(f"the worker {worker} cannot run projnorm ({type(there).__name__}: {there}).")
         for name, version in here.items():
             if there[name] != version:
                 raise ClusterError(

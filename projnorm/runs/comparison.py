@@ -141,7 +141,8 @@ def _apart(old: NDArray[Any], new: NDArray[Any]) -> tuple[int, float, float]:
 
 def _where(record: Record) -> dict[str, Any]:
     environment = {key: value for key, value in record.environment.items() if key != "libraries"}
-    found = environment | dict(record.environment.get("libraries", {}))
+    libraries = record.environment.get("libraries")
+    found = environment | (dict(libraries) if isinstance(libraries, Mapping) else {})
     facts = flat_facts(record.facts)
     found |= {key: facts[key] for key in _WHERE if key in facts}
     network = record.config.get(_NETWORK, record.facts.get(_NETWORK))
@@ -151,6 +152,7 @@ def _where(record: Record) -> dict[str, Any]:
 def _hashes(facts: Mapping[str, Any]) -> dict[str, Any]:
     flat = flat_facts(facts)
     found = {name: flat[key] for key, name in _HASHES.items() if key in flat}
-    prints = facts.get("fingerprints", {})
+    given = facts.get("fingerprints")
+    prints = given if isinstance(given, Mapping) else {}
     # The others are of networks, which may have been trained here.
     return found | {name: prints[name] for name in prints if name.startswith(_INPUTS_OF)}

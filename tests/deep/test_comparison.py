@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from deep.ledger import Scores
 from deep.presets import PRESETS, preset
 from deep.projnorm import ProjNorm
 from deep.samples import few_indices
-from deep.stages import Workplace, outputs_of, reference_of
+from deep.stages import NETWORK, Workplace, outputs_of, reference_of, run_stage
 from deep.training import Hardware
 from projnorm.runs import Backend, record_id
 from projnorm.vision import corrupt
@@ -323,3 +325,33 @@ def test_data_that_is_too_small_is_refused(tmp_path):
         load_image_data(replace(SMALL, data=str(tmp_path / "one.npz"), n_train=0, n_validation=2, m=5))
     with pytest.raises(ValueError, match="`workers` must be at least 1"):
         run_comparison(SMALL, root=tmp_path, backend=Backend(0))
+
+
+def test_a_damaged_row_is_computed_again_and_the_record_is_as_it_was(finished, tmp_path, caplog):
+    root, record = finished
+    shutil.copytree(root, tmp_path / "copy")
+    ledger = tmp_path / "copy" / record.id / LEDGER
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(line.replace(b'"target": "clean"', b'"target": "cleam"') for line in lines))
+    (tmp_path / "copy" / record.id / "record.json").unlink()
+    again = run_comparison(SMALL, root=tmp_path / "copy")
+    assert "damaged and passed over" in caplog.text
+    assert ledger.read_bytes() != b"".join(lines)
+    assert sorted(ledger.read_bytes().splitlines(keepends=True)) == sorted(lines)
+    for name, array in record.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array, err_msg=name)
+
+
+def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished, tmp_path, monkeypatch):
+    root, record = finished
+    work = Workplace(SMALL, tmp_path / record.id, Hardware())
+
+    @contextmanager
+    def after_the_other(folder, name):
+        assert name == f".{work.stage(NETWORK).stem}.lock"
+        shutil.copytree(root / "trained", folder, dirs_exist_ok=True)
+        yield
+
+    monkeypatch.setattr("deep.stages.sole_writer", after_the_other)
+    monkeypatch.setattr("deep.stages._fine_tuned", lambda *_: pytest.fail("trained again"))
+    run_stage(work, NETWORK)

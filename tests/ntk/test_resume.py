@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 from ntk import ChangedInputError, KernelConfig, gram
 from ntk import engine as engine_module
 from ntk.experiment import NtkConfig
-from ntk.store import read_manifest
+from ntk.store import TileStore, read_manifest
 from ntk.subsample import SubsampleConfig, run_subsample
 from projnorm.runs import Backend, sealed_json
 from tests.ntk.networks import images, plain_network
@@ -261,6 +263,30 @@ def test_a_task_puts_each_tile_into_its_file_when_it_is_done(inputs, tmp_path, m
             gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
     resumed = gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
     assert resumed.computed == len(resumed.plan.tiles) - 2
+
+
+def test_a_task_carries_the_inputs_of_its_panels_and_no_more(monkeypatch):
+    sent = []
+
+    @contextmanager
+    def weighed(function, items, **_):
+        jobs = list(items)
+        sent.extend([len(pickle.dumps(function)), *map(len, map(pickle.dumps, jobs))])
+        yield ((number, function(job)) for number, job in enumerate(jobs))
+
+    monkeypatch.setattr(sys.modules["ntk.gram"], "run_each", weighed)
+    train = images(400).float()
+    gram(plain_network().float(), train, config=replace(CONFIG, panel=40, batch=40, checks=0), backend=Backend(2))
+    assert max(sent[1:]) < 1.1 * train.nbytes
+    assert sent[0] < 0.5 * train.nbytes
+
+
+def test_a_tile_that_may_not_be_read_is_left_alone(tmp_path, monkeypatch):
+    TileStore(tmp_path, {"a": 1}).put("00000-00000", np.zeros(1000))
+    monkeypatch.setenv("PROJNORM_MAX_READ_GB", "1e-6")
+    with pytest.raises(ValueError, match=r"bytes, at most .* are read"):
+        TileStore(tmp_path, {"a": 1})
+    assert len(list(tmp_path.glob("*.npy"))) == 1
 
 
 @contextmanager
