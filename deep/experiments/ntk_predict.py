@@ -113,7 +113,8 @@ def run_ntk_predict(
     found = None if fresh else find(root, PREDICT_KIND, asked)
     if found is None or found.facts["network_sha256"] != network:
         again = fresh or found is not None
-        found = _computed(experiment, work, root, asked, backend=backend, memory=memory, fresh=again)
+        with sole_writer(root / record_id(PREDICT_KIND, asked)):  # while tiles are read, nobody begins afresh
+            found = _computed(experiment, work, root, asked, backend=backend, memory=memory, fresh=again)
     write_rows(folder / KERNEL_ROWS, _rows(work, found))
     return found
 
@@ -149,19 +150,6 @@ def _computed(
     root: Path,
     asked: dict[str, Any],
     *,
-    backend: Backend,
-    memory: float,
-    fresh: bool,
-) -> Record:
-    with sole_writer(root / record_id(PREDICT_KIND, asked)):  # while tiles are read, nobody begins afresh
-        return _measured(experiment, work, root, asked, backend, memory, fresh)
-
-
-def _measured(
-    experiment: Experiment,
-    work: Workplace,
-    root: Path,
-    asked: dict[str, Any],
     backend: Backend,
     memory: float,
     fresh: bool,
