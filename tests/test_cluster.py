@@ -106,7 +106,10 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT", 0.5)
     with pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 \("):
         _squares(Backend(scheduler="tcp://127.0.0.1:1"))
-    for address in ("nonsense", "tcp://", "tcp://host", "a b:1", "tcp://host:port"):
+    with pytest.raises(ClusterError, match=r"needs Dask's settings of TLS"):
+        _squares(Backend(scheduler="tls://127.0.0.1:1"))
+    assert Backend(scheduler="tcp://[::1]:8786").scheduler
+    for address in ("nonsense", "tcp://", "tcp://host", "a b:1", "tcp://host:port", "http://host:1", "inproc://a:1"):
         with pytest.raises(ValueError, match="`scheduler` must be an address such as"):
             Backend(scheduler=address)
 

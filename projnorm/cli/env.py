@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from projnorm.runs.diagnosis import Diagnosis
 
 _WIDTH = 100
-_MARGIN = 11
+_MARGIN = 15
 
 
 def run(out: Out = OUT, as_json: Json = False) -> None:

@@ -110,10 +110,14 @@ def require_seen(folder: Path, scheduler: str) -> None:
 @contextmanager
 def _connected(scheduler: str) -> Iterator[Client]:
     """A client of a cluster with at least one worker, all of them with the versions that are installed here."""
+    if scheduler.startswith("tls://") and not dask_config.get("distributed.comm.tls.ca-file", None):
+        raise ClusterError(
+            f"{scheduler} needs Dask's settings of TLS, distributed.comm.tls.ca-file and those beside it."
+        )
     with dask_config.set(_SETTINGS), _without_its_log():
         try:
             client = Client(scheduler, timeout=_CONNECT, set_as_default=False)
-        except (OSError, TimeoutError, ValueError, TypeError) as error:  # a TypeError is TLS that is not set up
+        except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
             raise ClusterError(f"no Dask scheduler answers at {scheduler} ({reason}).") from None
         try:
