@@ -111,9 +111,7 @@ def require_seen(folder: Path, scheduler: str) -> None:
 def _connected(scheduler: str) -> Iterator[Client]:
     """A client of a cluster with at least one worker, all of them with the versions that are installed here."""
     if scheduler.startswith("tls://") and not dask_config.get("distributed.comm.tls.ca-file", None):
-        raise ClusterError(
-            f"{scheduler} needs Dask's settings of TLS, distributed.comm.tls.* in its configuration."
-        )
+        raise ClusterError(f"{scheduler} needs Dask's settings of TLS, distributed.comm.tls.* in its configuration.")
     with dask_config.set(_SETTINGS), _without_its_log():
         try:
             client = Client(scheduler, timeout=_CONNECT, set_as_default=False)

@@ -53,8 +53,8 @@ def markdown(table: list[list[str]]) -> str:
 def with_tables(text: str, tables: dict[str, str]) -> str:
     """A document with each table between its two marks."""
     for name, table in tables.items():
-        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        text = re.sub(f"{begin}.*?{end}", lambda _, t=begin + table + end: t, text, flags=re.DOTALL)
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        text = re.sub(f"{begin}.*?{end}", lambda _, t=f"{begin}{table}\n{end}": t, text, flags=re.DOTALL)
     return text
 
 
