@@ -200,7 +200,11 @@ def _ledger(folder: Path, told: Told) -> None:
 
 
 def _ledger_there(folder: Path) -> dict[str, str]:
-    return {row.target: _hash(np.array(row.score)) for row in Ledger(folder / "ledger.jsonl").rows}
+    return _rows_there(folder / "ledger.jsonl")
+
+
+def _rows_there(path: Path) -> dict[str, str]:
+    return {row.target: hashlib.sha256(repr(row).encode()).hexdigest() for row in Ledger(path).rows}
 
 
 def _row(number: int) -> Row:
@@ -213,7 +217,7 @@ def _replaced_rows(folder: Path, told: Told) -> None:
 
 
 def _replaced_rows_there(folder: Path) -> dict[str, str]:
-    return {row.target: _hash(np.array(row.score)) for row in Ledger(folder / "ntk.jsonl").rows}
+    return _rows_there(folder / "ntk.jsonl")
 
 
 def _descriptions(folder: Path, told: Told) -> None:
