@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deep.ledger import Scores
-from projnorm.following import following
+from projnorm.fit_quality import fit_quality
 
 Floats = NDArray[np.float64]
 _DRAWS = 2000
@@ -106,7 +106,7 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: 
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     predicted = values if predicts else left_out_predictions(values, errors, scores.families)
     misses = np.abs(predicted - errors)
-    found = following(values, errors)
+    found = fit_quality(values, errors)
     ends = np.full((2, 3), np.nan)
     if (counts := family_draws(scores.families, rng)) is not None:
         draws = [

@@ -29,8 +29,8 @@ from deep.projnorm import parameters_of, train_reference
 from deep.samples import RunData, Samples
 from deep.training import Hardware, Prepare, Recipe, batches_per_epoch, cross_entropy, train
 from projnorm import __version__
+from projnorm.progress import Meter
 from projnorm.runs import sole_writer
-from projnorm.runs.progress import Meter
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
 # The second network differs from the first in its head and its batches.

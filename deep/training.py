@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from deep.checkpoints import load_checkpoint, save_checkpoint
-from ntk.device import torch_threads
+from projnorm.device import torch_threads
 
 Prepare = Callable[[Tensor], Tensor]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]

@@ -13,7 +13,7 @@ from deep.domain import image_config
 from deep.ledger import Scores
 from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, house_style, settled
-from projnorm.following import following
+from projnorm.fit_quality import fit_quality
 
 TITLE = "Score against error, method by method"
 CAPTION = (
@@ -46,7 +46,7 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
                         label=spoken(family),
                         **style,
                     )
-            found = following(score, scores.errors)
+            found = fit_quality(score, scores.errors)
             if not math.isnan(found.r_squared):
                 ends = np.array([score.min(), score.max()])
                 axes.plot(ends, np.polyval(np.polyfit(score, 100 * scores.errors, 1), ends), color=TRUTH, lw=0.8)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from figures.families import CLEAN, looks, spoken
 from figures.style import CYCLE, TRUTH, house_style, settled
-from projnorm.following import following
+from projnorm.fit_quality import fit_quality
 from projnorm.runs import Record
 
 TITLE = "Tangent kernels: alignment, decay, prediction"
@@ -142,7 +142,7 @@ def _prediction(axes: Axes, record: Record) -> None:
                 linewidths=0,
                 **style,
             )
-    found = following(arrays["projnorm"], truth)
+    found = fit_quality(arrays["projnorm"], truth)
     axes.set_title(rf"(c) $R^2$ = {found.r_squared:.3f}, Spearman {found.spearman:.3f}")
     axes.set_xlabel("ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parameters, parameter_layers
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.device import choose_device
 from ntk.kinds import FeatureMap, LayerCost, feature_map
+from projnorm.device import choose_device
 
 Inputs = Tensor | ArrayLike
 Prepare = Callable[[Tensor], Tensor]

@@ -17,8 +17,8 @@ from ntk.config import KernelConfig
 from ntk.gram import Kernels, gram
 from ntk.plan import TRAIN
 from ntk.store import ChangedInputError
+from projnorm.progress import tracked
 from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
-from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
 from projnorm.vision.weights import RANDOM

@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from ntk.config import KernelConfig
-from ntk.device import full_precision
 from ntk.engine import Engine, Inputs, Prepare, as_inputs
+from projnorm.device import full_precision
+from projnorm.progress import tracked
 from projnorm.runs import unfinished
-from projnorm.runs.progress import tracked
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.device import full_precision, on_device, torch_threads
 from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
 from ntk.plan import TRAIN, Cut, Plan, Sizes, Tile, chunks, make_plan, to_drop
 from ntk.store import TileFiles, TileStore, read_manifest
+from projnorm.device import full_precision, on_device, torch_threads
+from projnorm.progress import tracked
 from projnorm.runs import ONE_PROCESS, Backend, count_workers, run_each, sole_writer
-from projnorm.runs.progress import tracked
 
 # What may differ between two runs that give the same numbers.
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ntk.analysis import Responses, analyse_train, predict_target
-from ntk.device import choose_device, on_device, torch_threads
 from ntk.experiment import Experiment, NtkConfig, run_analysis
+from projnorm.device import choose_device, on_device, torch_threads
 from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, stacked
 
 _MEANINGS = {

@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from projnorm.errors import InputError
+
 DATA_VARIABLE = "PROJNORM_DATA"
 CEILING_VARIABLE = "PROJNORM_MAX_READ_GB"
 # Where a machine does not tell how much memory it has.
@@ -33,7 +35,7 @@ def memory_ceiling() -> int:
     """Bytes that one file may hold or unpack to: PROJNORM_MAX_READ_GB, or else half of the memory of this machine.
 
     Raises:
-        ValueError: If the variable holds no positive number.
+        InputError: If the variable holds no positive number.
     """
     given = os.environ.get(CEILING_VARIABLE)
     if not given:
@@ -43,7 +45,7 @@ def memory_ceiling() -> int:
     except ValueError:
         gigabytes = math.nan
     if not 0.0 < gigabytes < math.inf:
-        raise ValueError(f"{CEILING_VARIABLE} must be a number of gigabytes above 0; got {given!r}.")
+        raise InputError(f"{CEILING_VARIABLE} must be a number of gigabytes above 0; got {given!r}.")
     return int(gigabytes * 1e9)
 
 
@@ -59,11 +61,11 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
     """Open a regular file to read it; a pipe or a device, which might never end, is refused and never waited for.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         most: Bytes that it may have at most; `memory_ceiling` by default.
 
     Raises:
-        ValueError: If it is no regular file, or larger.
+        InputError: If it is no regular file, or larger.
         OSError: If it cannot be opened.
     """
     allowed = memory_ceiling() if most is None else most
@@ -71,10 +73,10 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path}: is a pipe or a device, not a regular file; copy what it gives into one.")
+            raise InputError(f"{path}: is a pipe or a device, not a regular file; copy what it gives into one.")
         if status.st_size > allowed:
             remedy = f"; set {CEILING_VARIABLE} to read more" if most is None else ""
-            raise ValueError(f"{path}: has {status.st_size:,} bytes, at most {allowed:,} are read{remedy}.")
+            raise InputError(f"{path}: has {status.st_size:,} bytes, at most {allowed:,} are read{remedy}.")
     except ValueError:
         file.close()
         raise
@@ -85,18 +87,18 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
     """What is in a regular file.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         most: Bytes that it may have at most; `memory_ceiling` by default.
 
     Raises:
-        ValueError: If it is no regular file, larger, or changes while it is read.
+        InputError: If it is no regular file, larger, or changes while it is read.
         OSError: If it cannot be read.
     """
     with open_file(path, most=most) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size)
         if len(data) != size or file.read(1):
-            raise ValueError(f"{path}: changed while it was read; try again.")
+            raise InputError(f"{path}: changed while it was read; try again.")
     return data
 
 
@@ -104,9 +106,9 @@ def parse_json(data: bytes) -> Any:
     """A JSON document.
 
     Raises:
-        ValueError: If it is none, is nested too deeply, or has a number of too many digits.
+        InputError: If it is none, is nested too deeply, or has a number of too many digits.
     """
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise ValueError("not a whole JSON document") from None
+        raise InputError("not a whole JSON document") from None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from projnorm import __version__
 from projnorm.runs import ONE_PROCESS, Backend, Record, load, record_id
-from projnorm.runs.comparison import changed_inputs, flat_facts
 from projnorm.runs.configuration import configuration
+from projnorm.verification import changed_inputs, flat_facts
 
 if TYPE_CHECKING:
     from deep.config import RunConfig
@@ -225,7 +225,7 @@ def _comparison(kind: str, document: Mapping[str, Any], facts: Mapping[str, Any]
 def _inputs(config: RunConfig, kind: str, bench: Bench, device: str) -> dict[str, str]:
     from deep.stages import Workplace
     from deep.training import Hardware
-    from ntk.device import choose_device
+    from projnorm.device import choose_device
 
     work = Workplace(config, bench.root / record_id(kind, asdict(config)), Hardware(str(choose_device(device))))
     return {"data_sha256": work.data.sha256, "weights_sha256": work.initial().sha256}

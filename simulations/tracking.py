@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from projnorm.following import following
+from projnorm.fit_quality import fit_quality
 from projnorm.runs import Record
 from simulations.bound_check import holds
 from simulations.toy import INTERVALS
@@ -51,7 +51,7 @@ def score_tracking(record: Record) -> list[ScoreTracking]:
     loss = record.arrays["squared_loss"].ravel()
     rows = []
     for score in ("projnorm_linear", "confidence"):
-        found = following(record.arrays[score], loss)
+        found = fit_quality(record.arrays[score], loss)
         rows.append(ScoreTracking(score, found.r_squared, found.spearman))
     return rows
 
@@ -72,7 +72,7 @@ def interval_tracking(record: Record) -> list[IntervalTracking]:
         with np.errstate(divide="ignore", invalid="ignore"):
             width = float(np.median(ends[..., 1] / ends[..., 0]))
         upper = ends[..., 1]
-        spearman = following(upper, covered_loss).spearman
+        spearman = fit_quality(upper, covered_loss).spearman
         coverage = float(np.mean(holds(covered_loss, ends)))
         rows.append(IntervalTracking(name, coverage, float(np.mean(~exists)), width, spearman))
     return rows

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ntk.device import on_device
+from projnorm.device import on_device
 from projnorm.runs import ONE_PROCESS, Backend, count_workers, in_order, run_each
 
 

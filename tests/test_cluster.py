@@ -15,8 +15,8 @@ import pytest
 
 from deep.experiments.comparison import LEDGER, run_comparison
 from ntk import KernelConfig, gram
+from projnorm.errors import ClusterError
 from projnorm.runs import Backend, cluster, require_shared, run_each, run_tasks
-from projnorm.runs.cluster import ClusterError
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.toy import ToyConfig, run_toy
 from tests.dask_cluster import DaskCluster

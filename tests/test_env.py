@@ -12,8 +12,8 @@ import tomllib
 from pathlib import Path
 
 from projnorm import __version__
+from projnorm.environment import CORE, EXTRAS
 from projnorm.runs.diagnosis import diagnose
-from projnorm.runs.environment import CORE, EXTRAS
 from tests.test_cli import projnorm
 
 ROOT = Path(__file__).resolve().parent.parent

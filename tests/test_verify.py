@@ -14,7 +14,8 @@ import pytest
 from ntk.subsample import SubsampleConfig
 from projnorm.recompute import KINDS, Bench, recompute
 from projnorm.runs import load, new_record, record_id, save
-from projnorm.runs.comparison import (
+from projnorm.runs.configuration import configuration
+from projnorm.verification import (
     DIFFERENT,
     IDENTICAL,
     LAST_PLACES,
@@ -24,7 +25,6 @@ from projnorm.runs.comparison import (
     differences,
     verdict,
 )
-from projnorm.runs.configuration import configuration
 from simulations import (
     CounterexampleConfig,
     SpectraConfig,

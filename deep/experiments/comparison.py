@@ -26,9 +26,10 @@ from deep.projnorm import ProjNorm
 from deep.samples import Target
 from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
-from ntk.device import choose_device, on_device
 from ntk.store import ChangedInputError
+from projnorm.device import choose_device, on_device
 from projnorm.files import read_file
+from projnorm.progress import watched
 from projnorm.runs import (
     ONE_PROCESS,
     Backend,
@@ -48,7 +49,6 @@ from projnorm.runs import (
     sole_writer,
     write_atomically,
 )
-from projnorm.runs.progress import watched
 
 T = TypeVar("T")
 R = TypeVar("R")

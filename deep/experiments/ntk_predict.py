@@ -25,9 +25,9 @@ from deep.stages import NETWORK, Workplace, network_of, outputs_of
 from ntk.analysis import Responses
 from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
-from projnorm.following import Following, following
+from projnorm.fit_quality import FitQuality, fit_quality
+from projnorm.progress import tracked
 from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
-from projnorm.runs.progress import tracked
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.targets import CLEAN
 from projnorm.vision.targets import Target as ImageTarget
@@ -85,9 +85,9 @@ class VariantQuality:
     """
 
     variant: str
-    probes: Following
-    others: Following
-    all: Following
+    probes: FitQuality
+    others: FitQuality
+    all: FitQuality
 
 
 def run_ntk_predict(
@@ -131,7 +131,10 @@ def variant_qualities(record: Record) -> list[VariantQuality]:
     truth = arrays["network_error"]
     rows = [
         VariantQuality(
-            str(name), following(v[probes], truth[probes]), following(v[~probes], truth[~probes]), following(v, truth)
+            str(name),
+            fit_quality(v[probes], truth[probes]),
+            fit_quality(v[~probes], truth[~probes]),
+            fit_quality(v, truth),
         )
         for name, v in zip(arrays["variants"], arrays["variant_values"], strict=True)
     ]

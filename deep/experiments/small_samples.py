@@ -34,7 +34,7 @@ from deep.stages import (
     run_stage,
 )
 from deep.training import one_thread
-from ntk.device import on_device
+from projnorm.device import on_device
 from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, require_shared, stacked
 
 SMALL_SAMPLES_KIND = "deep-small-samples"

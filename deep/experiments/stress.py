@@ -22,7 +22,7 @@ from deep.ledger import Scores
 from deep.methods import scores_on
 from deep.stages import NETWORK, Workplace
 from deep.training import one_thread
-from ntk.device import on_device
+from projnorm.device import on_device
 from projnorm.runs import Arrays, Backend, Record, recorded, require_shared, stacked
 
 T = TypeVar("T")

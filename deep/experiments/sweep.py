@@ -23,7 +23,7 @@ from deep.ledger import Scores
 from deep.projnorm import ProjNorm
 from deep.stages import Workplace
 from deep.training import Hardware
-from ntk.device import choose_device
+from projnorm.device import choose_device
 from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save
 
 SWEEP_KIND = "deep-sweep"

@@ -18,7 +18,7 @@ from deep.predict.models import Classifier, TorchClassifier, as_classifier, asse
 from deep.predict.question import Question
 from deep.predict.sets import LABELS, OutputSet, outputs_from, read_outputs, require_alike
 from deep.training import Hardware, Prepare, Recipe, one_thread
-from ntk.device import choose_device
+from projnorm.device import choose_device
 
 _FEWEST_TO_HALVE = 20
 _NOT_SHIFTED = (

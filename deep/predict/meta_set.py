@@ -21,7 +21,7 @@ from deep.predict.models import Classifier, TorchClassifier, assessed
 from deep.predict.sets import OutputSet, require_alike
 from deep.predict.shifts import SEVERITIES, corrupted, drawn_anew, is_images, moved
 from deep.samples import few_indices
-from projnorm.runs.progress import tracked
+from projnorm.progress import tracked
 from projnorm.vision import FAMILIES
 
 Floats = NDArray[np.float64]

@@ -22,7 +22,7 @@ def run(out: Out = OUT, as_json: Json = False) -> None:
     """Print what a bug report needs: versions, machine, libraries; nothing that names a person or a place."""
     from dataclasses import asdict
 
-    from projnorm.runs.environment import version_of
+    from projnorm.environment import version_of
 
     torch = _torch() if version_of("torch") is not None else {"problem": "not installed"}
     # After torch, which brings libraries of its own.
@@ -43,7 +43,7 @@ def _torch() -> dict[str, Any]:
     from dataclasses import asdict
 
     try:
-        from ntk.device import torch_facts
+        from projnorm.device import torch_facts
     except ModuleNotFoundError as error:
         return {"problem": f"installed, but {error.name} is missing"}
     except (ImportError, OSError) as error:

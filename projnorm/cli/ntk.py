@@ -277,9 +277,9 @@ def _save(record: Record, out: Path, drawn: dict[str, Figure]) -> list[Path]:
 def _follows(record: Record) -> dict[str, float]:
     from dataclasses import asdict
 
-    from projnorm.following import following
+    from projnorm.fit_quality import fit_quality
 
-    return asdict(following(record.arrays["projnorm"], record.arrays["error"]))
+    return asdict(fit_quality(record.arrays["projnorm"], record.arrays["error"]))
 
 
 def _say_where(record: Record, out: Path, paths: list[Path]) -> None:

@@ -25,7 +25,7 @@ from projnorm.cli.runs import Name, record_named
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from projnorm.runs.comparison import ArrayComparison, Difference
+    from projnorm.verification import ArrayComparison, Difference
 
 _MACHINE = "The machine, libraries and device are those of the record."
 
@@ -49,7 +49,7 @@ def run(
     from tempfile import TemporaryDirectory
 
     from projnorm.recompute import Bench, recompute
-    from projnorm.runs.comparison import DIFFERENT, compare, differences, verdict
+    from projnorm.verification import DIFFERENT, compare, differences, verdict
 
     if not 0.0 <= rtol < math.inf:
         raise ValueError(f"--rtol must be zero or more; got {rtol:g}.")
@@ -74,7 +74,7 @@ def run(
 
 
 def _sentence(found: str, arrays: Sequence[ArrayComparison], rtol: float) -> str:
-    from projnorm.runs.comparison import IDENTICAL, ROUNDING
+    from projnorm.verification import IDENTICAL, ROUNDING
 
     if found == IDENTICAL:
         return f"{found}: {len(arrays)} arrays, bit for bit"

@@ -1,9 +1,9 @@
 """What every run shares: whole files, records, resumable tasks, progress, and where a number came from."""
 
-from projnorm.runs.arrays import Arrays, from_npy, from_npz, map_npy, to_npz
-from projnorm.runs.atomic import unfinished, write_atomically
-from projnorm.runs.backends import ONE_PROCESS, Backend, count_workers, in_order, require_shared, run_each
-from projnorm.runs.environment import Environment, current_environment
+from projnorm.arrays import Arrays, from_npy, from_npz, map_npy, to_npz
+from projnorm.atomic import unfinished, write_atomically
+from projnorm.backends import ONE_PROCESS, Backend, count_workers, in_order, require_shared, run_each
+from projnorm.environment import Environment, current_environment
 from projnorm.runs.kept import keep, kept
 from projnorm.runs.locks import sole_writer
 from projnorm.runs.notices import notice

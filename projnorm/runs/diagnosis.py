@@ -14,8 +14,8 @@ from pathlib import Path
 import scipy.linalg  # noqa: F401 (brings the BLAS of scipy, which is another than numpy's)
 from threadpoolctl import threadpool_info
 
+from projnorm.environment import CORE, EXTRAS, Environment, current_environment, version_of
 from projnorm.files import DATA_VARIABLE
-from projnorm.runs.environment import CORE, EXTRAS, Environment, current_environment, version_of
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

@@ -7,9 +7,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from projnorm.arrays import Arrays, from_npz, to_npz
+from projnorm.atomic import write_atomically
 from projnorm.files import read_file
-from projnorm.runs.arrays import Arrays, from_npz, to_npz
-from projnorm.runs.atomic import write_atomically
 from projnorm.runs.notices import notice
 from projnorm.runs.sealed import require_seal, sealed_npz
 

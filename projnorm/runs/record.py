@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from projnorm import __version__
+from projnorm.arrays import Arrays, from_npz, to_npz
+from projnorm.atomic import write_atomically
+from projnorm.environment import current_environment
 from projnorm.files import read_file
-from projnorm.runs.arrays import Arrays, from_npz, to_npz
-from projnorm.runs.atomic import write_atomically
-from projnorm.runs.environment import current_environment
 from projnorm.runs.locks import sole_writer
 from projnorm.runs.notices import notice
 from projnorm.runs.sealed import from_sealed_json, sealed_json

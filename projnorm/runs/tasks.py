@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from projnorm.runs.arrays import Arrays
-from projnorm.runs.backends import Backend, run_each
+from projnorm.arrays import Arrays
+from projnorm.backends import Backend, run_each
+from projnorm.progress import tracked
 from projnorm.runs.kept import keep, kept
 from projnorm.runs.locks import sole_writer
-from projnorm.runs.progress import tracked
 from projnorm.runs.record import Record, find, new_record, record_id, save
 
 T = TypeVar("T")

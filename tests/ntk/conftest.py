@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ntk.device import torch_threads
+from projnorm.device import torch_threads
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -11,7 +11,7 @@ from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, UnsupportedNetworkError, contraction, features, gram
 from ntk.capture import parameter_layers
-from ntk.device import choose_device, full_precision
+from projnorm.device import choose_device, full_precision
 from tests.ntk.networks import Flat, Functional, Mixing, images, plain_network
 
 CPU = KernelConfig(device="cpu")

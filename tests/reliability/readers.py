@@ -143,7 +143,7 @@ def _one(data: Callable[[], bytes]) -> Callable[[], tuple[bytes, ...]]:
 
 _CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
 _PICKLES = ("projnorm.vision.cifar", "projnorm.vision.cifar_pickles", "projnorm.vision.pickles", "pickletools")
-_ARRAYS = ("projnorm.runs.arrays", "zipfile", "numpy.lib._format_impl")
+_ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
 
 READERS = {
     reader.name: reader

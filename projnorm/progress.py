@@ -1,7 +1,8 @@
-"""A progress bar with an estimate of the time left: seen in a terminal, silent in a pipe."""
+"""Progress of long work with an estimate of the time left: a bar in a terminal, elsewhere a log line now and then."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,20 +15,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 T = TypeVar("T")
 
-_LOOK_SECONDS = 1.0
+LOGGER = logging.getLogger("projnorm")
+_POLL_SECONDS = 1.0
+# Seconds between two log lines where there is no terminal.
+_LINE_SECONDS = 30.0
 
 
 def tracked(items: Iterable[T], *, description: str, total: int, done: int = 0) -> Iterator[T]:
     """Pass `items` through, showing how many of `total` are done, `done` of them already before."""
     with _bar(MofNCompleteColumn()) as bar:
+        lines = _Lines(description, total, done, quiet=not bar.disable)
         task = bar.add_task(description, total=total, completed=done)
         for item in items:
             yield item
             bar.advance(task)
+            lines.at(lines.done + 1)
 
 
 class Meter:
-    """Says how far a task in another process has come, through a small file that `watched` looks at."""
+    """Reports how far a task in another process has come, through a small file that `watched` reads."""
 
     def __init__(self, path: Path) -> None:
         """`path` is written at most once a second."""
@@ -35,52 +41,73 @@ class Meter:
         self._written = 0.0
 
     def at(self, done: int) -> None:
-        """So many units are done."""
-        if time.monotonic() - self._written >= _LOOK_SECONDS:
+        """Report the number of units that are done."""
+        if time.monotonic() - self._written >= _POLL_SECONDS:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(str(done), encoding="ascii")
             self._written = time.monotonic()
 
     def close(self) -> None:
-        """The task is finished; what it was worth is now counted by `watched`'s owner."""
+        """The task is finished; its units are now counted by the owner of `watched`."""
         self._path.unlink(missing_ok=True)
 
 
 @contextmanager
 def watched(folder: Path, *, description: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """A bar over work in other processes.
+    """Progress of work in other processes.
 
-    Units are counted as done when the owner says so, through the function it is given, and before that as the `Meter`
-    files in `folder` tell.
+    Units count as done when the owner calls the function it is given, and before that as the `Meter` files in `folder`
+    report.
 
     Args:
-        folder: Of the meters; what an earlier run left there is removed.
-        description: In front of the bar.
-        total: Units in all.
+        folder: Folder of the meters; files that an earlier run left there are removed.
+        description: Text in front of the bar.
+        total: Number of units in all.
     """
     for left in folder.glob("*"):
         left.unlink(missing_ok=True)
     finished = 0
     stop = threading.Event()
     with _bar(TextColumn("{task.percentage:>3.0f} %")) as bar:
+        lines = _Lines(description, total, 0, quiet=not bar.disable)
         task = bar.add_task(description, total=total)
 
         def count(what: str, units: int) -> None:
             nonlocal finished
             finished += units
+            lines.description = what
             bar.update(task, description=what, completed=finished)
 
-        def look() -> None:
-            while not stop.wait(_LOOK_SECONDS):
-                bar.update(task, completed=finished + sum(map(_reading, folder.glob("*"))))
+        def poll() -> None:
+            while not stop.wait(_POLL_SECONDS):
+                done = finished + sum(map(_reading, folder.glob("*")))
+                bar.update(task, completed=done)
+                lines.at(done)
 
-        looking = threading.Thread(target=look, daemon=True)
-        looking.start()
+        polling = threading.Thread(target=poll, daemon=True)
+        polling.start()
         try:
             yield count
         finally:
             stop.set()
-            looking.join()
+            polling.join()
+
+
+class _Lines:
+    """Log lines in place of a bar."""
+
+    def __init__(self, description: str, total: int, done: int, *, quiet: bool) -> None:
+        self.description, self.done = description, done
+        self._total, self._first, self._quiet = total, done, quiet
+        self._start = self._said = time.monotonic()
+
+    def at(self, done: int) -> None:
+        self.done, now = done, time.monotonic()
+        if self._quiet or now - self._said < _LINE_SECONDS or done <= self._first:
+            return
+        self._said = now
+        left = (now - self._start) * (self._total - done) / (done - self._first)
+        LOGGER.info("%s: %.0f %% done, about %.0f s left", self.description, 100 * done / self._total, left)
 
 
 def _reading(path: Path) -> int:

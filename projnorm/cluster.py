@@ -16,7 +16,8 @@ from dask import config as dask_config
 from distributed import CancelledError, Client, Future, KilledWorker, wait
 from distributed.comm.core import CommClosedError
 
-from projnorm.runs.atomic import write_atomically
+from projnorm.atomic import write_atomically
+from projnorm.errors import ClusterError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,11 +34,7 @@ _SETTINGS = {
     # A network is sent once, as part of a task, and that is meant.
     "distributed.admin.large-graph-warning-threshold": "1TB",
 }
-_KEPT = "what was finished is kept, and the same command, without --fresh, goes on from there."
-
-
-class ClusterError(ValueError):
-    """A cluster that cannot be reached, does not fit, or was lost on the way."""
+_KEPT = "finished tasks are stored, and running the same again resumes from them."
 
 
 def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: str) -> Iterator[R]:
@@ -102,8 +99,7 @@ def require_seen(folder: Path, scheduler: str) -> None:
         probe.unlink(missing_ok=True)
     if blind:
         raise ClusterError(
-            f"the worker {blind[0]} does not see {folder}; this command needs --out on a file system that all workers "
-            "share."
+            f"the worker {blind[0]} does not see {folder}; this needs a folder on a file system that all workers share."
         )
 
 

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
 from projnorm.files import memory_ceiling, open_file
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -46,14 +47,14 @@ _ENCRYPTED = 0x1
 _LONGEST_REASON = 200
 
 
-def to_npz(arrays: Arrays) -> bytes:
+def to_npz(arrays: Arrays, *, compress: bool = True) -> bytes:
     """The arrays as an NPZ file, with no date in it."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer, method = io.BytesIO(), zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, array in arrays.items():
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _NO_DATE), member.getvalue(), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy", _NO_DATE), member.getvalue(), method)
     return buffer.getvalue()
 
 
@@ -68,7 +69,7 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
             members = _members(archive)
             return {name: _unpacked(archive, member) for name, member in members.items()}
     except _UNREADABLE as error:
-        raise ValueError(f"not a whole NPZ file of plain arrays ({_reason(error)})") from error
+        raise InputError(f"not a whole NPZ file of plain arrays ({_reason(error)})") from error
 
 
 def from_npy(data: bytes) -> NDArray[Any]:
@@ -80,7 +81,7 @@ def from_npy(data: bytes) -> NDArray[Any]:
     try:
         return _array(io.BytesIO(data), len(data))
     except _UNREADABLE as error:
-        raise ValueError(f"not a whole NPY file of a plain array ({_reason(error)})") from error
+        raise InputError(f"not a whole NPY file of a plain array ({_reason(error)})") from error
 
 
 def map_npy(path: Path) -> NDArray[Any]:
@@ -99,7 +100,7 @@ def map_npy(path: Path) -> NDArray[Any]:
                 return np.empty(header.shape, header.dtype)
             return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
         except _UNREADABLE as error:
-            raise ValueError(f"{path}: not a whole NPY file of a plain array ({_reason(error)}).") from None
+            raise InputError(f"{path}: not a whole NPY file of a plain array ({_reason(error)}).") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _header(stream: BinaryIO, size: int) -> _Header:
                 raise ValueError(f"it is of version {version[0]}.{version[1]}")
             shape, by_columns, dtype = readers[version](stream)
     except _NO_HEADER:
-        raise ValueError("its header is none") from None
+        raise ValueError("it has no header") from None
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never read")
     if dtype.subdtype is not None or not dtype.itemsize:

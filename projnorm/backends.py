@@ -23,6 +23,8 @@ from filelock import FileLock, Timeout
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from projnorm.errors import InputError
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -39,9 +41,9 @@ class Backend:
     """Where tasks run; the numbers do not depend on it.
 
     Attributes:
-        workers: Processes of this machine; of a cluster, its scheduler knows how many.
+        workers: Number of processes on this machine; a cluster's scheduler knows its own.
         scheduler: Address of a Dask scheduler, such as tcp://127.0.0.1:8786; empty for this machine.
-        gpus: Names of the GPUs of this machine, one for each process, which then sees no other; empty without.
+        gpus: Names of the GPUs of this machine, one for each process, which then sees no other; empty without GPUs.
     """
 
     workers: int = 1
@@ -51,11 +53,11 @@ class Backend:
     def __post_init__(self) -> None:
         """Refuse what nothing can run on."""
         if self.workers < 1:
-            raise ValueError(f"`workers` must be at least 1; got {self.workers}.")
+            raise InputError(f"`workers` must be at least 1; got {self.workers}.")
         if self.gpus and self.workers > len(self.gpus):
-            raise ValueError(f"`workers` must be at most {len(self.gpus)}, one for each GPU; got {self.workers}.")
+            raise InputError(f"`workers` must be at most {len(self.gpus)}, one for each GPU; got {self.workers}.")
         if self.scheduler and not _ADDRESS.fullmatch(self.scheduler):
-            raise ValueError(f"`scheduler` must be an address such as tcp://127.0.0.1:8786; got {self.scheduler!r}.")
+            raise InputError(f"`scheduler` must be an address such as tcp://127.0.0.1:8786; got {self.scheduler!r}.")
 
     def for_tasks(self, count: int) -> Backend:
         """No more processes than there are tasks."""
@@ -70,9 +72,9 @@ def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend
     """The number of each item and what `function` makes of it, as they are finished; at the end the rest is stopped.
 
     Args:
-        function: Of one item and of nothing else; it and the items can be pickled.
-        items: Taken one by one as workers become free.
-        backend: Where.
+        function: Function of one item that depends on nothing else; it and the items can be pickled.
+        items: Items, taken one by one as workers become free.
+        backend: Processes or cluster that the tasks run on.
 
     Raises:
         ClusterError: If the cluster cannot be reached, or is lost. What was given out before is the caller's.
@@ -85,12 +87,12 @@ def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend
 def in_order(numbered: Iterable[tuple[int, R]]) -> Iterator[R]:
     """Results in the order of their items, each as soon as all before it are there."""
     waiting: dict[int, R] = {}
-    following = 0
+    next_number = 0
     for number, result in numbered:
         waiting[number] = result
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
+        while next_number in waiting:
+            yield waiting.pop(next_number)
+            next_number += 1
 
 
 def count_workers(backend: Backend) -> int:
@@ -101,7 +103,7 @@ def count_workers(backend: Backend) -> int:
     """
     if not backend.scheduler:
         return backend.workers
-    from projnorm.runs.cluster import count_processes
+    from projnorm.cluster import count_processes
 
     return count_processes(backend.scheduler)
 
@@ -113,7 +115,7 @@ def require_shared(folder: Path, backend: Backend) -> None:
         ClusterError: If one does not.
     """
     if backend.scheduler:
-        from projnorm.runs.cluster import require_seen
+        from projnorm.cluster import require_seen
 
         require_seen(folder, backend.scheduler)
 
@@ -122,7 +124,7 @@ def _results(
     task: Callable[[tuple[int, T]], tuple[int, R]], items: Iterator[tuple[int, T]], backend: Backend
 ) -> Generator[tuple[int, R], None, None]:
     if backend.scheduler:
-        from projnorm.runs.cluster import run_on_cluster  # the extra `cluster`, only where it is asked for
+        from projnorm.cluster import run_on_cluster  # the extra `cluster`, only where it is asked for
 
         yield from run_on_cluster(task, items, backend.scheduler)
         return

@@ -1,4 +1,4 @@
-"""Where and how precisely the engine computes."""
+"""The device that networks run on, its precision and its threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from projnorm.runs import Backend
+from projnorm.backends import Backend
+from projnorm.errors import InputError
 
 _DEVICES = ("cpu", "cuda", "mps")
 
@@ -19,10 +20,10 @@ class TorchFacts:
     """What torch says of itself.
 
     Attributes:
-        version: Of torch.
-        devices: That it can compute on, the one that "auto" chooses first.
-        processor: Instructions that its code for the processor uses.
-        threads: That it computes with.
+        version: Version of torch.
+        devices: Devices that it can compute on, the one that "auto" chooses first.
+        processor: Processor instructions that its code uses.
+        threads: Number of threads that it computes with.
     """
 
     version: str
@@ -48,12 +49,12 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
     """
     if str(device) != "auto":
         if str(device).partition(":")[0] not in _DEVICES:
-            raise ValueError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")
+            raise InputError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")
         try:
             chosen = torch.device(device)
             torch.empty(0, device=chosen)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            raise ValueError(f"`device` {str(device)!r} is not available here: {_first_line(error)}.") from None
+            raise InputError(f"`device` {str(device)!r} is not available here: {_first_line(error)}.") from None
         return chosen
     if torch.cuda.is_available():
         return torch.device("cuda")

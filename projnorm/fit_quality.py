@@ -1,4 +1,4 @@
-"""How well a score follows the truth it is meant to predict."""
+"""How well a score follows the truth that it is meant to predict."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
-    """A score against the truth.
+class FitQuality:
+    """How well a straight line in a score explains the truth.
 
     Attributes:
         r_squared: Share of the variance of the truth that a straight line in the score explains; nan for a constant.
-        spearman: Rank correlation; nan for a constant.
+        spearman: Spearman's rank correlation of score and truth; nan for a constant.
     """
 
     r_squared: float
     spearman: float
 
 
-def following(score: ArrayLike, truth: ArrayLike) -> Following:
-    """How well `score` follows `truth`, both of shape ``(points,)``."""
+def fit_quality(score: ArrayLike, truth: ArrayLike) -> FitQuality:
+    """R^2 and rank correlation of `score` and `truth`, both of shape ``(points,)``."""
     from scipy import stats
 
     score, truth = np.asarray(score, float).ravel(), np.asarray(truth, float).ravel()
     if score.size < 2 or np.ptp(score) == 0.0 or np.ptp(truth) == 0.0:
-        return Following(math.nan, math.nan)
+        return FitQuality(math.nan, math.nan)
     correlation = float(np.corrcoef(score, truth)[0, 1])
-    return Following(correlation**2, float(stats.spearmanr(score, truth).statistic))
+    return FitQuality(correlation**2, float(stats.spearmanr(score, truth).statistic))

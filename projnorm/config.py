@@ -1,0 +1,259 @@
+"""Settings: each is declared once, as a field, and becomes a checked value, JSON, TOML and a flag.
+
+A configuration is a frozen dataclass derived from `Config` whose fields are made by `setting`. Configurations nest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+
+from projnorm.errors import InputError
+from projnorm.files import read_file
+
+_RULE = "rule"
+_LARGEST_INTEGER = 2**63
+_LARGEST_FILE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a setting is for and which values it may have.
+
+    Attributes:
+        help: Description of the setting, as the command line and the documentation show it.
+        least: Smallest value allowed.
+        above: Values must be larger than this.
+        most: Largest value allowed.
+        below: Values must be smaller than this.
+        choices: Values allowed, or a function that returns them; text is compared without regard to case.
+        distinct: Whether the entries of a tuple must differ from each other.
+        nonempty: Whether a tuple must have an entry.
+        positional: Whether the command line takes it by position instead of by a flag.
+        flat: Whether the flags of a nested configuration have no prefix.
+        flag: Spelling of the flag, where it is not that of the field.
+    """
+
+    help: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
+    distinct: bool = False
+    nonempty: bool = False
+    positional: bool = False
+    flat: bool = False
+    flag: str = ""
+
+    @property
+    def allowed(self) -> tuple[Any, ...]:
+        """The choices; empty where every value is allowed."""
+        return self.choices() if callable(self.choices) else self.choices
+
+
+def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:  # noqa: A002 (the word users look for)
+    """A field of a configuration.
+
+    Args:
+        default: Its default; without one the setting is required.
+        help: Description of the setting.
+        rules: Fields of `Rule`.
+    """
+    return field(default=default, metadata={_RULE: Rule(help, **rules)})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a configuration class.
+
+    Attributes:
+        name: Name of the field.
+        type: Its annotated type, without `None`.
+        optional: Whether it may be `None`.
+        default: The default; `dataclasses.MISSING` if it is required.
+        rule: Help and allowed values.
+    """
+
+    name: str
+    type: Any
+    optional: bool
+    default: Any
+    rule: Rule
+
+    @property
+    def is_config(self) -> bool:
+        """Whether it is a nested configuration."""
+        return isinstance(self.type, type) and issubclass(self.type, Config)
+
+    @property
+    def entry_type(self) -> Any:
+        """The type of an entry of a tuple; None where the setting is no tuple."""
+        return get_args(self.type)[0] if get_origin(self.type) is tuple else None
+
+
+class Config:
+    """Base of every configuration: checked when it is made, and plain data."""
+
+    def __post_init__(self) -> None:
+        """Check and normalise every setting, then what several of them must satisfy together."""
+        for one in settings(type(self)):
+            object.__setattr__(self, one.name, _checked(one, getattr(self, one.name)))
+        self.check()
+
+    def check(self) -> None:
+        """Raise `InputError` if settings do not fit together; a subclass defines it where there is such a rule."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as plain JSON values."""
+        return {one.name: _plain(getattr(self, one.name)) for one in settings(type(self))}
+
+    def to_toml(self) -> str:
+        """The settings as a TOML document that `read_toml` and the option ``--config`` take."""
+        return "\n".join(_toml(self.to_json())) + "\n"
+
+    def updated(self, document: Mapping[str, Any]) -> Self:
+        """The same configuration with the settings of a nested mapping in place of its own.
+
+        Raises:
+            InputError: If a setting is unknown or its value not allowed.
+        """
+        return self._built(document, {one.name: getattr(self, one.name) for one in settings(type(self))})
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """A configuration from what `to_json` gave.
+
+        Raises:
+            InputError: If a setting is missing or unknown, or its value not allowed.
+        """
+        return cls._built(document, {one.name: one.default for one in settings(cls) if one.default is not MISSING})
+
+    @classmethod
+    def _built(cls, document: Mapping[str, Any], start: Mapping[str, Any]) -> Self:
+        if not isinstance(document, Mapping):
+            raise InputError(f"settings must have names; got a {type(document).__name__}.")
+        known = {one.name: one for one in settings(cls)}
+        if unknown := sorted(str(name)[:40] for name in document if name not in known):
+            raise InputError(f"there is no setting `{unknown[0]}`; there are {', '.join(known)}.")
+        values = dict(start)
+        for name, value in document.items():
+            if known[name].is_config:
+                values[name] = _nested(known[name], value, start.get(name))
+            else:
+                values[name] = value
+        if missing := [name for name in known if name not in values]:
+            raise InputError(f"`{missing[0]}` must be given.")
+        return cls(**values)
+
+
+@lru_cache
+def settings(cls: type[Config]) -> tuple[Setting, ...]:
+    """The settings of a configuration class, in the order of its fields."""
+    hints = get_type_hints(cls)
+    found = []
+    for one in fields(cls):  # type: ignore[arg-type]
+        kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
+        kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
+        rule = one.metadata.get(_RULE, Rule())
+        found.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
+    return tuple(found)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, as `Config.updated` takes them.
+
+    Raises:
+        InputError: If it is no TOML file.
+        OSError: If it cannot be read.
+    """
+    try:
+        return tomllib.loads(read_file(path, most=_LARGEST_FILE).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not a TOML file ({str(error)[:200]}).") from None
+
+
+def _nested(one: Setting, value: Any, start: Any) -> Any:
+    if isinstance(value, Config):
+        return value
+    try:
+        return start.updated(value) if isinstance(start, Config) else one.type.from_json(value)
+    except InputError as error:
+        # What the setting is called from outside.
+        raise InputError(str(error).replace("`", f"`{one.name}.", 1)) from None
+
+
+def _checked(one: Setting, value: Any) -> Any:
+    if value is None and one.optional:
+        return None
+    if one.is_config:
+        if not isinstance(value, one.type):
+            raise InputError(f"`{one.name}` must be a {one.type.__name__}; got a {type(value).__name__}.")
+        return value
+    if one.entry_type is None:
+        return _allowed(one, _typed(one.name, value, one.type))
+    if not isinstance(value, list | tuple):
+        raise InputError(f"`{one.name}` must be a list; got a {type(value).__name__}.")
+    entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
+    if one.rule.nonempty and not entries:
+        raise InputError(f"`{one.name}` must have at least one entry.")
+    if one.rule.distinct and len(set(entries)) < len(entries):
+        raise InputError(f"`{one.name}` must name each one once; got {', '.join(map(str, entries))}.")
+    return entries
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value) if abs(value) < _LARGEST_INTEGER else math.inf
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"`{name}` must be of type {kind.__name__}; got a {type(value).__name__}.")
+    if kind is int and abs(value) >= _LARGEST_INTEGER:
+        raise InputError(f"`{name}` is too large a number.")
+    return value
+
+
+def _allowed(one: Setting, value: Any) -> Any:
+    rule, wrong = one.rule, ""
+    if allowed := rule.allowed:
+        spelt = {choice.lower() if isinstance(choice, str) else choice: choice for choice in allowed}
+        key = value.lower() if isinstance(value, str) else value
+        if key not in spelt:
+            raise InputError(f"`{one.name}` must be one of {', '.join(map(str, allowed))}; got {value!r}.")
+        return spelt[key]
+    if rule.least is not None and not value >= rule.least:
+        wrong = f"at least {rule.least:g}"
+    elif rule.above is not None and not value > rule.above:
+        wrong = f"above {rule.above:g}" if rule.above else "positive"
+    elif rule.most is not None and not value <= rule.most:
+        wrong = f"at most {rule.most:,g}"
+    elif rule.below is not None and not value < rule.below:
+        wrong = f"below {rule.below:,g}"
+    elif isinstance(value, float) and not math.isfinite(value):
+        wrong = "finite"
+    if wrong:
+        raise InputError(f"`{one.name}` must be {wrong}; got {value}.")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_json()
+    return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _toml(document: Mapping[str, Any], table: str = "") -> Iterator[str]:
+    nested = {name: value for name, value in document.items() if isinstance(value, dict)}
+    for name, value in document.items():
+        if name not in nested and value is not None:
+            yield f"{name} = {json.dumps(value)}"
+    for name, value in nested.items():
+        path = f"{table}.{name}" if table else name
+        yield f"\n[{path}]"
+        yield from _toml(value, path)
