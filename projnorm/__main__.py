@@ -1,5 +1,5 @@
-"""``python -m projnorm`` is the `projnorm` command."""
+"""``python -m projnorm``."""
 
-from projnorm.cli.app import main
+from projnorm.cli.main import main
 
 main()

@@ -36,6 +36,7 @@ class Rule:
         choices: Values allowed, or a function that returns them; text is compared without regard to case.
         distinct: Whether the entries of a tuple must differ from each other.
         nonempty: Whether a tuple must have an entry.
+        repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
         positional: Whether the command line takes it by position instead of by a flag.
         flat: Whether the flags of a nested configuration have no prefix.
         flag: Spelling of the flag, where it is not that of the field.
@@ -49,6 +50,7 @@ class Rule:
     choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
     distinct: bool = False
     nonempty: bool = False
+    repeat: bool = False
     positional: bool = False
     flat: bool = False
     flag: str = ""
@@ -68,6 +70,11 @@ def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:  # noq
         rules: Fields of `Rule`.
     """
     return field(default=default, metadata={_RULE: Rule(help, **rules)})
+
+
+def seed_setting() -> Any:
+    """The setting `seed` of every experiment that draws something."""
+    return setting(0, "Seed of everything that is drawn.", least=0, below=2**32)
 
 
 @dataclass(frozen=True, slots=True)

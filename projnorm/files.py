@@ -69,6 +69,8 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
         OSError: If it cannot be opened.
     """
     allowed = memory_ceiling() if most is None else most
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, not a file.")
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
     try:
         status = os.fstat(file.fileno())

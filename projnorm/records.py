@@ -283,6 +283,21 @@ def list_runs(root: Path) -> list[RunListing]:
     return listings
 
 
+def match_run(root: Path, beginning: str, kinds: Sequence[str] = ()) -> str:
+    """The name of the one run under `root` that begins so and is of one of these kinds, or of any.
+
+    Raises:
+        InputError: If there is not exactly one.
+    """
+    names = [path.name for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
+    names = [name for name in names if not kinds or name.rpartition("-")[0] in kinds]
+    matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]
+    if len(matches) != 1:
+        found = ", ".join(matches) or "none"
+        raise InputError(f"a name must match one run in {root}; {beginning or 'no name'} matches {found}.")
+    return matches[0]
+
+
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested settings by dotted names."""
     for name, value in config.items():

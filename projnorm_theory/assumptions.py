@@ -14,7 +14,7 @@ from projnorm_theory.bounds import tail_ends, tail_overlap
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.spectra import Alignment, PowerLawFit, alignment, fit_power_law, span_gap
-from projnorm_theory.validation import FloatArray, as_count
+from projnorm_theory.validation import FloatArray, InputError, as_count
 
 # Up to here every k is looked at; beyond, k grows by a tenth a step, because each costs a decomposition.
 _EVERY_K_UP_TO = 100
@@ -167,12 +167,12 @@ def check_assumptions(
         ks: Values of `k` for the curves of `tightness`. Default: every one up to 100, then ever fewer.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+        InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
     """
     pair = as_pair(X, X_ood)
     k = as_count(k, "k", low=0, high=min(pair.train_rank, pair.ood_rank), because=", the smaller rank")
     if Y_ood is None:
-        raise ValueError("`Y_ood` is required: the assumptions are about the true shifted responses.")
+        raise InputError("`Y_ood` is required: the assumptions are about the true shifted responses.")
     fit = pair.fit(Y)
     return AssumptionReport(
         k=k,
@@ -201,7 +201,7 @@ def norm_assumption(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> NormAss
         Y_ood: Shifted responses, with as many outputs.
 
     Raises:
-        ValueError: If a shape is wrong or an entry is not finite.
+        InputError: If a shape is wrong or an entry is not finite.
     """
     return NormAssumption(pair.fit(Y).norm, frobenius(pair.ood_coordinates(Y_ood)))
 
@@ -218,7 +218,7 @@ def covariate_shift(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> Covaria
         Y_ood: Shifted responses, with as many outputs.
 
     Raises:
-        ValueError: If a shape is wrong or an entry is not finite.
+        InputError: If a shape is wrong or an entry is not finite.
     """
     Y = pair.as_responses(Y)
     Y_ood = pair.as_ood_responses(Y_ood, outputs=Y.shape[1])
@@ -255,7 +255,7 @@ def bound_tightness(
         ks: Values of `k`, each from 1 to the smaller rank. Default: every one up to 100, then ever fewer.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or a `k` is out of range.
+        InputError: If a shape is wrong, an entry is not finite, or a `k` is out of range.
     """
     smaller = min(pair.train_rank, pair.ood_rank)
     if ks is None:

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
-from projnorm_theory.validation import EPS, FloatArray, as_count, as_rows, as_vector
+from projnorm_theory.validation import EPS, FloatArray, InputError, as_count, as_rows, as_vector
 
 # E|z| of a standard normal, and the variance of sign(z) that z does not explain linearly.
 _MEAN_ABS = math.sqrt(2 / math.pi)
@@ -70,14 +70,14 @@ def deterministic_projnorm(theta: ArrayLike, covariance_eigenvalues: ArrayLike, 
         m: Number of rows.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, an eigenvalue is negative, or ``m < 1``.
+        InputError: If a shape is wrong, an entry is not finite, an eigenvalue is negative, or ``m < 1``.
 
     >>> round(deterministic_projnorm([1.0, 0.0, 0.0, 0.0], [1.0] * 4, 1).value ** 2, 9)  # one row spans a quarter
     0.75
     """
     s = as_vector(covariance_eigenvalues, "covariance_eigenvalues")
     if np.any(s < 0.0):
-        raise ValueError(f"`covariance_eigenvalues` must be zero or more; the smallest is {s.min():.6g}.")
+        raise InputError(f"`covariance_eigenvalues` must be zero or more; the smallest is {s.min():.6g}.")
     theta = as_rows(theta, "theta", rows=s.size, rows_like="`covariance_eigenvalues`")
     m = as_count(m, "m", low=1)
     kappa = _implicit_ridge(s, m)
@@ -97,7 +97,7 @@ def toy_asymptotics(sigma: ArrayLike, *, d1: int, d2: int, n: int, m: int) -> To
         m: Shifted examples.
 
     Raises:
-        ValueError: If a size is out of range, or `sigma` is negative or not finite.
+        InputError: If a size is out of range, or `sigma` is negative or not finite.
 
     >>> toy = toy_asymptotics([0.0, 5.0], d1=1000, d2=500, n=500, m=500)
     >>> toy.test_error.round(3).tolist(), toy.projnorm_linear.round(3).tolist()
@@ -125,7 +125,7 @@ def _as_sigma(sigma: ArrayLike) -> FloatArray:
     values = np.asarray(sigma)
     checked = as_vector(values.ravel(), "sigma")
     if np.any(checked < 0.0) or np.any(checked > _LARGEST_SIGMA):
-        raise ValueError(
+        raise InputError(
             f"`sigma` must lie between 0 and {_LARGEST_SIGMA:g}; got {checked.min():g} to {checked.max():g}."
         )
     return checked.reshape(values.shape)
@@ -166,7 +166,7 @@ def _toy_theta(d1: int, n: int) -> tuple[float, float]:
         theta_1 = _MEAN_ABS
         square = _MEAN_ABS**2 + _UNEXPLAINED * d1 / (n - d1 - 1)
     else:
-        raise ValueError(
+        raise InputError(
             f"`n` must be at most d1 - 4 = {d1 - 4} or at least d1 + 4 = {d1 + 4}: closer to d1 the norm of the "
             f"solution has no finite variance; got {n}."
         )

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.spectra import span_gap
-from projnorm_theory.validation import FloatArray, as_count, as_finite_result, as_range
+from projnorm_theory.validation import FloatArray, InputError, as_count, as_finite_result, as_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ def proposition_bound(
         k: Dimension of the span shared by the top eigenvectors, at least 0 and below ``min(n, m)``.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+        InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
     """
     pair = as_pair(X, X_ood)
     top = min(pair.train_rank, pair.ood_rank, pair.n_train - 1, pair.n_ood - 1)
@@ -130,7 +130,7 @@ def generalised_bound(
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, or a range (low, high) of it.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, `k` is out of range, or `rho` is negative or smaller
+        InputError: If a shape is wrong, an entry is not finite, `k` is out of range, or `rho` is negative or smaller
             than the shared span alone allows.
     """
     pair = as_pair(X, X_ood)
@@ -139,7 +139,7 @@ def generalised_bound(
     fit = pair.fit(Y)
     shared = frobenius(fit.coordinates[:k])
     if high * fit.norm < shared - pair.sine_tolerance * fit.norm:
-        raise ValueError(
+        raise InputError(
             f"`rho` must be at least {shared / fit.norm:.6g}: the shared span alone carries that much; got {rho!r}."
         )
     # Lengths of q = P~_perp theta* that rho allows, and of s = P~_perp p.

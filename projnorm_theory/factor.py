@@ -20,7 +20,7 @@ from scipy.linalg import lapack
 from projnorm_theory.norms import frobenius
 from projnorm_theory.products import gram_upper, times
 from projnorm_theory.row_space import RowSpace, default_rcond, remove_span
-from projnorm_theory.validation import FloatArray, as_rcond
+from projnorm_theory.validation import FloatArray, InputError, as_rcond
 
 METHODS = ("auto", "gram", "qr", "svd")
 
@@ -58,10 +58,10 @@ def factor(X: FloatArray, *, rcond: float | None = None, method: str = "auto") -
     """Factor `X`, a validated matrix, by the cheapest method that is accurate on it, or by the one named.
 
     Raises:
-        ValueError: If `method` is unknown, or was named and `X` is too ill conditioned for it.
+        InputError: If `method` is unknown, or was named and `X` is too ill conditioned for it.
     """
     if method not in METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+        raise InputError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
     rcond = as_rcond(rcond, default_rcond(X))
     if method in ("auto", "gram"):
         gram = GramFactor.of(X, rcond)
@@ -73,7 +73,7 @@ def factor(X: FloatArray, *, rcond: float | None = None, method: str = "auto") -
             return qr
     if method in ("auto", "svd"):
         return RowSpace.of(X, rcond=rcond)
-    raise ValueError(
+    raise InputError(
         f"`method` {method!r} needs {_REQUIREMENT[method]}, and `X` of shape {X.shape} is not; "
         "use method='auto' or 'svd'."
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.validation import FloatArray, as_gram, as_non_negative, as_rcond, precision_of
+from projnorm_theory.validation import FloatArray, InputError, as_gram, as_non_negative, as_rcond, precision_of
 
 # A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
 # accumulated in half precision.
@@ -50,7 +50,7 @@ class GramSpace:
                 a matrix of float64 made from float32 products, say.
 
         Raises:
-            ValueError: If `K` is not a finite, symmetric, positive semi-definite matrix.
+            InputError: If `K` is not a finite, symmetric, positive semi-definite matrix.
         """
         precision, noise = precision_of(K), as_non_negative(noise, "noise")
         K = as_gram(K, name)
@@ -58,7 +58,7 @@ class GramSpace:
         eigenvalues, left = np.linalg.eigh(K)
         largest, smallest = float(eigenvalues[-1]), float(eigenvalues[0])
         if smallest < 0.0 and -smallest > _NOT_A_GRAM * largest:
-            raise ValueError(
+            raise InputError(
                 f"`{name}` must be positive semi-definite; its eigenvalues run from {smallest:.3g} to {largest:.3g}."
             )
         coarseness = _NOISE_OVER_NEGATIVE * -smallest / largest if smallest < 0.0 else 0.0

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
-from projnorm_theory.validation import EPS, FloatArray, as_finite_result, as_matrix, as_rows, precision_of
+from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
 
 # A sine at or below this counts as a shared direction even where rounding would allow a finer judgement.
 _SHARED_SINE = 1e-8
@@ -79,7 +79,7 @@ class LinearPair:
                 ``max(rows, columns) * eps``.
 
         Raises:
-            ValueError: If a shape is wrong or an entry is not finite.
+            InputError: If a shape is wrong or an entry is not finite.
         """
         X = as_matrix(X, "X")
         X_ood = as_matrix(X_ood, "X_ood", columns=X.shape[1])
@@ -121,7 +121,7 @@ class LinearPair:
                 their type says.
 
         Raises:
-            ValueError: If a block is not what its name says, or the three cannot come from the same features.
+            InputError: If a block is not what its name says, or the three cannot come from the same features.
         """
         train = GramSpace.of(k_train, name="k_train", rcond=rcond, noise=noise)
         ood = GramSpace.of(k_ood, name="k_ood", rcond=rcond, noise=noise)
@@ -134,7 +134,7 @@ class LinearPair:
         cross_precision = precision_of(k_ood_train)
         k_ood_train = as_matrix(k_ood_train, "k_ood_train")
         if k_ood_train.shape != (m, n):
-            raise ValueError(
+            raise InputError(
                 f"`k_ood_train` must have shape {(m, n)}, one row per row of `k_ood` and one column per row of "
                 f"`k_train`; got {k_ood_train.shape}."
             )
@@ -235,7 +235,7 @@ class LinearPair:
         """Shifted responses as a matrix of shape ``(m, c)``, with as many outputs as `Y` where that is known."""
         Y_ood = as_rows(Y_ood, "Y_ood", rows=self.n_ood, rows_like="`X_ood`").reshape(self.n_ood, -1)
         if outputs is not None and Y_ood.shape[1] != outputs:
-            raise ValueError(f"`Y_ood` must have {outputs} outputs like `Y`; got {Y_ood.shape[1]}.")
+            raise InputError(f"`Y_ood` must have {outputs} outputs like `Y`; got {Y_ood.shape[1]}.")
         return Y_ood
 
     def distance_to_ood(self, coordinates: FloatArray) -> float:
@@ -261,10 +261,10 @@ def as_pair(X: ArrayLike | LinearPair, X_ood: ArrayLike | None) -> LinearPair:
     """The pair itself where one was passed for ``X, X_ood``, else the pair of the two matrices."""
     if isinstance(X, LinearPair):
         if X_ood is not None:
-            raise ValueError("`X_ood` must be left out when `X` is a LinearPair, which holds both.")
+            raise InputError("`X_ood` must be left out when `X` is a LinearPair, which holds both.")
         return X
     if X_ood is None:
-        raise ValueError("`X_ood` is required unless `X` is a LinearPair.")
+        raise InputError("`X_ood` is required unless `X` is a LinearPair.")
     return LinearPair.of(X, X_ood)
 
 
@@ -285,7 +285,7 @@ def _require_consistent_blocks(cosines: FloatArray, sine_error: float) -> None:
     squares = cosines**2
     excess = max(squares.sum(axis=0).max(), squares.sum(axis=1).max()) - 1.0
     if excess > 1e-2 + 10 * sine_error**2:
-        raise ValueError(
+        raise InputError(
             "`k_ood_train` does not fit `k_train` and `k_ood`: a unit direction of one row space would have squared "
             f"length {1.0 + excess:.4g} in the other. All three blocks must come from the same features."
         )

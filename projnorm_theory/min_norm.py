@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.factor import factor
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.products import times
-from projnorm_theory.validation import FloatArray, as_finite_result, as_matrix, as_rows
+from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ def min_norm_solution(
             on it.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or `X` is too ill conditioned for the `method` named.
+        InputError: If a shape is wrong, an entry is not finite, or `X` is too ill conditioned for the `method` named.
 
     >>> min_norm_solution([[3.0, 4.0]], [5.0]).theta.round(12).tolist()
     [0.6, 0.8]
@@ -69,7 +69,7 @@ def ood_loss(theta: ArrayLike, X_ood: ArrayLike, Y_ood: ArrayLike) -> float:
         Y_ood: Their true responses, shape ``(m,)`` or ``(m, c)``.
 
     Raises:
-        ValueError: If a shape is wrong or an entry is not finite.
+        InputError: If a shape is wrong or an entry is not finite.
 
     >>> ood_loss([1.0, 0.0], [[2.0, 5.0], [1.0, 1.0]], [0.0, 1.0])
     2.0
@@ -79,7 +79,7 @@ def ood_loss(theta: ArrayLike, X_ood: ArrayLike, Y_ood: ArrayLike) -> float:
     Y_ood = as_rows(Y_ood, "Y_ood", rows=X_ood.shape[0], rows_like="`X_ood`")
     predicted = X_ood @ theta
     if predicted.shape != Y_ood.shape:
-        raise ValueError(
+        raise InputError(
             f"`Y_ood` must have the shape {predicted.shape} of the predictions `X_ood @ theta`; got {Y_ood.shape}."
         )
     return as_finite_result(sum_of_squares(predicted - Y_ood) / X_ood.shape[0], "the test loss")

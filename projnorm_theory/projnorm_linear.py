@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.factor import factor
 from projnorm_theory.linear_pair import LinearPair, TrainingFit
 from projnorm_theory.norms import frobenius
-from projnorm_theory.validation import as_matrix, as_non_negative, as_rows
+from projnorm_theory.validation import InputError, as_matrix, as_non_negative, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ def projnorm_linear(theta: ArrayLike, X_ood: ArrayLike, *, rcond: float | None =
         rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(m, d) * eps``.
 
     Raises:
-        ValueError: If a shape is wrong or an entry is not finite.
+        InputError: If a shape is wrong or an entry is not finite.
 
     >>> projnorm_linear([1.0, 2.0, 2.0], [[5.0, 0.0, 0.0]]).value.__round__(12)
     2.828427124746
@@ -102,7 +102,7 @@ def projnorm_linear_of_pair(
             predicts for them.
 
     Raises:
-        ValueError: If `Y` or `pseudo_labels` do not fit the pair, or a ridge is negative.
+        InputError: If `Y` or `pseudo_labels` do not fit the pair, or a ridge is negative.
     """
     ridge_train, ridge_ood = _as_ridge(ridge)
     fit = pair.fit(Y)
@@ -154,7 +154,7 @@ def projnorm_linear_from_gram(
         pseudo_labels: As in `projnorm_linear_of_pair`.
 
     Raises:
-        ValueError: If a block is not what its name says, or the three cannot come from the same features.
+        InputError: If a block is not what its name says, or the three cannot come from the same features.
     """
     pair = LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond)
     return projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=pseudo_labels)
@@ -163,7 +163,7 @@ def projnorm_linear_from_gram(
 def _as_ridge(ridge: float | tuple[float, float]) -> tuple[float, float]:
     if isinstance(ridge, tuple | list):
         if len(ridge) != 2:
-            raise ValueError(f"`ridge` must be a number or a pair (train, ood); got {ridge!r}.")
+            raise InputError(f"`ridge` must be a number or a pair (train, ood); got {ridge!r}.")
         return as_non_negative(ridge[0], "ridge"), as_non_negative(ridge[1], "ridge")
     number = as_non_negative(ridge, "ridge")
     return number, number

@@ -43,7 +43,7 @@ class RowSpace:
             rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``.
 
         Raises:
-            ValueError: If `X` is not a finite, non-empty matrix or `rcond` is out of range.
+            InputError: If `X` is not a finite, non-empty matrix or `rcond` is out of range.
 
         >>> space = RowSpace.of([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
         >>> space.residual([1.0, 1.0, 1.0]).tolist()

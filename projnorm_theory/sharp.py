@@ -16,7 +16,7 @@ from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.row_space import RowSpace, remove_span
 from projnorm_theory.trust_region import extreme_on_sphere
-from projnorm_theory.validation import FloatArray, as_finite_result, as_matrix, as_range, as_rows
+from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_range, as_rows
 
 # Beyond this the Gram matrices cannot tell which directions the training rows determine.
 _COARSEST_SINE = 0.1
@@ -81,7 +81,7 @@ def sharp_interval(
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, or a range (low, high) of it.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or no ground truth has such a `rho`.
+        InputError: If a shape is wrong, an entry is not finite, or no ground truth has such a `rho`.
 
     >>> interval = sharp_interval([[1.0, 0.0]], [2.0], [[0.0, 3.0]])
     >>> round(interval.lower, 9), round(interval.upper, 9)  # orthogonal rows: (3 * 2)^2 whatever theta* is
@@ -91,7 +91,7 @@ def sharp_interval(
     low, high = as_range(rho, "rho")
     fit = pair.fit(Y)
     if pair.sine_error > _COARSEST_SINE:
-        raise ValueError(
+        raise InputError(
             f"the Gram matrices are too ill conditioned for a sharp interval: angles between the row spaces are known "
             f"to a sine of {pair.sine_error:.2g} only. Pass features, float64 kernels, or a larger `rcond`."
         )
@@ -151,7 +151,7 @@ def attaining_truths(
         rho: As for `sharp_interval`.
 
     Raises:
-        ValueError: As `sharp_interval` does.
+        InputError: As `sharp_interval` does.
     """
     X = as_matrix(X, "X")
     X_ood = as_matrix(X_ood, "X_ood", columns=X.shape[1])
@@ -179,14 +179,14 @@ def _free_radii(
     low, high = (end * theta_norm for end in rho)
     slack = tolerance * theta_norm
     if high < determined - slack:
-        raise ValueError(
+        raise InputError(
             f"`rho` must be at least {determined / theta_norm:.6g}, the length that the training data fix of the "
             f"projection of theta* on the shifted row space; got {_shown(rho)}."
         )
     if any_free:
         return other_leg(low, determined), other_leg(high, determined)
     if low > determined + slack:
-        raise ValueError(
+        raise InputError(
             f"`rho` must be {determined / theta_norm:.6g}: the rows of `X_ood` lie in the row space of `X`, so the "
             f"training data fix the projection of theta* on them; got {_shown(rho)}."
         )

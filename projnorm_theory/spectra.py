@@ -13,7 +13,7 @@ from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import spectral
 from projnorm_theory.row_space import default_rcond, triangular_factor
-from projnorm_theory.validation import FloatArray, as_count, as_fraction, as_matrix, as_rcond, as_vector
+from projnorm_theory.validation import FloatArray, InputError, as_count, as_fraction, as_matrix, as_rcond, as_vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ def spectrum(X: ArrayLike, *, rcond: float | None = None) -> Spectrum:
         rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``.
 
     Raises:
-        ValueError: If `X` is not a finite, non-empty matrix.
+        InputError: If `X` is not a finite, non-empty matrix.
 
     >>> spectrum([[0.0, 2.0], [1.0, 0.0]]).eigenvalues.tolist()
     [4.0, 1.0]
@@ -114,7 +114,7 @@ def spectrum_from_gram(K: ArrayLike, *, rcond: float | None = None) -> Spectrum:
         rcond: On singular values of `X`; squared on `K`. Default ``sqrt(n * eps)``.
 
     Raises:
-        ValueError: If `K` is not a Gram matrix.
+        InputError: If `K` is not a Gram matrix.
     """
     space = GramSpace.of(K, rcond=rcond)
     return Spectrum(space.singular_values**2, space.left.shape[0], space.rcond)
@@ -135,7 +135,7 @@ def fit_power_law(
         confidence: Level of the interval for the exponent.
 
     Raises:
-        ValueError: If fewer than three eigenvalues are in range, or one is not positive, or they do not descend.
+        InputError: If fewer than three eigenvalues are in range, or one is not positive, or they do not descend.
 
     >>> fit = fit_power_law([i**-1.5 for i in range(1, 100)])
     >>> round(fit.exponent, 6), round(fit.prefactor, 6)
@@ -147,13 +147,13 @@ def fit_power_law(
     last = values.size if last is None else as_count(last, "last", low=1, high=values.size, because=" eigenvalues")
     used = values[first - 1 : last]
     if used.size < 3:
-        raise ValueError(
+        raise InputError(
             f"`eigenvalues` must have at least 3 between `first` = {first} and `last` = {last}; got {used.size}."
         )
     if used[-1] <= 0.0:
-        raise ValueError("`eigenvalues` must be positive in the range fitted; pass `last` to leave the zeros out.")
+        raise InputError("`eigenvalues` must be positive in the range fitted; pass `last` to leave the zeros out.")
     if np.any(np.diff(used) > 0.0):
-        raise ValueError("`eigenvalues` must be in descending order.")
+        raise InputError("`eigenvalues` must be in descending order.")
 
     log_index, log_value = np.log(np.arange(first, last + 1)), np.log(used)
     centred = log_index - log_index.mean()
@@ -182,7 +182,7 @@ def alignment(X: ArrayLike | LinearPair, X_ood: ArrayLike | None = None, k: int 
         k: How many eigenvectors of each. Default: the smaller rank.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+        InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
     """
     pair = as_pair(X, X_ood)
     k = _as_top(k, pair)
@@ -212,7 +212,7 @@ def principal_angles(X: ArrayLike | LinearPair, X_ood: ArrayLike | None = None, 
         k: Dimension of the spans. Default: the smaller rank.
 
     Raises:
-        ValueError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+        InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
 
     >>> principal_angles([[2.0, 0.0]], [[1.0, 1.0]], 1).round(12).tolist()
     [0.785398163397]

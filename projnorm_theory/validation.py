@@ -19,17 +19,21 @@ FloatArray = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
 
 
+class InputError(ValueError):
+    """An argument that cannot be used; the message names it and says what is required."""
+
+
 def as_matrix(value: ArrayLike, name: str, *, columns: int | None = None, columns_like: str = "X") -> FloatArray:
     """A finite, non-empty float64 matrix, one example per row; a copy only where the input forces one."""
     array = _as_float64(value, name)
     if array.ndim != 2:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be 2-D, one example per row; got shape {array.shape}."
             + (f" For a single example pass {name}.reshape(1, -1)." if array.ndim == 1 else "")
         )
     _require_non_empty(array, name)
     if columns is not None and array.shape[1] != columns:
-        raise ValueError(f"`{name}` must have {columns} columns like `{columns_like}`; got shape {array.shape}.")
+        raise InputError(f"`{name}` must have {columns} columns like `{columns_like}`; got shape {array.shape}.")
     _require_finite(array, name)
     return array
 
@@ -38,10 +42,10 @@ def as_rows(value: ArrayLike, name: str, *, rows: int, rows_like: str) -> FloatA
     """A finite float64 vector or matrix with one row per row (or column) of something else."""
     array = _as_float64(value, name)
     if array.ndim not in (1, 2):
-        raise ValueError(f"`{name}` must be 1-D or 2-D; got shape {array.shape}.")
+        raise InputError(f"`{name}` must be 1-D or 2-D; got shape {array.shape}.")
     _require_non_empty(array, name)
     if array.shape[0] != rows:
-        raise ValueError(f"`{name}` must have {rows} rows like {rows_like}; got shape {array.shape}.")
+        raise InputError(f"`{name}` must have {rows} rows like {rows_like}; got shape {array.shape}.")
     _require_finite(array, name)
     return array
 
@@ -50,11 +54,11 @@ def as_gram(value: ArrayLike, name: str) -> FloatArray:
     """A square, symmetric Gram matrix; asymmetry at the level of float32 rounding is averaged away."""
     gram = as_matrix(value, name)
     if gram.shape[0] != gram.shape[1]:
-        raise ValueError(f"`{name}` must be square; got shape {gram.shape}.")
+        raise InputError(f"`{name}` must be square; got shape {gram.shape}.")
     scale = float(np.abs(gram).max())
     asymmetry = float(np.abs(gram - gram.T).max())
     if asymmetry > 1e-5 * scale:
-        raise ValueError(
+        raise InputError(
             f"`{name}` must be symmetric; entries differ from their mirror image by up to {asymmetry:.3g} "
             f"where the largest entry is {scale:.3g}."
         )
@@ -71,7 +75,7 @@ def as_vector(value: ArrayLike, name: str) -> FloatArray:
     """A finite, non-empty float64 vector; its squares may overflow."""
     array = _as_float64(value, name)
     if array.ndim != 1:
-        raise ValueError(f"`{name}` must be 1-D; got shape {array.shape}.")
+        raise InputError(f"`{name}` must be 1-D; got shape {array.shape}.")
     _require_non_empty(array, name)
     if not np.all(np.isfinite(array)):
         _require_finite(array, name)
@@ -82,10 +86,10 @@ def as_finite_result(value: float, what: str) -> float:
     """`value`, unless it overflowed on the way.
 
     Raises:
-        ValueError: If it is infinite or nan.
+        InputError: If it is infinite or nan.
     """
     if not math.isfinite(value):
-        raise ValueError(f"{what} overflows float64; rescale the inputs.")
+        raise InputError(f"{what} overflows float64; rescale the inputs.")
     return value
 
 
@@ -94,10 +98,10 @@ def as_count(value: Any, name: str, *, low: int, high: int | None = None, becaus
     try:
         count = operator.index(value)
     except TypeError:
-        raise ValueError(f"`{name}` must be a whole number; got {value!r}.") from None
+        raise InputError(f"`{name}` must be a whole number; got {value!r}.") from None
     if count < low or (high is not None and count > high):
         wanted = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ValueError(f"`{name}` must be {wanted}{because}; got {count}.")
+        raise InputError(f"`{name}` must be {wanted}{because}; got {count}.")
     return count
 
 
@@ -105,7 +109,7 @@ def as_non_negative(value: Any, name: str) -> float:
     """A finite float that is zero or more."""
     number = _as_float(value, name)
     if not math.isfinite(number) or number < 0.0:
-        raise ValueError(f"`{name}` must be finite and zero or more; got {value!r}.")
+        raise InputError(f"`{name}` must be finite and zero or more; got {value!r}.")
     return number
 
 
@@ -113,7 +117,7 @@ def as_fraction(value: Any, name: str) -> float:
     """A float strictly between 0 and 1."""
     number = _as_float(value, name)
     if not 0.0 < number < 1.0:
-        raise ValueError(f"`{name}` must lie strictly between 0 and 1; got {value!r}.")
+        raise InputError(f"`{name}` must lie strictly between 0 and 1; got {value!r}.")
     return number
 
 
@@ -123,7 +127,7 @@ def as_rcond(value: float | None, default: float) -> float:
         return default
     rcond = _as_float(value, "rcond")
     if not 0.0 <= rcond < 1.0:
-        raise ValueError(f"`rcond` must lie in [0, 1); got {value!r}.")
+        raise InputError(f"`rcond` must lie in [0, 1); got {value!r}.")
     return rcond
 
 
@@ -131,10 +135,10 @@ def as_range(value: Any, name: str) -> tuple[float, float]:
     """A pair ``(low, high)`` of non-negative numbers; one number stands for both."""
     if isinstance(value, tuple | list):
         if len(value) != 2:
-            raise ValueError(f"`{name}` must be a number or a pair (low, high); got {value!r}.")
+            raise InputError(f"`{name}` must be a number or a pair (low, high); got {value!r}.")
         low, high = (as_non_negative(end, name) for end in value)
         if low > high:
-            raise ValueError(f"`{name}` must have low <= high; got {value!r}.")
+            raise InputError(f"`{name}` must have low <= high; got {value!r}.")
         return low, high
     number = as_non_negative(value, name)
     return number, number
@@ -144,19 +148,19 @@ def _as_float(value: Any, name: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
+        raise InputError(f"`{name}` must be a number; got {value!r}.") from None
 
 
 def _as_float64(value: ArrayLike, name: str) -> FloatArray:
     if np.ma.is_masked(value):
-        raise ValueError(f"`{name}` has masked entries; fill or drop them first.")
+        raise InputError(f"`{name}` has masked entries; fill or drop them first.")
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biufO":
             raise TypeError
         array = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"`{name}` must be an array of real numbers with a regular shape.") from None
+        raise InputError(f"`{name}` must be an array of real numbers with a regular shape.") from None
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         array = np.ascontiguousarray(array)
     return array
@@ -164,7 +168,7 @@ def _as_float64(value: ArrayLike, name: str) -> FloatArray:
 
 def _require_non_empty(array: FloatArray, name: str) -> None:
     if array.size == 0:
-        raise ValueError(f"`{name}` must not be empty; got shape {array.shape}.")
+        raise InputError(f"`{name}` must not be empty; got shape {array.shape}.")
 
 
 def _require_finite(array: FloatArray, name: str) -> None:
@@ -174,5 +178,5 @@ def _require_finite(array: FloatArray, name: str) -> None:
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         where = ", ".join(map(str, bad[0]))
-        raise ValueError(f"`{name}` must be finite; {len(bad)} entries are NaN or infinite, the first at [{where}].")
-    raise ValueError(f"`{name}` is so large that its sum of squares overflows float64; rescale it.")
+        raise InputError(f"`{name}` must be finite; {len(bad)} entries are NaN or infinite, the first at [{where}].")
+    raise InputError(f"`{name}` is so large that its sum of squares overflows float64; rescale it.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,18 +16,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.arrays import Arrays, from_npz, to_npz
+from projnorm.atomic import write_atomically
+from projnorm.config import Config, seed_setting, setting
+from projnorm.errors import InputError
 from projnorm.files import read_file
-from projnorm.runs import (
-    ONE_PROCESS,
-    Arrays,
-    Backend,
-    Record,
-    concatenated,
-    from_npz,
-    recorded,
-    to_npz,
-    write_atomically,
-)
+from projnorm.records import Record, RunContext, record_id, recorded
+from projnorm.tasks import concatenated
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -55,6 +50,7 @@ MUST_HOLD: dict[str, tuple[Family, ...]] = {
 # and a share of the upper end, for lower ends that are the square of a small difference of lengths.
 RELATIVE_SLACK = 1e-6
 ROUNDING_OF_UPPER = 1e-12
+_SAVED_AT_MOST = 10
 
 MEANINGS = {
     "family": "index into exact, phi, rho, tilt, flat, (instance,)",
@@ -69,28 +65,13 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BoundConfig:
-    """How many designs, and how large.
+@dataclass(frozen=True)
+class BoundConfig(Config):
+    """Number and size of the designs on which the intervals are verified."""
 
-    Attributes:
-        instances: Designs with up to 20 rows a set and 80 features.
-        large: Designs with 200 rows a set and 1000 features.
-        seed: Seed of everything drawn.
-    """
-
-    instances: int = 100_000
-    large: int = 200
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if self.instances < 1:
-            raise ValueError(f"`instances` must be at least 1; got {self.instances}.")
-        if self.large < 0:
-            raise ValueError(f"`large` must be zero or more; got {self.large}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
+    instances: int = setting(100_000, "Number of designs with up to 20 rows a set and 80 features.", least=1)
+    large: int = setting(200, "Number of designs with 200 rows a set and 1000 features.", least=0)
+    seed: int = seed_setting()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,22 +89,27 @@ class Instance:
     dial: float
 
 
-def run_bound_check(config: BoundConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False) -> Record:
-    """The record of the verification under `root`, computed batch by batch where it is missing."""
+def run_bound_check(config: BoundConfig, context: RunContext) -> Record:
+    """The record of the verification, computed batch by batch where it is missing.
+
+    The first designs that break an interval which must hold are saved beside the record, for `load_instance`.
+    """
     total = config.instances + config.large
     batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
     batches += [range(start, min(start + 4, total)) for start in range(config.instances, total, 4)]
-    return recorded(
+    record = recorded(
         "bound",
-        asdict(config),
-        root=root,
+        config,
+        context,
         items=batches,
         work=partial(check_batch, config),
         assemble=concatenated,
         meanings=MEANINGS,
-        backend=backend,
-        fresh=fresh,
     )
+    folder = context.root / record_id("bound", config)
+    for index in list(violations(record))[:_SAVED_AT_MOST]:
+        save_instance(draw_instance(config, index), folder / f"violation-{index}.npz")
+    return record
 
 
 def check_batch(config: BoundConfig, indices: Sequence[int]) -> Arrays:
@@ -205,7 +191,7 @@ def violations(record: Record) -> dict[int, tuple[str, ...]]:
 
 
 def save_instance(instance: Instance, path: Path) -> None:
-    """Write an instance to a file that `load_instance` and ``projnorm bound --replay`` read."""
+    """Write an instance to a file that `load_instance` and ``projnorm replay`` read."""
     design = instance.design
     write_atomically(
         path,
@@ -227,7 +213,7 @@ def load_instance(path: Path) -> Instance:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it holds something else.
+        InputError: If it holds something else.
     """
     data = read_file(path)
     try:
@@ -237,11 +223,11 @@ def load_instance(path: Path) -> Instance:
         )
         k, family, dial = int(arrays["k"]), dict(enumerate(FAMILIES))[int(arrays["family"])], float(arrays["dial"])
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a saved instance: {error}") from error
+        raise InputError(f"{path} is not a saved instance: {error}") from error
     if X.ndim != 2 or X_ood.ndim != 2 or theta_star.ndim != 2 or not X.shape[1] == X_ood.shape[1] == len(theta_star):
-        raise ValueError(f"{path} is not a saved instance: its arrays do not fit together")
+        raise InputError(f"{path} is not a saved instance: its arrays do not fit together")
     if not (X @ theta_star).any():
-        raise ValueError(f"{path} is not a saved instance: its training responses are zero")
+        raise InputError(f"{path} is not a saved instance: its training responses are zero")
     return Instance(Design(X, X_ood, theta_star, k), family, dial)
 
 

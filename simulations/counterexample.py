@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, concatenated, recorded
+from projnorm.arrays import Arrays
+from projnorm.config import Config, setting
+from projnorm.errors import InputError
+from projnorm.records import Record, RunContext, recorded
+from projnorm.tasks import concatenated
 from projnorm_theory import (
     LinearPair,
     min_norm_solution,
@@ -29,24 +32,12 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CounterexampleConfig:
-    """The angles to measure.
+@dataclass(frozen=True)
+class CounterexampleConfig(Config):
+    """The angles between the tails at which the counterexample is measured."""
 
-    Attributes:
-        angles: How many, evenly spaced.
-        smallest_angle: The first, in degrees; the last is 180 minus it.
-    """
-
-    angles: int = 171
-    smallest_angle: float = 5.0
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if self.angles < 2:
-            raise ValueError(f"`angles` must be at least 2; got {self.angles}.")
-        if not 0.0 < self.smallest_angle < 90.0:
-            raise ValueError(f"`smallest_angle` must lie strictly between 0 and 90; got {self.smallest_angle}.")
+    angles: int = setting(171, "Number of angles, evenly spaced.", least=2)
+    smallest_angle: float = setting(5.0, "First angle in degrees; the last is 180 minus it.", above=0.0, below=90.0)
 
 
 def counterexample(
@@ -63,12 +54,12 @@ def counterexample(
         tail: The ground truth along the training tail.
 
     Raises:
-        ValueError: If `phi` or `scale` is out of range.
+        InputError: If `phi` or `scale` is out of range.
     """
     if not 0.0 < phi < math.pi:
-        raise ValueError(f"`phi` must lie strictly between 0 and pi; got {phi!r}.")
+        raise InputError(f"`phi` must lie strictly between 0 and pi; got {phi!r}.")
     if not scale > 1.0:
-        raise ValueError(f"`scale` must exceed 1, so that the shared direction is the top one; got {scale!r}.")
+        raise InputError(f"`scale` must exceed 1, so that the shared direction is the top one; got {scale!r}.")
     beyond = math.tan(phi / 2) if root == "tan" else -1 / math.tan(phi / 2)
     return Design(
         X=np.array([[scale, 0.0, 0.0], [0.0, 1.0, 0.0]]),
@@ -78,21 +69,17 @@ def counterexample(
     )
 
 
-def run_counterexample(
-    config: CounterexampleConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
-) -> Record:
-    """The record of the sweep over the angle under `root`, computed where it is missing."""
+def run_counterexample(config: CounterexampleConfig, context: RunContext) -> Record:
+    """The record of the sweep over the angle, computed where it is missing."""
     phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))
     return recorded(
         "counterexample",
-        asdict(config),
-        root=root,
+        config,
+        context,
         items=[phi],
         work=counterexample_sweep,
         assemble=concatenated,
         meanings=MEANINGS,
-        backend=backend,
-        fresh=fresh,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from projnorm.errors import InputError
 from projnorm_theory import RowSpace
 
 FloatArray = NDArray[np.float64]
@@ -74,7 +75,7 @@ def spectral_design(
         rho: ``||P~ theta*|| / ||P theta*||``.
 
     Raises:
-        ValueError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
+        InputError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
     """
     s, t = (
         _as_spectrum(train_singular_values, "train_singular_values"),
@@ -82,10 +83,10 @@ def spectral_design(
     )
     n, m = s.size, t.size
     if not 0 <= k <= min(n, m):
-        raise ValueError(f"`k` must be between 0 and {min(n, m)}; got {k}.")
+        raise InputError(f"`k` must be between 0 and {min(n, m)}; got {k}.")
     needed = n + m - k + (k if span_tilt else 0)
     if dim < needed:
-        raise ValueError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
+        raise InputError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
 
     frame = haar(rng, dim, needed)
     U, fresh, spare = frame[:, :n], frame[:, n : n + m - k], frame[:, n + m - k :]
@@ -119,12 +120,12 @@ def flat_tail_design(
         dim: Number of features. Default: ``k + 2 * tail``.
 
     Raises:
-        ValueError: If `dim` is too small.
+        InputError: If `dim` is too small.
     """
     needed = k + 2 * tail
     dim = needed if dim is None else dim
     if dim < needed:
-        raise ValueError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
+        raise InputError(f"`dim` must be at least {needed} for these sizes; got {dim}.")
     frame = haar(rng, dim, needed)
     shared, U_tail, fresh = frame[:, :k], frame[:, k : k + tail], frame[:, k + tail :]
     spectrum = np.concatenate([10 * np.sort(1 + rng.random(k))[::-1], np.ones(tail)])
@@ -153,7 +154,7 @@ def draw_truth(
         rho: The ratio wanted.
 
     Raises:
-        ValueError: If the line drawn has no such point; there always is one for ``rho >= ||P~ theta|| / ||theta||``.
+        InputError: If the line drawn has no such point; there always is one for ``rho >= ||P~ theta|| / ||theta||``.
     """
     ood = RowSpace.of(X_ood)
     direction = RowSpace.of(X).residual(ood.basis @ rng.standard_normal((ood.rank, theta.shape[1])))
@@ -163,7 +164,7 @@ def draw_truth(
     a, b, c = float(np.sum(step**2)), float(np.sum(start * step)), float(np.sum(start**2)) - target**2
     discriminant = b * b - a * c
     if a == 0.0 or discriminant < 0.0:
-        raise ValueError(f"`rho` = {rho:.6g} cannot be reached from this theta along the direction drawn.")
+        raise InputError(f"`rho` = {rho:.6g} cannot be reached from this theta along the direction drawn.")
     sign = 1.0 if rng.random() < 0.5 else -1.0
     z = (-b + sign * math.sqrt(discriminant)) / a
     return theta + z * direction
@@ -178,5 +179,5 @@ def haar(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
 def _as_spectrum(values: ArrayLike, name: str) -> FloatArray:
     spectrum = np.asarray(values, dtype=np.float64)
     if spectrum.ndim != 1 or spectrum.size == 0 or np.any(spectrum <= 0.0) or np.any(np.diff(spectrum) > 0.0):
-        raise ValueError(f"`{name}` must be positive and descending, shape (rows,).")
+        raise InputError(f"`{name}` must be positive and descending, shape (rows,).")
     return spectrum

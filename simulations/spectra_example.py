@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, concatenated, recorded
+from projnorm.arrays import Arrays
+from projnorm.config import Config, seed_setting, setting
+from projnorm.errors import InputError
+from projnorm.records import Record, RunContext, recorded
+from projnorm.tasks import concatenated
 from projnorm_theory import LinearPair, alignment, fit_power_law
 from projnorm_theory.spectra import span_gap
 from simulations.designs import spectral_design
@@ -25,50 +28,36 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SpectraConfig:
-    """Sizes and structure of the design.
+@dataclass(frozen=True)
+class SpectraConfig(Config):
+    """Sizes and structure of the design whose spectra are shown."""
 
-    Attributes:
-        n: Training examples, and shifted ones.
-        dim: Features.
-        k: Dimension of the shared span.
-        decay: Exponent of both spectra.
-        tail_angle: Angle between the tails, in degrees.
-        top: How many eigenvectors to align.
-        seed: Seed.
-    """
+    n: int = setting(200, "Number of training examples, and of shifted ones.", least=1)
+    dim: int = setting(600, "Number of features.", least=1)
+    k: int = setting(40, "Dimension of the shared span.", least=1)
+    decay: float = setting(1.2, "Exponent of both spectra.")
+    tail_angle: float = setting(75.0, "Angle between the tails, in degrees.")
+    top: int = setting(80, "Number of leading eigenvectors to align.", least=1)
+    seed: int = seed_setting()
 
-    n: int = 200
-    dim: int = 600
-    k: int = 40
-    decay: float = 1.2
-    tail_angle: float = 75.0
-    top: int = 80
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check that the sizes fit together."""
-        if not 0 < self.k < self.top <= self.n:
-            raise ValueError(f"`k`, `top` and `n` must satisfy 0 < k < top <= n; got {self.k}, {self.top}, {self.n}.")
+    def check(self) -> None:
+        """Refuse sizes that do not fit together."""
+        if not self.k < self.top <= self.n:
+            raise InputError(f"`k`, `top` and `n` must satisfy k < top <= n; got {self.k}, {self.top}, {self.n}.")
         if self.dim < 2 * self.n - self.k:
-            raise ValueError(f"`dim` must be at least 2 n - k = {2 * self.n - self.k}; got {self.dim}.")
+            raise InputError(f"`dim` must be at least 2 n - k = {2 * self.n - self.k}; got {self.dim}.")
 
 
-def run_spectra_example(
-    config: SpectraConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
-) -> Record:
-    """The record of the example under `root`, computed where it is missing."""
+def run_spectra_example(config: SpectraConfig, context: RunContext) -> Record:
+    """The record of the example, computed where it is missing."""
     return recorded(
         "spectra",
-        asdict(config),
-        root=root,
+        config,
+        context,
         items=[config.seed],
         work=partial(spectra_example, config),
         assemble=concatenated,
         meanings=MEANINGS,
-        backend=backend,
-        fresh=fresh,
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded, stacked
+from projnorm.arrays import Arrays
+from projnorm.config import Config, seed_setting, setting
+from projnorm.errors import InputError
+from projnorm.records import Record, RunContext, recorded
+from projnorm.tasks import stacked
 from projnorm_theory import (
     LinearPair,
     attaining_truths,
@@ -31,61 +34,40 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TailAngleConfig:
-    """Sizes of the design and of the sweep.
+@dataclass(frozen=True)
+class TailAngleConfig(Config):
+    """Sizes of the design and of the sweep over the angle between its tails."""
 
-    Attributes:
-        n: Training examples.
-        m: Shifted examples.
-        dim: Features.
-        k: Dimension of the shared span.
-        angles: How many tail angles, from 90 degrees down.
-        smallest_angle: The last of them, in degrees.
-        truths: Ground truths drawn at each angle.
-        seed: Seed of everything drawn.
-    """
+    n: int = setting(30, "Number of training examples.", least=2)
+    m: int = setting(20, "Number of shifted examples.", least=2)
+    dim: int = setting(100, "Number of features.", least=1)
+    k: int = setting(4, "Dimension of the shared span.", least=1)
+    angles: int = setting(31, "Number of tail angles, from 90 degrees down.", least=2)
+    smallest_angle: float = setting(15.0, "Last of these angles, in degrees.", above=0.0, below=90.0)
+    truths: int = setting(40, "Number of ground truths drawn at each angle.", least=1)
+    seed: int = seed_setting()
 
-    n: int = 30
-    m: int = 20
-    dim: int = 100
-    k: int = 4
-    angles: int = 31
-    smallest_angle: float = 15.0
-    truths: int = 40
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check that the sizes fit together."""
-        if not 0 < self.k < min(self.n, self.m):
-            raise ValueError(f"`k` must be between 1 and {min(self.n, self.m) - 1}; got {self.k}.")
+    def check(self) -> None:
+        """Refuse sizes that leave no tail, or no room for both."""
+        if self.k >= min(self.n, self.m):
+            raise InputError(f"`k` must be between 1 and {min(self.n, self.m) - 1}; got {self.k}.")
         if self.dim < self.n + self.m - self.k:
-            raise ValueError(f"`dim` must be at least n + m - k = {self.n + self.m - self.k}; got {self.dim}.")
-        if self.angles < 2 or self.truths < 1:
-            raise ValueError(f"`angles` must be at least 2 and `truths` at least 1; got {self.angles}, {self.truths}.")
-        if not 0.0 < self.smallest_angle < 90.0:
-            raise ValueError(f"`smallest_angle` must lie strictly between 0 and 90; got {self.smallest_angle}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
+            raise InputError(f"`dim` must be at least n + m - k = {self.n + self.m - self.k}; got {self.dim}.")
 
 
-def run_tail_angle(
-    config: TailAngleConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False
-) -> Record:
-    """The record of the sweep under `root`, computed angle by angle where it is missing.
+def run_tail_angle(config: TailAngleConfig, context: RunContext) -> Record:
+    """The record of the sweep, computed angle by angle where it is missing.
 
     The ground truths at one angle share the training labels, so all of them have the same three intervals.
     """
     return recorded(
         "tail-angle",
-        asdict(config),
-        root=root,
+        config,
+        context,
         items=np.linspace(90.0, config.smallest_angle, config.angles).tolist(),
         work=partial(tail_angle_trial, config),
         assemble=stacked,
         meanings=MEANINGS,
-        backend=backend,
-        fresh=fresh,
     )
 
 

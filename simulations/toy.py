@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 from scipy.special import expit, xlogy
 
-from projnorm.runs import ONE_PROCESS, Arrays, Backend, Record, recorded
+from projnorm.arrays import Arrays
+from projnorm.config import Config, seed_setting, setting
+from projnorm.records import Record, RunContext, recorded
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -44,59 +45,37 @@ _LARGEST_SIGMA = 1e6
 OUTPUT_ONLY = ("confidence", "entropy", "mean_margin", "confident_share")
 
 
-@dataclass(frozen=True, slots=True)
-class ToyConfig:
-    """Sizes and randomness of the experiment; the defaults are the paper's.
+@dataclass(frozen=True)
+class ToyConfig(Config):
+    """Sizes and randomness of the toy experiment; the defaults are the paper's, with the design "gaussian"."""
 
-    Attributes:
-        design: One of `simulations.toy_designs.DESIGNS`.
-        d1: Coordinates that both sets see.
-        d2: Coordinates that are zero in training.
-        n: Training examples.
-        m: Shifted examples.
-        sigmas: Values of the dial.
-        trials: Independent repetitions.
-        interval_trials: How many of them also compute the three intervals, which cost more than all the rest.
-        seed: Seed; trial `i` depends on it and on `i` alone.
-    """
-
-    design: str = "gaussian"
-    d1: int = 1000
-    d2: int = 500
-    n: int = 500
-    m: int = 500
-    sigmas: tuple[float, ...] = tuple(np.linspace(0.0, 5.0, 11).tolist())
-    trials: int = 20
-    interval_trials: int = 5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if self.design not in DESIGNS:
-            raise ValueError(f"`design` must be one of {', '.join(DESIGNS)}; got {self.design!r}.")
-        for name in ("d1", "d2", "n", "m", "trials"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
-        if not self.interval_trials >= 0:
-            raise ValueError(f"`interval_trials` must be zero or more; got {self.interval_trials}.")
-        if not self.sigmas or not all(0.0 <= sigma <= _LARGEST_SIGMA for sigma in self.sigmas):
-            raise ValueError(f"`sigmas` must lie between 0 and {_LARGEST_SIGMA:g}; got {list(self.sigmas)}.")
-        if self.seed < 0:
-            raise ValueError(f"`seed` must be zero or more; got {self.seed}.")
+    design: str = setting("gaussian", "Design of the two covariances; gaussian is the paper's.", choices=tuple(DESIGNS))
+    d1: int = setting(1000, "Number of coordinates that both sets see.", least=1)
+    d2: int = setting(500, "Number of coordinates that are zero in training.", least=1)
+    n: int = setting(500, "Number of training examples.", least=1)
+    m: int = setting(500, "Number of shifted examples.", least=1)
+    sigmas: tuple[float, ...] = setting(
+        tuple(np.linspace(0.0, 5.0, 11).tolist()),
+        "Standard deviations of the coordinates that are zero in training.",
+        least=0.0,
+        most=_LARGEST_SIGMA,
+        nonempty=True,
+    )
+    trials: int = setting(20, "Number of independent repetitions.", least=1)
+    interval_trials: int = setting(5, "Number of trials that also compute the three intervals.", least=0)
+    seed: int = seed_setting()
 
 
-def run_toy(config: ToyConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False) -> Record:
-    """The record of the experiment under `root`, computed trial by trial where it is missing."""
+def run_toy(config: ToyConfig, context: RunContext) -> Record:
+    """The record of the experiment, computed trial by trial where it is missing; a trial depends on the seed alone."""
     return recorded(
         "toy",
-        asdict(config),
-        root=root,
+        config,
+        context,
         items=range(config.trials),
         work=partial(toy_trial, config),
         assemble=partial(_assemble, config),
         meanings=MEANINGS,
-        backend=backend,
-        fresh=fresh,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from projnorm.fit_quality import fit_quality
-from projnorm.runs import Record
+from projnorm.records import Record
 from simulations.bound_check import holds
 from simulations.toy import INTERVALS
 

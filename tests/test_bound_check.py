@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from projnorm.runs import Backend
+from projnorm.backends import Backend
+from projnorm.records import RunContext
 from projnorm_theory import check_assumptions, generalised_bound, sharp_interval
 from simulations import BoundConfig, bound_check, flat_tail_design, run_bound_check
 from simulations.bound_check import (
@@ -25,7 +26,7 @@ CONFIG = BoundConfig(instances=800, large=8)
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
-    return run_bound_check(CONFIG, root=tmp_path_factory.mktemp("bound"), backend=Backend(2))
+    return run_bound_check(CONFIG, RunContext(tmp_path_factory.mktemp("bound"), Backend(2)))
 
 
 def test_no_interval_is_broken_where_it_must_hold(record):
@@ -126,7 +127,7 @@ def test_an_instance_depends_on_its_index_alone():
 
 
 def test_numbers_do_not_depend_on_the_workers(record, tmp_path):
-    alone = run_bound_check(CONFIG, root=tmp_path, backend=Backend(1))
+    alone = run_bound_check(CONFIG, RunContext(tmp_path, Backend(1)))
     for name, array in alone.arrays.items():
         assert np.array_equal(array, record.arrays[name], equal_nan=True), name
 
@@ -143,7 +144,7 @@ def test_a_broken_interval_is_found_saved_and_replayed(monkeypatch, tmp_path):
 
     monkeypatch.setattr(bound_check, "sharp_interval", too_narrow)
     config = BoundConfig(instances=40, large=0)
-    broken = violations(run_bound_check(config, root=tmp_path, backend=Backend(1)))
+    broken = violations(run_bound_check(config, RunContext(tmp_path, Backend(1))))
     assert len(broken) > 5
     index, names = next(iter(broken.items()))
     assert "sharp" in names

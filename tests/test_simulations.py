@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projnorm.records import RunContext
 from projnorm_theory import check_assumptions, principal_angles, spectrum
 from simulations import (
     CounterexampleConfig,
@@ -60,7 +61,7 @@ def test_a_drawn_truth_keeps_the_training_labels_and_the_ratio(rng, rho):
 
 
 def test_the_counterexample_sweep_measures_its_closed_forms(tmp_path):
-    arrays = run_counterexample(CounterexampleConfig(angles=9), root=tmp_path).arrays
+    arrays = run_counterexample(CounterexampleConfig(angles=9), RunContext(tmp_path)).arrays
     phi = arrays["phi"]
     np.testing.assert_allclose(arrays["tan_root"], np.tan(phi / 2) ** 2, rtol=1e-9)
     np.testing.assert_allclose(arrays["cot_root"], 1 / np.tan(phi / 2) ** 2, rtol=1e-9)
@@ -70,7 +71,7 @@ def test_the_counterexample_sweep_measures_its_closed_forms(tmp_path):
 
 
 def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other(tmp_path):
-    arrays = run_tail_angle(TailAngleConfig(angles=5, truths=20), root=tmp_path).arrays
+    arrays = run_tail_angle(TailAngleConfig(angles=5, truths=20), RunContext(tmp_path)).arrays
     assert arrays["ratio"].shape == (5, 20)
     inside = {name: holds(arrays["ratio"], arrays[name][:, None, :]) for name in ("paper", "generalised", "sharp")}
     assert inside["generalised"].all()
@@ -82,7 +83,7 @@ def test_the_tail_angle_sweep_breaks_the_paper_bound_and_no_other(tmp_path):
 
 def test_the_spectra_example_shows_its_own_structure(tmp_path):
     config = SpectraConfig(n=60, dim=120, k=15, top=30)
-    arrays = run_spectra_example(config, root=tmp_path).arrays
+    arrays = run_spectra_example(config, RunContext(tmp_path)).arrays
     assert arrays["overlap"][14] == pytest.approx(1.0, abs=1e-9)
     assert arrays["span_gap"][14] < 1e-8
     assert arrays["span_gap"][13] > 1e-3

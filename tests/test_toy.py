@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projnorm.runs import Backend
+from projnorm.backends import Backend
+from projnorm.records import RunContext
 from projnorm_theory import projnorm_linear, toy_asymptotics
 from simulations import ToyConfig, run_toy
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
@@ -79,26 +80,26 @@ def test_any_function_of_the_outputs_is_blind_to_sigma(design):
 
 def test_same_seed_same_numbers_with_any_number_of_workers(tmp_path):
     config = ToyConfig(**SMALL, trials=6, interval_trials=3)
-    one = run_toy(config, root=tmp_path / "one", backend=Backend(1))
-    two = run_toy(config, root=tmp_path / "two", backend=Backend(2))
+    one = run_toy(config, RunContext(tmp_path / "one", Backend(1)))
+    two = run_toy(config, RunContext(tmp_path / "two", Backend(2)))
     for name, array in one.arrays.items():
         assert np.array_equal(array, two.arrays[name]), name
 
 
 def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
-    few = run_toy(ToyConfig(**SMALL, trials=3), root=tmp_path)
-    many = run_toy(ToyConfig(**SMALL, trials=8), root=tmp_path)
+    few = run_toy(ToyConfig(**SMALL, trials=3), RunContext(tmp_path))
+    many = run_toy(ToyConfig(**SMALL, trials=8), RunContext(tmp_path))
     for name in ("test_error", "projnorm_linear", "theta_norm", "sharp"):
         assert np.array_equal(few.arrays[name][:3], many.arrays[name][:3])
     assert not np.array_equal(
-        few.arrays["test_error"], run_toy(ToyConfig(**SMALL, trials=3, seed=1), root=tmp_path).arrays["test_error"]
+        few.arrays["test_error"], run_toy(ToyConfig(**SMALL, trials=3, seed=1), RunContext(tmp_path)).arrays["test_error"]
     )
 
 
 @pytest.mark.slow
 def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
     sigmas = (0.0, 1.0, 3.0, 5.0)
-    record = run_toy(ToyConfig(sigmas=sigmas, interval_trials=0), root=tmp_path, backend=Backend(2))
+    record = run_toy(ToyConfig(sigmas=sigmas, interval_trials=0), RunContext(tmp_path, Backend(2)))
     theory = toy_asymptotics(sigmas, d1=1000, d2=500, n=500, m=500)
     for name in ("test_error", "projnorm_linear", "confidence", "squared_loss"):
         sample = record.arrays[name]
@@ -109,13 +110,13 @@ def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_that_know_rho_contain_every_loss(design, tmp_path):
-    record = run_toy(ToyConfig(design, **SMALL, trials=3, interval_trials=3), root=tmp_path)
+    record = run_toy(ToyConfig(design, **SMALL, trials=3, interval_trials=3), RunContext(tmp_path))
     coverage = {row.interval: row.coverage for row in interval_tracking(record)}
     assert coverage["generalised"] == coverage["sharp"] == 1.0
 
 
 def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
-    record = run_toy(ToyConfig(d1=400, d2=200, n=200, m=200, trials=6, interval_trials=0), root=tmp_path)
+    record = run_toy(ToyConfig(d1=400, d2=200, n=200, m=200, trials=6, interval_trials=0), RunContext(tmp_path))
     projnorm, confidence = score_tracking(record)
     assert projnorm.r_squared > 0.7
     assert projnorm.spearman > 0.8
@@ -123,14 +124,14 @@ def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
 
 
 def test_tracking_of_a_record_without_intervals_or_without_variation(tmp_path):
-    record = run_toy(ToyConfig(**SMALL, sigmas=(1.0,), trials=1, interval_trials=0), root=tmp_path)
+    record = run_toy(ToyConfig(**SMALL, sigmas=(1.0,), trials=1, interval_trials=0), RunContext(tmp_path))
     assert interval_tracking(record) == []
     assert all(np.isnan(row.r_squared) for row in score_tracking(record))
 
 
 def test_points_without_a_ground_truth_are_told_from_misses(tmp_path):
     """More rows than features: the labels of both sets fit no linear ground truth at sigma = 0."""
-    record = run_toy(ToyConfig(d1=20, d2=20, n=15, m=15, sigmas=(0.0, 2.0), trials=2), root=tmp_path)
+    record = run_toy(ToyConfig(d1=20, d2=20, n=15, m=15, sigmas=(0.0, 2.0), trials=2), RunContext(tmp_path))
     sharp = interval_tracking(record)[2]
     assert sharp.infeasible == pytest.approx(np.isnan(record.arrays["sharp"][..., 0]).mean())
     assert sharp.infeasible > 0
@@ -142,7 +143,7 @@ def test_points_without_a_ground_truth_are_told_from_misses(tmp_path):
 def test_tracking_of_a_record_made_by_hand(tmp_path):
     from dataclasses import replace
 
-    record = run_toy(ToyConfig(**SMALL, sigmas=(0.0, 1.0), trials=2, interval_trials=2), root=tmp_path)
+    record = run_toy(ToyConfig(**SMALL, sigmas=(0.0, 1.0), trials=2, interval_trials=2), RunContext(tmp_path))
     loss = np.array([[1.0, 2.0], [3.0, 4.0]])
     ends = np.stack([loss / 2, loss * np.array([[3.0, 0.5], [3.0, 3.0]])], axis=-1)
     arrays = {**record.arrays, "squared_loss": loss, "projnorm_linear": loss**3, "confidence": -loss, "paper": ends}

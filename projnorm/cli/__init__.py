@@ -1,1 +1,1 @@
-"""The command line: one file per sub-command, heavy libraries imported only when a command runs."""
+"""The command line: parses, calls, prints."""

@@ -1,123 +1,243 @@
-"""The `projnorm` command and how it fails: one line on stderr, never a traceback for a bad input."""
+"""The commands of ``projnorm``, and how they fail: one line on stderr for what a user can mend, a report for a bug."""
 
 from __future__ import annotations
 
+import difflib
 import logging
+import os
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass
 
 from projnorm import __version__
-from projnorm.cli import bound, deep, deep_analyses, deep_text, env, ntk, predict, report, runs, toy, verify
+from projnorm.cli.main import INTERRUPTED
+from projnorm.cli.options import in_flags, make_parser, parse
+from projnorm.errors import ProjnormError
+from projnorm.experiments import EXPERIMENTS, resolve
+from projnorm.lazy import missing_extra
 
-_INTERRUPTED = 130
-_PIPE_CLOSED = 141
-# Of the extras, without which the theory works and the commands on networks do not.
-_EXTRAS = {
-    "torch": "nn",
-    "sklearn": "nn",
-    "safetensors": "nn",
-    "PIL": "nn",
-    "ot": "nn",
-    "onnxruntime": "onnx",
-    "dask": "cluster",
-    "distributed": "cluster",
-    "transformers": "text",
-    "huggingface_hub": "text",
+BAD_INPUT, BUG, PIPE_CLOSED = 2, 70, 141
+_DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
+_GROUPS = {
+    "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
+    "deep": "Error estimators on trained networks: runs, tables, figures and analyses.",
+    "runs": "Earlier runs: list, show, remove, or compute one again and compare.",
 }
 
-app = typer.Typer(
-    name="projnorm",
-    invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that is no experiment.
+
+    Attributes:
+        name: Its words.
+        summary: One line for the list of commands.
+        run: Function of its configurations that returns the exit code, or None for 0; its docstring is the help.
+        options: Its configuration classes.
+    """
+
+    name: str
+    summary: str
+    run: str
+    options: tuple[str, ...]
+
+
+_OUT = "projnorm.cli.options:OutOption"
+_FIGURES = "projnorm.cli.options:FigureOptions"
+_RUN = "projnorm.cli.options:RunOptions"
+_SCORES = "projnorm.cli.scores:"
+COMMANDS = (
+    Command(
+        "predict",
+        "Estimate the error of your model on your unlabelled data.",
+        "projnorm.cli.predict:predict",
+        ("projnorm.cli.predict:DataOptions", "projnorm.cli.predict:ModelOptions", "projnorm.cli.predict:AnswerOptions"),
+    ),
+    Command(
+        "report",
+        "Compute the theory figures and tables and put them on one page.",
+        "projnorm.cli.report:report",
+        ("projnorm.cli.report:ReportOptions", _OUT, _FIGURES, _RUN),
+    ),
+    Command(
+        "figures",
+        "Draw every theory figure.",
+        "projnorm.cli.report:figures",
+        ("projnorm.cli.report:ReportOptions", _OUT, _FIGURES, _RUN),
+    ),
+    Command(
+        "replay",
+        "Check the intervals on one saved design.",
+        "projnorm.cli.replay:replay",
+        ("projnorm.cli.replay:ReplayOptions",),
+    ),
+    Command("deep table", "Print the table of a run.", f"{_SCORES}table", (f"{_SCORES}TableOptions", _OUT)),
+    Command(
+        "deep figures", "Draw the figures of a run.", f"{_SCORES}draw", (f"{_SCORES}ScoresOptions", _OUT, _FIGURES)
+    ),
+    Command(
+        "deep trajectory",
+        "Draw ProjNorm of a finished run along its training.",
+        f"{_SCORES}trajectory",
+        (f"{_SCORES}ScoresOptions", _OUT, _FIGURES),
+    ),
+    Command(
+        "deep residuals",
+        "Correlate what the estimators of a run get wrong.",
+        f"{_SCORES}residuals",
+        (f"{_SCORES}ScoresOptions", _OUT, _FIGURES),
+    ),
+    Command(
+        "deep ensemble",
+        "Combine the estimators of a run.",
+        f"{_SCORES}ensemble",
+        (f"{_SCORES}EnsembleOptions", _OUT),
+    ),
+    Command("deep presets", "List the configurations that have a name.", f"{_SCORES}presets", (_OUT,)),
+    Command("deep gallery", "Draw one picture under every corruption.", f"{_SCORES}gallery", (_OUT, _FIGURES)),
+    Command("runs", "List earlier runs.", "projnorm.cli.runs:list_all", (_OUT,)),
+    Command("runs show", "Show one run.", "projnorm.cli.runs:show", ("projnorm.cli.runs:NameOption", _OUT)),
+    Command("runs rm", "Remove runs.", "projnorm.cli.runs:remove", ("projnorm.cli.runs:NamesOption", _OUT)),
+    Command(
+        "runs verify",
+        "Compute a run again and compare every array.",
+        "projnorm.cli.runs:verify",
+        ("projnorm.cli.runs:VerifyOptions", "projnorm.cli.options:DeviceOption", _OUT, _RUN),
+    ),
+    Command("env", "Print what a bug report needs.", "projnorm.cli.env:env", (_OUT,)),
+    Command(
+        "completion",
+        "Print a completion script for a shell.",
+        "projnorm.cli.completion:completion",
+        ("projnorm.cli.completion:CompletionOptions",),
+    ),
 )
-app.command("report")(report.run_report)
-app.command("toy")(toy.run)
-app.command("bound")(bound.run)
-app.command("figures")(report.run_figures)
-app.command("predict")(predict.run)
-app.add_typer(ntk.app, name="ntk")
-deep.app.command("text")(deep_text.run_text)
-deep.app.command("sweep")(deep_analyses.run_sweep)
-deep.app.command("trajectory")(deep_analyses.run_trajectory)
-deep.app.command("residuals")(deep_analyses.run_residuals)
-deep.app.command("ensemble")(deep_analyses.run_ensemble)
-deep.app.command("adversarial")(deep_analyses.run_adversarial)
-deep.app.command("label-shift")(deep_analyses.run_label_shift)
-deep.app.command("small-samples")(deep_analyses.run_small_samples)
-app.add_typer(deep.app, name="deep")
-runs.app.command("verify")(verify.run)
-app.add_typer(runs.app, name="runs")
-app.command("env")(env.run)
+SUMMARIES = {one.command: one.summary for one in EXPERIMENTS if one.command} | {c.name: c.summary for c in COMMANDS}
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"projnorm {__version__}")
-        raise typer.Exit
+def run(argv: Sequence[str]) -> int:
+    """Run one command; returns its exit code.
 
-
-@app.callback()
-def _projnorm(
-    context: typer.Context,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and practice."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
-def main() -> None:
-    """Run the command line: exit code 2 and one line on stderr for anything wrong with what was asked."""
+    0 for success, 1 for an answer that is "no", 2 for bad input, 70 for a bug, 130 when interrupted.
+    """
+    debug = "--debug" in argv
+    argv = [word for word in argv if word != "--debug"]
+    name, rest = _split(argv)
     try:
-        with _notices_shown():
-            code = app(standalone_mode=False)
-    except typer.TyperException as error:
-        _fail(error.format_message())
-    except ValueError as error:
-        _fail(str(error))
-    except SystemExit:  # in this mode only a closed pipe ends here; 1 would read as a broken bound
-        sys.exit(_PIPE_CLOSED)
-    except MemoryError:
-        _fail("not enough memory for these sizes")
-    except BrokenExecutor:
-        _fail("a worker process was killed, perhaps for want of memory; the same command goes on from here")
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
-            raise
-        extra = f"pip install '.[{_EXTRAS[error.name]}]' in the project's folder"
-        _fail(f"this command needs {error.name}, which is not installed: {extra}")
-    except OSError as error:
-        _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-    else:
-        if code == _INTERRUPTED:
-            sys.stderr.write("projnorm: interrupted; the same command goes on from here\n")
-        sys.exit(code if isinstance(code, int) else 0)
+        with _log_on_stderr():
+            return _dispatch(name, rest)
+    except SystemExit as error:  # argparse has printed its help
+        return error.code if isinstance(error.code, int) else 0
+    except BrokenPipeError:
+        # Python would report it once more when it flushes the output at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        resumes = any(one.command == name for one in EXPERIMENTS) or name in ("report", "figures")
+        return _fail("interrupted" + ("; the same command resumes where it stopped" if resumes else ""), INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - the last place where a bug can be reported as one
+        if debug:
+            traceback.print_exc()
+        return _explained(error)
+
+
+def _split(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """The words of the command and what follows them."""
+    for count in (2, 1):
+        name = " ".join(argv[:count])
+        if len(argv) >= count and name in SUMMARIES:
+            return name, list(argv[count:])
+    return "", list(argv)
+
+
+def _dispatch(name: str, rest: list[str]) -> int:
+    if name:
+        for one in EXPERIMENTS:
+            if one.command == name:
+                from projnorm.cli.experiment import run_experiment
+
+                return run_experiment(one, rest)
+        command = next(one for one in COMMANDS if one.name == name)
+        function, classes = resolve(command.run), [resolve(option) for option in command.options]
+        parser = make_parser(f"projnorm {name}", (function.__doc__ or "").strip(), classes)
+        documents = parse(parser, rest, classes)
+        return function(*(cls.from_json(d) for cls, d in zip(classes, documents, strict=True))) or 0
+    if rest[:1] == ["--version"]:
+        sys.stdout.write(f"projnorm {__version__}\n")
+        return 0
+    group = rest[0] if rest and rest[0] in _GROUPS else ""
+    words = rest[1:] if group else rest
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(_overview(group))
+        return 0
+    near = difflib.get_close_matches(" ".join(rest[: 2 if group else 1]), SUMMARIES, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return _fail(f"there is no command {' '.join(rest[: 2 if group else 1])!r}{hint}", BAD_INPUT)
+
+
+def _overview(group: str) -> str:
+    """The list of commands, all of them or those of a group."""
+    names = [name for name in SUMMARIES if not group or name.split()[0] == group]
+    lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
+    lines += [_GROUPS.get(group, _DESCRIPTION), ""]
+    first = ("predict", "report", "toy", "bound", "figures", "replay")
+    for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
+        lines += [f"  {name:<19}{SUMMARIES[name]}"] if len(SUMMARIES[name]) < 58 else _wrapped(name)
+    lines += [
+        "",
+        "`projnorm COMMAND --help` lists the options of a command, --debug shows the",
+        "traceback of an error.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(name: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(SUMMARIES[name], 78, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
+
+
+def _explained(error: Exception) -> int:
+    """Say what went wrong: in one line what a user can mend, else how to report it."""
+    from projnorm_theory.validation import InputError as TheoryError
+
+    if isinstance(error, ModuleNotFoundError):
+        error = missing_extra(error)
+    if isinstance(error, ProjnormError | TheoryError):
+        return _fail(in_flags(str(error)), BAD_INPUT)
+    if isinstance(error, MemoryError):
+        return _fail("not enough memory for these sizes", BAD_INPUT)
+    if isinstance(error, BrokenExecutor):
+        return _fail("a worker process was killed, perhaps for want of memory; the same command resumes", BAD_INPUT)
+    if isinstance(error, OSError):
+        return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), BAD_INPUT)
+    return _fail(
+        f"internal error ({type(error).__name__}: {error}). This is a bug: please report it with the output of the same "
+        "command with --debug, and that of `projnorm env`",
+        BUG,
+    )
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"projnorm: {' '.join(message.split())}\n")
+    return code
 
 
 @contextmanager
-def _notices_shown() -> Iterator[None]:
-    """What the library has to say on the way is a line on stderr too."""
-    logger = logging.getLogger("projnorm")  # of projnorm.runs.notices, which would import numpy for --help
-    handler, propagate = logging.StreamHandler(), logger.propagate
+def _log_on_stderr() -> Iterator[None]:
+    """Log lines of the library appear on stderr."""
+    logger = logging.getLogger("projnorm")
+    handler, propagate, level = logging.StreamHandler(), logger.propagate, logger.level
     handler.setFormatter(logging.Formatter("projnorm: %(message)s"))
     logger.addHandler(handler)
     logger.propagate = False
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
-
-
-def _fail(message: str) -> None:
-    sys.stderr.write(f"projnorm: {' '.join(message.split())}\n")
-    sys.exit(2)
+        logger.setLevel(level)

@@ -1,151 +1,284 @@
-"""Options that several commands share, and what they do with them."""
+"""Flags made from the settings of configurations: names, types, defaults, help and checks are those of the fields."""
 
 from __future__ import annotations
 
-import json
-import math
+import argparse
+import difflib
 import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any, NoReturn, TypeVar
 
-import typer
+from projnorm.config import Config, Setting, setting, settings
+from projnorm.errors import InputError
 
-from projnorm.files import physical_memory
-
-if TYPE_CHECKING:
-    from projnorm.runs import Backend
-
-Out = Annotated[Path, typer.Option(help="Folder for records, figures and the report.")]
-Workers = Annotated[int, typer.Option(help="Processes to use; the numbers do not depend on it.", min=1)]
-MaybeWorkers = Annotated[
-    int | None, typer.Option(help="Processes to use; as many as there are cores, and memory for them.", min=1)
-]
-Memory = Annotated[float, typer.Option(help="Ceiling of each process, in GB.")]
-BackendName = Annotated[
-    str, typer.Option("--backend", help="local for processes of this machine, or dask for a cluster.")
-]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Address of the Dask scheduler, such as tcp://127.0.0.1:8786.", metavar="ADDRESS")
-]
-Seed = Annotated[int, typer.Option(help="Seed of everything drawn.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Print machine-readable output only.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is already there.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and compute nothing.")]
-Devices = Annotated[str, typer.Option(help="With --dry-run: hours on so many devices, such as 1,8,64.")]
-Tflops = Annotated[float, typer.Option(help="With --dry-run: TFLOP/s that a device is taken to sustain.")]
-Gbps = Annotated[float, typer.Option(help="With --dry-run: Gbit/s of the link that everything is taken to move over.")]
-
-LOCAL = "local"
-DASK = "dask"
-DEVICES = "1,8,64"
-TFLOPS = 10.0
-GBPS = 10.0
-OUT = Path("projnorm-out")
-WORKERS = os.cpu_count() or 1
+C = TypeVar("C", bound=Config)
+NONE = "none"
+_WIDTH = 80
+# Flag of every setting of the command that is running, by its dotted name; errors speak of flags.
+_flags: dict[str, str] = {}
 
 
-def workers_within(memory: float) -> int:
-    """As many processes as there are cores, but no more than this machine has memory for, of so many GB each."""
-    return max(1, min(WORKERS, int(physical_memory() / 1e9 // memory))) if memory > 0 else WORKERS
+@dataclass(frozen=True)
+class OutOption(Config):
+    """Where results are written."""
+
+    out: str = setting("projnorm-out", "Folder for records, figures and the report.")
+    json: bool = setting(False, "Print machine-readable output only.")
+
+    @property
+    def root(self) -> Path:
+        """Folder of the records."""
+        return Path(self.out) / "runs"
 
 
-def backend_of(name: str, workers: int, scheduler: str | None) -> Backend:
-    """Where tasks run, as asked for.
+@dataclass(frozen=True)
+class RunOptions(Config):
+    """How tasks are run; the numbers do not depend on it."""
+
+    workers: int = setting(0, "Number of processes; 0 for as many as there are cores, and memory for.", least=0)
+    backend: str = setting("local", "Processes of this machine, or a Dask cluster.", choices=("local", "dask"))
+    scheduler: str = setting("", "Address of the Dask scheduler, such as tcp://127.0.0.1:8786.")
+    fresh: bool = setting(False, "Compute again what is already there.")
+
+    def check(self) -> None:
+        """Refuse a cluster without an address, and an address without a cluster."""
+        if self.backend == "dask" and not self.scheduler:
+            raise InputError("`backend` dask needs `scheduler`, the address that `dask scheduler` prints.")
+        if self.scheduler and self.backend != "dask":
+            raise InputError("`scheduler` is for `backend` dask; add it, or leave the address out.")
+
+
+@dataclass(frozen=True)
+class DeviceOption(Config):
+    """Where networks run."""
+
+    device: str = setting("auto", "Device: auto, cpu, cuda or mps.")
+
+
+@dataclass(frozen=True)
+class MemoryOption(Config):
+    """How much memory tangent kernels may take."""
+
+    memory: float = setting(4.0, "Largest memory of each process, in GB.", above=0.0)
+
+
+@dataclass(frozen=True)
+class FigureOptions(Config):
+    """How figures are written."""
+
+    formats: tuple[str, ...] = setting(("pdf", "svg", "png"), "File formats of figures.", choices=("pdf", "svg", "png"))
+    width: str = setting("", "Width of figures: column, page, or a number of inches; as drawn by default.")
+
+
+@dataclass(frozen=True)
+class CostOptions(Config):
+    """What a dry run assumes of devices that are not here."""
+
+    dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
+    devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
+    tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
+    gbps: float = setting(10.0, "With --dry-run: Gbit/s of the link that all data is assumed to move over.", above=0.0)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are exceptions, and whose help fits 80 columns."""
+
+    def __init__(self, **options: Any) -> None:
+        """As `argparse.ArgumentParser`."""
+        super().__init__(**options, allow_abbrev=False, formatter_class=_Formatter)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage.
+
+        Raises:
+            InputError: Always.
+        """
+        if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+            known = [flag for action in self._actions for flag in action.option_strings]
+            near = difflib.get_close_matches(unknown[1], known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"there is no option {unknown[1]}{hint}"
+        raise InputError(f"{message} (`{self.prog} --help` lists the options)")
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Help of at most 80 columns that keeps the lines of descriptions."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=min(_WIDTH, shutil.get_terminal_size().columns))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(super(_Formatter, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
+
+
+def make_parser(prog: str, description: str, classes: Sequence[type[Config]], base: Config | None = None) -> Parser:
+    """A parser with the flags of several configurations.
+
+    Args:
+        prog: Words of the command.
+        description: What it does.
+        classes: Its configurations, one group of flags each, and one for each nested configuration.
+        base: Configuration of the first class whose values are the defaults.
+    """
+    parser = Parser(prog=prog, description=description)
+    for place, cls in enumerate(classes):
+        defaults = base if place == 0 else None
+        group = parser.add_argument_group(_title(cls))
+        for flag in _flags_of(cls, defaults):
+            if flag.group is not None:
+                group = parser.add_argument_group(flag.group)
+            flag.add(group)
+    return parser
+
+
+def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) -> list[dict[str, Any]]:
+    """The settings given on a command line, as a nested mapping for each configuration class.
 
     Raises:
-        ValueError: If there is no such backend, or it lacks an address, or has one too many.
+        InputError: If an option is unknown, or its value is not of its type.
     """
-    from projnorm.runs import Backend
-
-    if name not in (LOCAL, DASK):
-        raise ValueError(f"--backend must be {LOCAL} or {DASK}; got {name!r}.")
-    if (name == DASK) != bool(scheduler):
-        raise ValueError(
-            "--backend dask needs --scheduler, the address that `dask scheduler` prints, such as tcp://127.0.0.1:8786."
-            if name == DASK
-            else "--scheduler is for --backend dask; add it, or leave the address out."
-        )
-    return Backend(workers, scheduler or "")
-
-
-def runs_folder(out: Path) -> Path:
-    """Where the records of an output folder are."""
-    return out / "runs"
+    given = vars(parser.parse_args(list(argv)))
+    _flags.clear()
+    documents = []
+    for cls in classes:
+        document: dict[str, Any] = {}
+        for flag in _flags_of(cls):
+            _flags[".".join(flag.path)] = flag.name
+            if flag.destination in given:
+                inside = document
+                for name in flag.path[:-1]:
+                    inside = inside.setdefault(name, {})
+                inside[flag.path[-1]] = given[flag.destination]
+        documents.append(document)
+    return documents
 
 
-def figures_folder(out: Path) -> Path:
-    """Where its figures are."""
-    return out / "figures"
+def in_flags(message: str) -> str:
+    """A message of the library with the flags of the running command in place of its arguments."""
+    named = re.sub(r"`([\w.]+)`", lambda found: _flags.get(found[1], found[0]), message)
+    return named.replace("with fresh=True", "with --fresh").replace("fresh=True", "--fresh")
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given; the others keep the defaults of the configuration."""
-    return {name: value for name, value in options.items() if value is not None}
+@dataclass(frozen=True, slots=True)
+class _Flag:
+    """A flag of a setting."""
+
+    path: tuple[str, ...]
+    name: str
+    setting: Setting
+    default: Any
+    group: str | None
+
+    @property
+    def destination(self) -> str:
+        return "__".join(self.path)
+
+    def add(self, group: Any) -> None:
+        one, rule = self.setting, self.setting.rule
+        options: dict[str, Any] = {"dest": self.destination, "default": argparse.SUPPRESS}
+        description = rule.help + self._default_text()
+        if one.type is bool:
+            action = argparse.BooleanOptionalAction if self.default is True else "store_true"
+            group.add_argument(self.name, action=action, help=description.replace("%", "%%"), **options)
+            return
+        if rule.allowed and len(rule.allowed) <= _FEW_CHOICES:
+            description += f" Choices: {', '.join(map(str, rule.allowed))}."
+        options |= {
+            "help": description.replace("%", "%%"),
+            "metavar": _METAVARS.get(one.entry_type or one.type, "TEXT"),
+        }
+        if one.entry_type is not None and rule.repeat:
+            options |= {"action": _Extend, "nargs": "+"}
+        else:
+            options["type"] = _reader(one)
+        if rule.positional:
+            required = self.default is MISSING
+            nargs = ("+" if required else "*") if rule.repeat else (None if required else "?")
+            del options["dest"]
+            group.add_argument(self.destination, **{**options, "nargs": nargs, "metavar": self.path[-1].upper()})
+        else:
+            group.add_argument(self.name, required=self.default is MISSING, **options)
+
+    def _default_text(self) -> str:
+        if self.default is MISSING or self.default is False or self.default in ("", None, ()):
+            return ""
+        shown = ",".join(map(_spelt, self.default)) if isinstance(self.default, tuple) else _spelt(self.default)
+        return f" Default: {shown}."
 
 
-def to_json(document: Any) -> str:
-    """Strict JSON: what is not finite becomes null."""
-    return json.dumps(_finite(document), allow_nan=False)
+_FEW_CHOICES = 8
+_METAVARS = {int: "N", float: "X", str: "TEXT", bool: ""}
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+class _Extend(argparse.Action):
+    """Values of a repeatable option, one after the other; "none" for no value at all."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ARG002
+        known = getattr(namespace, self.dest, ())
+        setattr(namespace, self.dest, () if list(values) == [NONE] else (*known, *values))
 
 
-def words(text: str | None) -> tuple[str, ...] | None:
-    """Words separated by commas; "none" for no word at all."""
-    if text is None:
-        return None
-    return () if text == "none" else tuple(part.strip() for part in text.split(","))
+def _flags_of(cls: type[Config], base: Config | None = None, prefix: tuple[str, ...] = ()) -> Iterator[_Flag]:
+    """Flags of a configuration class, the nested ones behind its own."""
+    nested = []
+    for one in settings(cls):
+        default = getattr(base, one.name) if base is not None else one.default
+        if one.is_config:
+            nested.append((one, default))
+            continue
+        words = [*prefix, one.rule.flag or one.name]
+        name = "--" + "-".join(words).replace("_", "-")
+        yield _Flag((*prefix, one.name), name, one, default, None)
+    for one, default in nested:
+        inner = default if isinstance(default, Config) else None
+        first = True
+        for flag in _flags_of(one.type, inner, () if one.rule.flat else (one.name,)):
+            path = (*prefix, one.name, *(flag.path if one.rule.flat else flag.path[1:]))
+            yield _Flag(path, flag.name, flag.setting, flag.default, one.rule.help if first else flag.group)
+            first = False
 
 
-def numbers(text: str | None, option: str) -> tuple[float, ...] | None:
-    """Numbers separated by commas; "none" for no number at all.
+def _reader(one: Setting) -> Any:
+    """A function from the text of an option to its value."""
+    kind = one.entry_type or one.type
 
-    Raises:
-        ValueError: If one of them is not a number.
-    """
-    if text is None:
-        return None
-    if text == "none":
-        return ()
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{option} must be numbers separated by commas; got {text!r}.") from None
+    def read(text: str) -> Any:
+        if one.entry_type is None:
+            return None if one.optional and text == NONE else _number(text, kind)
+        return () if text == NONE else tuple(_number(part.strip(), kind) for part in text.split(","))
+
+    read.__name__ = {int: "whole number", float: "number", str: "text"}[kind]
+    return read
 
 
-def integers(text: str | None, option: str) -> tuple[int, ...] | None:
-    """Whole numbers separated by commas.
-
-    Raises:
-        ValueError: If one of them is not a whole number.
-    """
-    found = numbers(text, option)
-    if found is None:
-        return None
-    if not all(number.is_integer() for number in found):
-        raise ValueError(f"{option} must be whole numbers separated by commas; got {text!r}.")
-    return tuple(int(number) for number in found)
+def _number(text: str, kind: type) -> Any:
+    if kind is int and re.fullmatch(r"[+-]?\d+(\.0*)?|[+-]?\d+e\d", text):
+        return int(float(text)) if not text.lstrip("+-").isdigit() else int(text)
+    return kind(text)
 
 
-def device_counts(text: str) -> tuple[int, ...]:
-    """Numbers of devices, each at least 1.
-
-    Raises:
-        ValueError: If one of them is not.
-    """
-    counts = integers(text, "--devices") or ()
-    if not counts or min(counts) < 1:
-        raise ValueError(f"--devices must be whole numbers from 1 separated by commas; got {text!r}.")
-    return counts
+def _spelt(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def within(trajectory: tuple[int, ...], steps: int | None) -> tuple[int, ...]:
-    """Of a preset's trajectory, the steps that are taken when `steps` are asked for."""
-    return tuple(step for step in trajectory if steps is None or step <= steps)
+def _title(cls: type[Config]) -> str:
+    return (cls.__doc__ or "").strip().split("\n")[0].rstrip(".")
+
+
+def count_workers(asked: int, memory: float | None = None) -> int:
+    """Number of processes: as asked, or as many as there are cores and, with so many GB each, memory for."""
+    if asked:
+        return asked
+    from projnorm.files import physical_memory
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if memory is None else max(1, min(cores, int(physical_memory() / 1e9 // memory)))
+
+
+def built(cls: type[C], document: Mapping[str, Any], base: C | None = None) -> C:
+    """A configuration from the settings that were given, over those of `base` or the defaults."""
+    return cls.from_json(document) if base is None else base.updated(document)

@@ -2,107 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from projnorm.cli.options import (
-    LOCAL,
-    OUT,
-    WORKERS,
-    BackendName,
-    Fresh,
-    Out,
-    Scheduler,
-    Seed,
-    Workers,
-    backend_of,
-    figures_folder,
-    runs_folder,
-)
+from projnorm.backends import Backend
+from projnorm.cli.options import FigureOptions, OutOption, RunOptions, count_workers
+from projnorm.cli.output import announce, say
+from projnorm.config import Config, seed_setting, setting
+from projnorm.experiments import experiment
+from projnorm.records import Record, RunContext
 
 if TYPE_CHECKING:
     from figures.report import Section
-    from projnorm.runs import Backend, Record
-
-Full = Annotated[bool, typer.Option("--full", help="Publication quality: the paper's sizes, 100,000 designs.")]
 
 
-def run_figures(
-    full: Full = False,
-    seed: Seed = 0,
-    workers: Workers = WORKERS,
-    backend: BackendName = LOCAL,
-    scheduler: Scheduler = None,
-    out: Out = OUT,
-    fresh: Fresh = False,
-) -> None:
-    """Draw every theory figure.
+@dataclass(frozen=True)
+class ReportOptions(Config):
+    """What is computed."""
 
-    As PDF, SVG and PNG, from records; those that are missing are computed first.
+    full: bool = setting(False, "Publication quality: the paper's sizes and 100,000 designs.")
+    seed: int = seed_setting()
+
+
+def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
+    """Draw every theory figure from its record; records that are missing are computed first."""
+    from figures.show import save_figures
+
+    from figures.theory import theory_shows
+
+    records = _records(options, out, run)
+    for shown in theory_shows(records):
+        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None):
+            say(path)
+
+
+def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
+    """Put every theory figure and table on one page that opens in a browser without a network: start here.
+
+    Records that are missing are computed first. Records of networks in the same folder are shown behind the theory.
     """
-    for path in _save_figures(_records(full, seed, backend_of(backend, workers, scheduler), out, fresh), out):
-        typer.echo(path)
-
-
-def run_report(
-    full: Full = False,
-    seed: Seed = 0,
-    workers: Workers = WORKERS,
-    backend: BackendName = LOCAL,
-    scheduler: Scheduler = None,
-    out: Out = OUT,
-    fresh: Fresh = False,
-) -> None:
-    """Every theory figure and table on one page: start here.
-
-    Runs what is missing, draws, and writes a page that opens in a browser with no network. What `projnorm deep` has
-    found in the same folder is shown behind it.
-    """
-    from dataclasses import asdict
-
     from figures.theory import theory_page
-    from projnorm.runs import current_environment, write_atomically
+    from projnorm.atomic import write_atomically
+    from projnorm.environment import current_environment
 
-    records = _records(full, seed, backend_of(backend, workers, scheduler), out, fresh)
-    _save_figures(records, out)
-    page = out / "report.html"
-    html = theory_page(records, asdict(current_environment()), full=full, more=_network_sections(runs_folder(out)))
+    records = _records(options, out, run)
+    figures(options, out, drawing, run)
+    html = theory_page(
+        records,
+        asdict(current_environment()),
+        full=options.full,
+        folder=_figures(out),
+        more=_network_sections(out.root),
+    )
+    page = Path(out.out) / "report.html"
     write_atomically(page, html.encode("utf-8"))
-    typer.echo(f"Records in {runs_folder(out)}, figures in {figures_folder(out)}.\nOpen {page} in a browser.")
+    say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
+
+
+def _figures(out: OutOption) -> Path:
+    return Path(out.out) / "figures"
+
+
+def _records(options: ReportOptions, out: OutOption, run: RunOptions) -> dict[str, Record]:
+    from simulations.presets import theory_configs
+
+    context = RunContext(out.root, Backend(count_workers(run.workers), run.scheduler), fresh=run.fresh)
+    records = {}
+    for name, (kind, config) in theory_configs(full=options.full, seed=options.seed).items():
+        announce(name.replace("_", " ").replace("sibling:", "toy on the design "))
+        records[name] = experiment(kind).compute(config, context)
+    return records
 
 
 def _network_sections(root: Path) -> list[Section]:
-    """What was found on networks; torch is not imported where there is nothing to show."""
-    from figures.report import Section
-
+    """Sections about networks; torch is not imported where there are no records of them."""
     if not any(root.glob("deep-*/record.json")):
         return []
-    try:
-        from figures.networks import network_sections
-    except ModuleNotFoundError as missing:
-        return [Section("Networks", f"There are records of networks here; showing them needs {missing.name}.")]
+    from figures.networks import network_sections
+
     return network_sections(root)
-
-
-def _records(full: bool, seed: int, backend: Backend, out: Path, fresh: bool) -> dict[str, Record]:
-    from simulations.presets import theory_records, theory_runs
-
-    def announce(what: str) -> None:
-        typer.echo(f"{what} ...", err=True)
-
-    return theory_records(
-        theory_runs(full=full, seed=seed), root=runs_folder(out), backend=backend, announce=announce, fresh=fresh
-    )
-
-
-def _save_figures(records: dict[str, Record], out: Path) -> list[Path]:
-    from figures import style
-    from figures.theory import THEORY_FIGURES
-
-    return [
-        path
-        for figure in THEORY_FIGURES
-        for path in style.save(figure.draw(records[figure.record]), figures_folder(out), figure.name)
-    ]

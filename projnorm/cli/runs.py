@@ -1,92 +1,188 @@
-"""`projnorm runs`: the records there are, and what one holds."""
+"""`projnorm runs`: earlier runs listed, shown, removed, or computed again and compared."""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-import typer
-
-from projnorm.cli.options import OUT, Json, Out, runs_folder, to_json
+from projnorm.backends import Backend
+from projnorm.cli.options import DeviceOption, OutOption, RunOptions, count_workers
+from projnorm.cli.output import announce, say, say_json
+from projnorm.config import Config, setting
+from projnorm.records import RunContext, flat, list_runs, load_record, match_run
 
 if TYPE_CHECKING:
-    from projnorm.runs import Record
+    from projnorm.verification import ArrayComparison
 
-Name = Annotated[str, typer.Argument(metavar="ID", help="Name of the record, or its beginning.")]
+_NAME = "Name of a run, or its beginning."
+_MACHINE = "The machine, libraries and device are those of the record."
 
-app = typer.Typer(help="List earlier runs, show one, or compute it again and compare.", rich_markup_mode=None)
+
+@dataclass(frozen=True)
+class NameOption(Config):
+    """Which run."""
+
+    name: str = setting(help=_NAME, positional=True)
 
 
-@app.callback(invoke_without_command=True)
-def list_runs(context: typer.Context, out: Out = OUT, as_json: Json = False) -> None:
-    """List earlier runs, show one, or compute it again and compare."""
-    if context.invoked_subcommand is not None:
-        return
-    from dataclasses import asdict
+@dataclass(frozen=True)
+class NamesOption(Config):
+    """Which runs."""
 
+    names: tuple[str, ...] = setting((), _NAME, positional=True, repeat=True)
+    unfinished: bool = setting(False, "All runs that were never finished.")
+    shared: bool = setting(False, "Networks, outputs and images that runs share; they are computed again when needed.")
+
+
+@dataclass(frozen=True)
+class VerifyOptions(Config):
+    """Which run, and what counts as equal."""
+
+    name: str = setting(help=_NAME, positional=True)
+    rtol: float = setting(1e-6, "Relative difference that still counts as rounding.", least=0.0)
+
+
+def list_all(out: OutOption) -> None:
+    """List earlier runs, unfinished ones included, with their sizes and the settings that tell them apart."""
     from figures.table import Table
-    from projnorm.runs import listing
 
-    found = list(listing(runs_folder(out)))
-    if as_json:
-        typer.echo(to_json([asdict(entry) for entry in found]))
-    elif not found:
-        typer.echo(f"No records in {runs_folder(out)}.")
+    runs = list_runs(out.root)
+    shared = {path.name: _size(path) for path in _shared(out.root)}
+    if out.json:
+        say_json({"runs": [asdict(run) for run in runs], "shared_bytes": shared})
+        return
+    if not runs:
+        say(f"No runs in {out.root}.")
     else:
         rows = [
-            (entry.id, entry.created, f"{entry.wall_seconds:.1f} s" if not entry.problem else "", entry.problem)
-            for entry in found
+            (
+                run.id,
+                run.created.replace("T", " ").removesuffix("+00:00") or "unfinished",
+                f"{run.wall_seconds:.1f} s" if run.created else "",
+                f"{run.size / 1e6:.1f} MB",
+                " ".join(f"{key}={_spelt(value)}" for key, value in run.settings.items()),
+            )
+            for run in runs
         ]
-        typer.echo(Table(("id", "finished", "took", "problem"), rows).text())
+        say(Table(("run", "finished (UTC)", "took", "size", "settings that differ"), rows).text())
+    if shared:
+        total = sum(shared.values()) / 1e6
+        say(
+            f"\nNetworks, outputs and images that runs share: {total:.1f} MB; `projnorm runs rm --shared` removes them."
+        )
 
 
-@app.command()
-def show(
-    name: Name,
-    out: Out = OUT,
-    as_json: Json = False,
-) -> None:
-    """Show one run: configuration, environment, arrays."""
-    record = record_named(out, name)
-    arrays = {
-        key: {"shape": list(array.shape), "meaning": record.meanings[key]} for key, array in record.arrays.items()
-    }
-    if as_json:
-        document = {
-            "id": record.id,
-            "kind": record.kind,
-            "config": dict(record.config),
-            "created": record.created,
-            "wall_seconds": record.wall_seconds,
-            "environment": dict(record.environment),
-            "facts": dict(record.facts),
-            "arrays": arrays,
-        }
-        typer.echo(to_json(document))
+def show(option: NameOption, out: OutOption) -> None:
+    """Show one run: configuration, environment, facts, and what its arrays hold."""
+    record = load_record(out.root, match_run(out.root, option.name))
+    shapes = {key: list(array.shape) for key, array in record.arrays.items()}
+    if out.json:
+        say_json({**record.to_dict(), "shapes": shapes})
         return
-    typer.echo(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s")
-    parts = {"Configuration": record.config, "Environment": record.environment, "Facts": record.facts}
-    for title, entries in parts.items():
+    say(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s")
+    for title, entries in (("Settings", record.config), ("Environment", record.environment), ("Facts", record.facts)):
         if entries:
-            typer.echo(f"\n{title}")
-        for key, value in entries.items():
-            typer.echo(f"  {key}: {value}")
-    typer.echo("\nArrays")
-    for key, entry in arrays.items():
-        typer.echo(f"  {key} {tuple(entry['shape'])}: {entry['meaning']}")
+            say(f"\n{title}")
+            for key, value in flat(entries):
+                say(f"  {key}: {value}")
+    say("\nArrays")
+    for key, shape in shapes.items():
+        say(f"  {key} {tuple(shape)}: {record.meanings[key]}")
 
 
-def record_named(out: Path, name: str) -> Record:
-    """The record of an output folder that has this name, or one that begins like this.
+def remove(options: NamesOption, out: OutOption) -> None:
+    """Remove runs, finished or not, from the output folder."""
+    names = {match_run(out.root, name) for name in options.names}
+    if options.unfinished:
+        names |= {run.id for run in list_runs(out.root) if not run.created}
+    folders = [out.root / name for name in sorted(names)]
+    folders += _shared(out.root) if options.shared else []
+    for folder in folders:
+        size = _size(folder)
+        shutil.rmtree(folder)
+        say(f"removed {folder.name} ({size / 1e6:.1f} MB)")
+    if not folders:
+        say("Nothing to remove; name runs, or pass --unfinished or --shared.")
 
-    Raises:
-        ValueError: If there is not exactly one, or it is damaged.
+
+def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: RunOptions) -> int:
+    """Compute a run again from its configuration, and compare every array.
+
+    In a temporary folder; the record is not touched. Exit code 0 if the arrays are identical or equal up to rounding,
+    1 if they differ, 2 if it cannot be done: the record is damaged, or data or weights are missing or have changed.
     """
-    from projnorm.runs import load
+    from projnorm.experiments import recompute
+    from projnorm.verification import DIFFERENT, compare, differences, verdict
 
-    root = runs_folder(out)
-    matches = sorted(path.parent for path in root.glob("*/record.json") if path.parent.name.startswith(name))
-    if len(matches) != 1:
-        found = ", ".join(path.name for path in matches) or "none"
-        raise ValueError(f"ID must name one record in {root}; {name!r} matches {found}.")
-    return load(matches[0])
+    record = load_record(out.root, match_run(out.root, options.name))
+    # Workers of a cluster may have to see the folder, and may not see the one for temporary files.
+    with TemporaryDirectory(prefix="projnorm-verify-", dir=out.out if run.scheduler else None) as folder:
+        backend = Backend(count_workers(run.workers), run.scheduler)
+        context = RunContext(Path(folder), backend, device.device)
+        again = recompute(record, context, beside=out.root, announce=announce)
+    arrays, elsewhere = compare(record, again), differences(record, again)
+    answer = verdict(arrays, rtol=options.rtol)
+    if out.json:
+        say_json(
+            {
+                "id": record.id,
+                "verdict": answer,
+                "rtol": options.rtol,
+                "arrays": [asdict(array) for array in arrays],
+                "environment": [asdict(difference) for difference in elsewhere],
+            }
+        )
+    else:
+        say(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s\n\n{_table(arrays)}\n")
+        say(_sentence(answer, arrays, options.rtol))
+        others = ", ".join(map(str, elsewhere))
+        say(f"Different from the record, so that the last bits may differ: {others}." if others else _MACHINE)
+    return 1 if answer == DIFFERENT else 0
+
+
+def _sentence(answer: str, arrays: tuple[ArrayComparison, ...], rtol: float) -> str:
+    from projnorm.verification import IDENTICAL, ROUNDING
+
+    if answer == IDENTICAL:
+        return f"{answer}: {len(arrays)} arrays, bit for bit"
+    if answer == ROUNDING:
+        worst = max(array.relative for array in arrays)
+        return f"{answer} (largest relative difference {worst:.2g}, of {rtol:g} allowed)"
+    apart = ", ".join(array.name for array in arrays if not array.agrees(rtol))
+    return f"{answer} by more than {rtol:g}: {apart}"
+
+
+def _table(arrays: tuple[ArrayComparison, ...]) -> str:
+    from figures.table import Table
+
+    rows = [
+        (
+            array.name,
+            " -> ".join(
+                dict.fromkeys("missing" if s is None else " x ".join(map(str, s)) or "one" for s in array.shapes)
+            ),
+            " -> ".join(dict.fromkeys(array.dtypes)),
+            "yes" if array.identical else f"{array.differing:,} differ",
+            "" if array.identical else f"{array.absolute:.2g}",
+            "" if array.identical else f"{array.relative:.2g}",
+        )
+        for array in arrays
+    ]
+    return Table(("array", "shape", "type", "equal bits", "absolute", "relative"), rows).text()
+
+
+def _shared(root: Path) -> list[Path]:
+    """Folders beside the runs, which hold what they share."""
+    runs = {run.id for run in list_runs(root)}
+    return sorted(path for path in root.glob("[a-z]*") if path.is_dir() and path.name not in runs)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _spelt(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

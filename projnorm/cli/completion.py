@@ -1,0 +1,49 @@
+"""`projnorm completion`: scripts that complete commands and options in a shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from projnorm.cli.output import say
+from projnorm.config import Config, setting
+
+
+@dataclass(frozen=True)
+class CompletionOptions(Config):
+    """Which shell."""
+
+    shell: str = setting("bash", "Shell that the script is for.", choices=("bash", "zsh", "tcsh"), positional=True)
+
+
+def completion(options: CompletionOptions) -> None:
+    """Print a completion script: for bash, add `eval "$(projnorm completion bash)"` to ~/.bashrc."""
+    import shtab
+
+    say(shtab.complete(_whole_parser(), shell=options.shell))
+
+
+def _whole_parser() -> object:
+    """One parser with every command, as shtab reads it."""
+    from projnorm.cli.app import COMMANDS, SUMMARIES
+    from projnorm.cli.experiment import experiment_parser
+    from projnorm.cli.options import Parser, make_parser
+    from projnorm.errors import MissingExtraError
+    from projnorm.experiments import EXPERIMENTS, resolve
+
+    whole = Parser(prog="projnorm")
+    places = {"": whole.add_subparsers()}
+    for name in sorted(SUMMARIES, key=lambda n: n.count(" ")):
+        group, _, last = name.rpartition(" ")
+        if group and group not in places:
+            places[group] = places[""].add_parser(group).add_subparsers()
+        try:
+            parser = next((experiment_parser(one) for one in EXPERIMENTS if one.command == name), None)
+            if parser is None:
+                command = next(one for one in COMMANDS if one.name == name)
+                parser = make_parser(name, "", [resolve(option) for option in command.options])
+        except MissingExtraError:  # an extra that is not installed: nothing to complete
+            continue
+        added = places[group].add_parser(last, help=SUMMARIES[name], parents=[parser], add_help=False)
+        if name == "runs":
+            places[name] = added.add_subparsers()
+    return whole

@@ -1,0 +1,125 @@
+"""Every experiment as a command: its settings become flags, its record is found or computed, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from projnorm.backends import Backend
+from projnorm.cli.options import (
+    CostOptions,
+    DeviceOption,
+    FigureOptions,
+    MemoryOption,
+    OutOption,
+    RunOptions,
+    built,
+    count_workers,
+    make_parser,
+    parse,
+)
+from projnorm.cli.output import present, say, say_json
+from projnorm.config import Config, read_toml
+from projnorm.errors import InputError
+from projnorm.experiments import Experiment, resolve
+from projnorm.records import RunContext
+
+_CONFIG = "--config"
+
+
+def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
+    """Run an experiment with the options of a command line; returns the exit code."""
+    preset, file, rest = _sources(experiment, argv)
+    base = _preset(experiment, preset) if preset else None
+    classes = command_classes(experiment)
+    parser = experiment_parser(experiment, base)
+    settings, *documents = parse(parser, rest, classes)
+    options: dict[type[Config], Any] = {c: c.from_json(d) for c, d in zip(classes[1:], documents, strict=True)}
+    if experiment.presets and not (preset or file):
+        names = ", ".join(resolve(experiment.presets))
+        raise InputError(f"PRESET must be one of {names}; or give {_CONFIG} FILE.")
+    if file is not None:
+        base = built(experiment.config_class, read_toml(file), base)
+    config = built(experiment.config_class, settings, base)
+    context = run_context(options)
+    out = options[OutOption]
+    if experiment.costs and options[CostOptions].dry_run:
+        return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
+    record = experiment.compute(config, context)
+    folder = context.root / record.id
+    shown = resolve(experiment.show)(record, folder)
+    return present(record, shown, folder, options[FigureOptions], as_json=out.json)
+
+
+def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
+    """The parser of an experiment's command; `base` has the defaults."""
+    description = f"{experiment.summary}\n\n{(resolve(experiment.run).__doc__ or '').strip()}"
+    parser = make_parser(f"projnorm {experiment.command}", description, command_classes(experiment), base)
+    if experiment.presets:
+        names = ", ".join(resolve(experiment.presets))
+        parser.add_argument("PRESET", nargs="?", help=f"Named configuration: {names}.")
+    parser.add_argument(_CONFIG, metavar="FILE", help="TOML file with settings, such as the config.toml of a run.")
+    return parser
+
+
+def command_classes(experiment: Experiment) -> list[type[Config]]:
+    """The configuration classes of an experiment's command, its own first."""
+    classes: list[type[Config]] = [experiment.config_class, OutOption, FigureOptions, RunOptions]
+    classes += [DeviceOption] if experiment.device else []
+    classes += [MemoryOption] if experiment.memory else []
+    return [*classes, CostOptions] if experiment.costs else classes
+
+
+def run_context(options: dict[type[Config], Any]) -> RunContext:
+    """The context that the options of a command describe."""
+    run, memory = options[RunOptions], options.get(MemoryOption)
+    workers = count_workers(run.workers, None if memory is None else memory.memory)
+    return RunContext(
+        options[OutOption].root,
+        Backend(workers, run.scheduler),
+        options[DeviceOption].device if DeviceOption in options else "auto",
+        4e9 if memory is None else memory.memory * 1e9,
+        run.fresh,
+    )
+
+
+def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | None, list[str]]:
+    """The preset and the file that settings start from, and the other words."""
+    rest, preset, file = list(argv), "", None
+    if experiment.presets and rest and not rest[0].startswith("-"):
+        preset = rest.pop(0)
+    for place, word in enumerate(rest):
+        if word == _CONFIG and place + 1 < len(rest):
+            file = Path(rest[place + 1])
+            del rest[place : place + 2]
+            break
+        if word.startswith(f"{_CONFIG}="):
+            file = Path(word.partition("=")[2])
+            del rest[place]
+            break
+    return preset, file, rest
+
+
+def _preset(experiment: Experiment, name: str) -> Config:
+    presets = resolve(experiment.presets)
+    if name not in presets:
+        raise InputError(f"PRESET must be one of {', '.join(presets)}; got {name!r}.")
+    return presets[name]
+
+
+def _show_costs(
+    experiment: Experiment, config: Config, context: RunContext, options: CostOptions, *, as_json: bool
+) -> int:
+    from figures.costs import show
+
+    from projnorm.costs import Rates
+
+    costs = resolve(experiment.costs)(config, context)
+    shown = show(costs, options.devices, Rates(options.tflops, options.gbps))
+    if as_json:
+        say_json(shown.values)
+    else:
+        for block in shown.blocks:
+            say(f"{block if isinstance(block, str) else block.text()}\n")
+    return 0

@@ -1,0 +1,29 @@
+"""`projnorm replay`: the intervals on one saved design."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from projnorm.cli.output import say, say_json
+from projnorm.config import Config, setting
+
+
+@dataclass(frozen=True)
+class ReplayOptions(Config):
+    """Which design."""
+
+    file: str = setting(help="Design that `projnorm bound` saved.", positional=True)
+    json: bool = setting(False, "Print machine-readable output only.")
+
+
+def replay(options: ReplayOptions) -> int:
+    """Check every interval on one saved design. Exit code 1 if one fails where it must hold."""
+    from figures.bound import show_instance
+
+    shown = show_instance(Path(options.file))
+    if options.json:
+        say_json(shown.values)
+    else:
+        say(shown.text())
+    return 0 if shown.ok else 1

@@ -1,0 +1,263 @@
+"""The registry of experiments: for each its command, configuration, run function, and what shows its record.
+
+Everything is named by text, ``module:name``, and imported when it is used, so that looking at the registry is free.
+A new experiment is one entry here; the command line, ``projnorm runs verify`` and the report follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from projnorm import __version__
+from projnorm.config import Config
+from projnorm.errors import ChangedInputError, InputError
+from projnorm.lazy import load
+from projnorm.records import Record, RunContext, load_record
+from projnorm.verification import changed_inputs, flat_facts
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        kind: Kind of its records.
+        command: Words of its command; empty where only the report runs it.
+        summary: One line for the list of commands.
+        config: Its configuration class.
+        run: Function of a configuration and a `RunContext` that gives the record.
+        show: Function of a record and its folder that gives a `figures.show.Shown`.
+        presets: Named configurations, one of which the command takes by position.
+        costs: Function of a configuration and a `RunContext` that gives a `projnorm.costs.CostReport`, for
+            ``--dry-run``.
+        device: Whether it computes on the device of the context.
+        memory: Whether it keeps to the memory of the context.
+    """
+
+    kind: str
+    command: str
+    summary: str
+    config: str
+    run: str
+    show: str
+    presets: str = ""
+    costs: str = ""
+    device: bool = False
+    memory: bool = False
+
+    @property
+    def config_class(self) -> type[Config]:
+        """The configuration class."""
+        return resolve(self.config)
+
+    def compute(self, config: Config, context: RunContext) -> Record:
+        """Run it, or find its record."""
+        return resolve(self.run)(config, context)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "toy",
+        "toy",
+        "Run the Gaussian toy experiment of the paper, or a sibling of it.",
+        "simulations.toy:ToyConfig",
+        "simulations.toy:run_toy",
+        "figures.toy:show",
+    ),
+    Experiment(
+        "bound",
+        "bound",
+        "Verify the intervals for the test loss on many designs.",
+        "simulations.bound_check:BoundConfig",
+        "simulations.bound_check:run_bound_check",
+        "figures.bound:show",
+    ),
+    Experiment(
+        "counterexample",
+        "",
+        "Tails that meet in zero without being orthogonal.",
+        "simulations.counterexample:CounterexampleConfig",
+        "simulations.counterexample:run_counterexample",
+        "figures.counterexample:show",
+    ),
+    Experiment(
+        "tail-angle",
+        "",
+        "The three intervals against the angle between the tails.",
+        "simulations.tail_angle:TailAngleConfig",
+        "simulations.tail_angle:run_tail_angle",
+        "figures.tail_angle:show",
+    ),
+    Experiment(
+        "spectra",
+        "",
+        "Eigenvalue decay and alignment on a design of known structure.",
+        "simulations.spectra_example:SpectraConfig",
+        "simulations.spectra_example:run_spectra_example",
+        "figures.spectra:show",
+    ),
+    Experiment(
+        "ntk",
+        "ntk predict",
+        "Compare ProjNormLinear on tangent kernels with the error: start here.",
+        "ntk.experiment:NtkConfig",
+        "ntk.experiment:run_analysis",
+        "figures.ntk_table:show_predictions",
+        device=True,
+        memory=True,
+    ),
+    Experiment(
+        "ntk",
+        "ntk analyse",
+        "Check the theory's assumptions and intervals on tangent kernels.",
+        "ntk.experiment:NtkConfig",
+        "ntk.experiment:run_analysis",
+        "figures.ntk_table:show",
+        device=True,
+        memory=True,
+    ),
+    Experiment(
+        "ntk-gram",
+        "ntk gram",
+        "Compute exact tangent kernels, tile by tile.",
+        "ntk.experiment:NtkConfig",
+        "ntk.experiment:run_gram",
+        "figures.ntk_gram:show",
+        costs="ntk.costs:kernel_costs",
+        device=True,
+        memory=True,
+    ),
+    Experiment(
+        "ntk-subsample",
+        "ntk subsample",
+        "Compare sampled and projected kernels with the exact one.",
+        "ntk.subsample:SubsampleConfig",
+        "ntk.subsample:run_subsample",
+        "figures.ntk_subsample:show",
+        device=True,
+        memory=True,
+    ),
+    Experiment(
+        "deep",
+        "deep run",
+        "Fine-tune a network and compare error estimators on shifted images.",
+        "deep.config:DeepConfig",
+        "deep.experiments.comparison:run_comparison",
+        "figures.deep_table:show",
+        presets="deep.presets:PRESETS",
+        costs="deep.costs:run_costs",
+        device=True,
+    ),
+    Experiment(
+        "deep-text",
+        "deep text",
+        "The same comparison on pairs of sentences.",
+        "deep.config:TextConfig",
+        "deep.experiments.comparison:run_comparison",
+        "figures.deep_table:show",
+        presets="deep.presets:TEXT_PRESETS",
+        costs="deep.costs:run_costs",
+        device=True,
+    ),
+    Experiment(
+        "deep-sweep",
+        "deep sweep",
+        "ProjNorm of a run under other settings, one changed at a time.",
+        "deep.experiments.sweep:SweepConfig",
+        "deep.experiments.sweep:run_sweep",
+        "figures.sweep:show",
+        device=True,
+    ),
+    Experiment(
+        "deep-ntk",
+        "deep ntk",
+        "Compare ProjNormLinear on tangent kernels with the error of a run's network.",
+        "deep.experiments.ntk_predict:NtkPredictConfig",
+        "deep.experiments.ntk_predict:run_ntk_predict",
+        "figures.ntk_variants:show",
+        device=True,
+        memory=True,
+    ),
+    Experiment(
+        "deep-adversarial",
+        "deep adversarial",
+        "Estimate the error of a run's network under attack.",
+        "deep.experiments.adversarial:AdversarialConfig",
+        "deep.experiments.adversarial:run_adversarial",
+        "figures.stress:show",
+        device=True,
+    ),
+    Experiment(
+        "deep-label-shift",
+        "deep label-shift",
+        "Estimate the error of a run's network on other mixtures of the classes.",
+        "deep.experiments.label_shift:LabelShiftConfig",
+        "deep.experiments.label_shift:run_label_shift",
+        "figures.stress:show",
+        device=True,
+    ),
+    Experiment(
+        "deep-small-samples",
+        "deep small-samples",
+        "How many samples each estimator needs.",
+        "deep.experiments.small_samples:SmallSamplesConfig",
+        "deep.experiments.small_samples:run_small_samples",
+        "figures.small_samples:show",
+        device=True,
+    ),
+)
+
+
+def experiment(kind: str) -> Experiment:
+    """The experiment whose records are of this kind.
+
+    Raises:
+        InputError: If there is none.
+    """
+    for one in EXPERIMENTS:
+        if one.kind == kind:
+            return one
+    raise InputError(
+        f"there is no experiment of the kind {kind!r}; there are {', '.join(e.kind for e in EXPERIMENTS)}."
+    )
+
+
+def resolve(name: str) -> Any:
+    """What ``module:name`` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(load(module), attribute)
+
+
+def recompute(
+    record: Record, context: RunContext, *, beside: Path, announce: Callable[[str], None] = lambda _: None
+) -> Record:
+    """Compute a record again from its configuration alone.
+
+    Args:
+        record: The record.
+        context: Where it is computed; the folder of `record` is not written to. With device "auto", that of the record.
+        beside: Folder that `record` is in; the run that it is about is described there.
+        announce: Called with a line before each step of several.
+
+    Raises:
+        InputError: If the record was made by another version or is of an unknown kind.
+        ChangedInputError: If data or weights are no longer what they were.
+    """
+    if (version := record.environment.get("projnorm")) != __version__:
+        raise InputError(
+            f"{record.id} was made by projnorm {version}; this is {__version__}, whose numbers may differ."
+        )
+    chosen = experiment(record.kind)
+    config = chosen.config_class.from_json(record.config)
+    if context.device == "auto":
+        context = replace(context, device=str(flat_facts(record.facts).get("device", "auto")))
+    if run := getattr(config, "run", ""):
+        announce(f"{run}, which the record is about, is computed again first")
+        recompute(load_record(beside, run), context, beside=beside)
+    again = chosen.compute(config, context)
+    if changed := changed_inputs(record.facts, again.facts):
+        raise ChangedInputError(f"{', '.join(changed)} of {record.id} are not what they were: their hashes differ.")
+    return again
