@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
-from figures.style import COLUMN_WIDTH, CYCLE, PAPER, TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.style import CYCLE, PAPER, TRUTH, WIDTH, drawing
+from projnorm.records import Record
 
-TITLE = "Anything made of the outputs alone is blind"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Whatever is made of the outputs alone is blind"
 CAPTION = (
-    "Four statistics of the model's outputs on the same shifted examples, each divided by its value at sigma = 0: "
-    "not one of them moves, because the weights of the unseen coordinates are zero. The test error and ProjNormLinear "
-    "do; any function of the outputs would lie on the flat line."
+    "Left: four statistics of the model's outputs on the same shifted examples. Not one of them moves with sigma, "
+    "because the weights of the unseen coordinates are zero; any other function of the outputs would be as flat. "
+    "Right: the test error and ProjNormLinear, relative to their values at the smallest sigma, do move."
 )
 LINES = {
-    "confidence": "confidence",
-    "entropy": "entropy",
-    "mean_margin": "mean |output|",
-    "confident_share": "share above 0.9",
+    "mean_margin": ("mean |output|", CYCLE[0], "o-"),
+    "confidence": ("mean confidence", CYCLE[4], "s--"),
+    "entropy": ("mean entropy", CYCLE[7], "D-."),
+    "confident_share": ("share with confidence above 0.9", CYCLE[9], "^:"),
 }
 
 
 def draw(record: Record) -> Figure:
-    """Means over trials relative to the smallest sigma."""
+    """Means over trials: statistics of the outputs as they are, error and ProjNormLinear relative to their start."""
     sigma = record.arrays["sigma"]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.2), layout="constrained")
-        axes = figure.add_subplot()
-        for (name, label), style in zip(LINES.items(), ("-", "--", ":", "-."), strict=True):
+    with drawing(WIDTH + 1.0, 3.1) as figure:
+        flat, rising = figure.subplots(1, 2)
+        top = 0.0
+        for name, (label, colour, style) in LINES.items():
             values = record.arrays[name].mean(axis=0)
-            axes.plot(sigma, values / values[0], style, color=CYCLE[0], lw=2, label=label)
+            top = max(top, float(values.max()))
+            flat.plot(sigma, values, style, ms=3.5, color=colour, label=label)
+        flat.set_ylim(0, 1.75 * top)
+        flat.set_ylabel("statistic of the outputs")
         for name, label, colour, marker in (
             ("test_error", "test error", TRUTH, "s"),
             ("projnorm_linear", "ProjNormLinear", PAPER, "o"),
         ):
             values = record.arrays[name].mean(axis=0)
-            axes.plot(sigma, values / values[0], marker + "-", ms=4, color=colour, label=label)
-        axes.set_xlabel(r"$\sigma$")
-        axes.set_ylabel(rf"value / value at $\sigma$ = {sigma[0]:g}")
-        axes.legend(ncols=2)
-        return settled(figure)
+            rising.plot(sigma, values / values[0], marker + "-", ms=4, color=colour, label=label)
+        rising.set_ylim(bottom=0)
+        rising.set_ylabel(rf"value / value at $\sigma$ = {sigma[0]:g}")
+        for axes in (flat, rising):
+            axes.set_xlabel(r"$\sigma$")
+        flat.legend(loc="upper left", fontsize=7)
+        rising.legend(loc="lower right")
+    return figure

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
 from figures.families import spoken
-from figures.style import house_style, settled
+from figures.style import drawing
 from projnorm.vision import FAMILIES, SEVERITIES, corrupt
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "The corruptions"
 CAPTION = (
@@ -33,15 +37,14 @@ def draw(picture: NDArray[np.uint8] | None = None, *, seed: int = 0) -> Figure:
         for family in sorted(FAMILIES)
     }
     rows = -(-len(strips) // _COLUMNS)
-    with house_style():
-        figure = Figure(figsize=(7.4, 0.74 * rows), layout="constrained")
+    with drawing(7.4, 0.74 * rows) as figure:
         grid = figure.subplots(rows, _COLUMNS, squeeze=False)
         for axes in grid.flat:
             axes.set_axis_off()
         for axes, (family, strip) in zip(grid.T.flat, strips.items(), strict=False):
             axes.imshow(strip, interpolation="nearest")
             axes.set_title(spoken(family), fontsize=7, loc="left", pad=2)
-        return settled(figure)
+    return figure
 
 
 def _sample() -> NDArray[np.uint8]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from figures.style import COLUMN_WIDTH, PAPER, SHARP, TRUTH, house_style, settled
-from projnorm.runs import Record
+import numpy as np
+
+from figures.show import Drawing, Shown, of_figure
+from figures.style import PAPER, SHARP, TRUTH, WIDTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "The paper's bound needs orthogonal tails"
 CAPTION = (
@@ -16,12 +23,16 @@ CAPTION = (
 )
 
 
+def show(record: Record, _folder: Path | None) -> Shown:
+    """The figure."""
+    return of_figure(record, "counterexample", Drawing(TITLE, CAPTION, partial(draw, record)))
+
+
 def draw(record: Record) -> Figure:
     """Ratio against the angle, measured on both ground truths, with the closed forms and the intervals."""
     arrays = record.arrays
     phi, degrees = arrays["phi"], np.degrees(arrays["phi"])
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.4), layout="constrained")
+    with drawing(WIDTH, 3.4) as figure:
         axes = figure.add_subplot()
         axes.fill_between(degrees, *arrays["sharp"].T, color=SHARP, alpha=0.2, lw=0, label="sharp interval")
         axes.plot(degrees, np.tan(phi / 2) ** 2, color=SHARP, label=r"$\tan^2(\varphi/2)$")
@@ -42,4 +53,4 @@ def draw(record: Record) -> Figure:
         axes.set_xlabel(r"angle $\varphi$ between the tails (degrees)")
         axes.set_ylabel(r"$m\cdot$TestLoss / ProjNormLinear$^2$")
         axes.legend(ncols=2)
-        return settled(figure)
+    return figure

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.config import RunConfig, TextConfig
 from deep.domain import image_config
 from deep.ledger import Scores
 from figures.families import CLEAN, looks, spoken
-from figures.style import TRUTH, house_style, settled
+from figures.style import TRUTH, drawing
 from projnorm.fit_quality import fit_quality
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Score against error, method by method"
 CAPTION = (
@@ -29,8 +32,7 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
     """One panel per method, the families in a legend on the right."""
     columns = min(_COLUMNS, len(scores.methods))
     rows = math.ceil(len(scores.methods) / columns)
-    with house_style():
-        figure = Figure(figsize=(2.5 * columns + 1.5, 2.35 * rows + 0.35), layout="constrained")
+    with drawing(2.5 * columns + 1.5, 2.35 * rows + 0.35) as figure:
         grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
         styles = looks(scores.families.tolist())
         for axes, method, score in zip(grid.flat, scores.methods, scores.values.T, strict=False):
@@ -59,7 +61,7 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
         figure.supxlabel("score", fontsize=9)
         figure.supylabel("true error (%)", fontsize=9)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure
 
 
 def heading(config: RunConfig, scores: Scores) -> str:

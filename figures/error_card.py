@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from deep.predict.answer import ErrorEstimate, Grounds
 from figures.report import Section
-from figures.style import CYCLE, TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, drawing
 from figures.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _CALIBRATED = (
     "Left: errors predicted by each method alone; the band is the estimate's interval, circles are the methods it "
@@ -28,13 +31,12 @@ def draw(estimate: ErrorEstimate) -> Figure:
     """Methods, and beside them the calibration where there is one."""
     known = [one for one in estimate.methods if math.isfinite(one.error)]
     panels = 1 if estimate.grounds is None else 2
-    with house_style():
-        figure = Figure(figsize=(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))), layout="constrained")
+    with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
         grid = figure.subplots(1, panels, squeeze=False)[0]
         _methods(grid[0], estimate)
         if estimate.grounds is not None:
             _calibration(grid[1], estimate, estimate.grounds)
-        return settled(figure)
+    return figure
 
 
 def build(estimate: ErrorEstimate) -> Table:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import seaborn as sns
-from matplotlib.figure import Figure
 
 from figures.families import spoken
 from figures.ntk_panels import heading
-from figures.style import TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.style import TRUTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (
@@ -29,8 +32,7 @@ def draw(record: Record) -> Figure:
     families = list(dict.fromkeys(arrays["families"].tolist()))
     columns = min(_COLUMNS if len(families) <= _MANY else _MORE_COLUMNS, len(families))
     rows = math.ceil(len(families) / columns)
-    with house_style():
-        figure = Figure(figsize=(2.2 * columns, 2.0 * rows + 0.4), layout="constrained")
+    with drawing(2.2 * columns, 2.0 * rows + 0.4) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         train = arrays["train_eigenvalues"] / config["n"]
         for axes, family in zip(grid.flat, families, strict=False):
@@ -48,4 +50,4 @@ def draw(record: Record) -> Figure:
         figure.supxlabel("index", fontsize=9)
         figure.supylabel("eigenvalue of the covariance", fontsize=9)
         figure.suptitle(heading(record), fontsize=7)
-        return settled(figure)
+    return figure

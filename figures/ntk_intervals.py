@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from figures.families import spoken
 from figures.ntk_panels import heading
-from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, SHARP, TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Intervals for the loss on tangent kernels"
 CAPTION = (
@@ -27,8 +31,7 @@ def draw(record: Record) -> Figure:
     """One row per target, log scale."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 0.9 + 0.2 * len(names)), layout="constrained")
+    with drawing(WIDTH, 0.9 + 0.2 * len(names)) as figure:
         axes = figure.subplots()
         height = np.arange(len(names))
         for i, (key, (label, colour)) in enumerate(INTERVALS.items()):
@@ -41,4 +44,4 @@ def draw(record: Record) -> Figure:
         axes.set_xlabel("squared loss")
         figure.suptitle(heading(record), fontsize=7)
         figure.legend(fontsize=7, ncols=4, loc="outside lower center")
-        return settled(figure)
+    return figure

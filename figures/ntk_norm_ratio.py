@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from figures.families import CLEAN, looks, spoken
 from figures.ntk_panels import heading
-from figures.style import COLUMN_WIDTH, TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.style import TRUTH, WIDTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Equal projected norms, measured"
 CAPTION = (
@@ -20,8 +24,7 @@ CAPTION = (
 def draw(record: Record) -> Figure:
     """Relative difference of the two norms against severity."""
     arrays = record.arrays
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH + 1.3, 3.4), layout="constrained")
+    with drawing(WIDTH + 1.3, 3.4) as figure:
         axes = figure.subplots()
         for family, style in looks(arrays["families"].tolist()).items():
             members = np.flatnonzero(arrays["families"] == family)
@@ -44,4 +47,4 @@ def draw(record: Record) -> Figure:
         axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
         figure.suptitle(heading(record), fontsize=7)
         figure.legend(loc="outside right upper", fontsize=6.5)
-        return settled(figure)
+    return figure

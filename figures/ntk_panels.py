@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
 
 from figures.families import CLEAN, looks, spoken
-from figures.style import CYCLE, TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, drawing
 from projnorm.fit_quality import fit_quality
-from projnorm.runs import Record
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "Tangent kernels: alignment, decay, prediction"
 CAPTION = (
@@ -39,8 +42,7 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
     names = arrays["targets"].tolist()
     shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)
     lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
-    with house_style():
-        figure = Figure(figsize=(_WIDTH, 3.4), layout="constrained")
+    with drawing(_WIDTH, 3.4) as figure:
         axes = figure.subplot_mosaic(
             [["heat", "decay", "scatter"], ["spans", "decay", "scatter"]],
             width_ratios=(1.05, 1, 1.15),
@@ -51,7 +53,7 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
         _decay(axes["decay"], record, lines)
         _prediction(axes["scatter"], record)
         figure.suptitle(heading(record), fontsize=8)
-        return settled(figure)
+    return figure
 
 
 def heading(record: Record) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, TRUTH, house_style, settled
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
 from figures.table import Table
-from projnorm.runs import Record
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "Sampled against exact kernels"
 CAPTION = (
@@ -25,8 +27,7 @@ _LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection
 def draw(record: Record) -> Figure:
     """Eigenvalues on the left, ProjNormLinear on the right, against the number of features."""
     found = values(record)
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 2.9), layout="constrained")
+    with drawing(WIDTH, 2.9) as figure:
         left, right = figure.subplots(1, 2)
         for kind in dict.fromkeys(row["kind"] for row in found):
             label, colour, marker = _LOOKS[kind]
@@ -41,7 +42,7 @@ def draw(record: Record) -> Figure:
             axes.set_xlabel("coordinates kept, or width")
             axes.set_ylabel(f"relative error, {what}")
             axes.legend(fontsize=6)
-        return settled(figure)
+    return figure
 
 
 def values(record: Record) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from figures.table import Table
-from projnorm.runs import Record
+from projnorm.records import Record
 from simulations.bound_check import holds
 
 CAPTION = (

@@ -7,7 +7,7 @@ from typing import Any
 from deep.experiments.ntk_predict import VariantQuality, variant_qualities
 from figures.table import Table
 from ntk.variants import PLAIN
-from projnorm.runs import Record
+from projnorm.records import Record
 
 CAPTION = (
     "R^2 and Spearman's rho with the error of the fine-tuned network. The first line is the variant with the largest "

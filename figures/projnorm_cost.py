@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
+from figures.style import CYCLE, WIDTH, drawing
 
-from figures.style import COLUMN_WIDTH, CYCLE, house_style, settled
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "What a cheaper ProjNorm costs in quality"
 CAPTION = (
@@ -33,8 +35,7 @@ class Form:
 
 def draw(forms: Sequence[Form]) -> Figure:
     """A point a form."""
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.0), layout="constrained")
+    with drawing(WIDTH, 3.0) as figure:
         axes = figure.subplots()
         ordered = sorted(forms, key=lambda form: form.cost)
         axes.plot([f.cost for f in ordered], [f.r_squared[0] for f in ordered], color="0.6", lw=0.8, zorder=0)
@@ -49,4 +50,4 @@ def draw(forms: Sequence[Form]) -> Figure:
         axes.set_ylim(max(0.0, min(form.r_squared[1] for form in forms) - 0.1), 1.02)
         axes.set_xlabel("time of a target, full ProjNorm = 1")
         axes.set_ylabel("$R^2$")
-        return settled(figure)
+    return figure

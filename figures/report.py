@@ -6,11 +6,13 @@ import base64
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from matplotlib.figure import Figure
-
+from figures.markup import to_html
+from figures.show import Drawing, Shown, save_figures
 from figures.style import rendered
 from figures.table import Table
+from projnorm.records import flat
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -25,22 +27,30 @@ _PAGE = """<!doctype html>
 }}
 body {{ margin: 0 auto; max-width: 58rem; padding: 1rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 system-ui, sans-serif; }}
-h1 {{ font-size: 1.6rem; line-height: 1.25; }}
+h1 {{ font-size: 1.6rem; line-height: 1.25; overflow-wrap: anywhere; }}
 h2 {{ font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--rule); padding-top: 1rem; }}
+h2, p, li {{ overflow-wrap: anywhere; }}
+h3 {{ font-size: 1rem; margin: 1.5rem 0 .5rem; }}
+a {{ color: inherit; }}
+code {{ font: .9em ui-monospace, monospace; }}
 figure {{ margin: 1rem 0; background: #ffffff; border-radius: 6px; padding: .5rem; }}
 figure img {{ display: block; width: 100%; height: auto; }}
+.verdict {{ border-left: 4px solid var(--rule); padding: .1rem 0 .1rem 1rem; }}
 .scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }}
 th, td {{ padding: .25rem .75rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule);
   white-space: nowrap; }}
-.note, details {{ color: var(--soft); font-size: .85rem; }}
+th.number, td.number {{ text-align: right; }}
+details {{ color: var(--soft); font-size: .85rem; margin-top: 1rem; }}
 </style>
 </head>
 <body>
 <h1>{title}</h1>
 <p>{introduction}</p>
+{verdict}
+{contents}
 {sections}
-<h2>Where this came from</h2>
+<h2 id="provenance">Where this came from</h2>
 {provenance}
 </body>
 </html>
@@ -48,48 +58,107 @@ th, td {{ padding: .25rem .75rem .25rem 0; text-align: left; border-bottom: 1px 
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure on the page.
+
+    Attributes:
+        svg: The figure as an SVG file.
+        caption: What to see in it.
+        title: Heading above it, where a section has several.
+    """
+
+    svg: bytes
+    caption: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """One picture or table with what to read from it.
+    """One part of a page.
 
     Attributes:
         title: Heading.
-        text: Two sentences or so: what to see.
-        figure: The picture, if any.
-        table: The numbers, if any.
-        table_caption: How to read them.
-        configuration: What was run to get them.
+        blocks: Text, tables and pictures in order; or one text.
+        verdict: The answer in one sentence, which also stands at the top of the page.
+        configuration: What was run, folded away below.
     """
 
     title: str
-    text: str
-    figure: Figure | None = None
-    table: Table | None = None
-    table_caption: str = ""
+    blocks: Sequence[str | Table | Picture] | str
+    verdict: str = ""
     configuration: Mapping[str, object] = field(default_factory=dict)
 
 
-def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
-    """The whole document."""
-    return _PAGE.format(
-        title=html.escape(title),
-        introduction=html.escape(introduction),
-        sections="\n".join(map(_section, sections)),
-        provenance=Table(("what", "value"), [(key, str(value)) for key, value in provenance.items()]).html(),
+def section(shown: Shown, folder: Path | None = None) -> Section:
+    """What a record says as a part of a page.
+
+    Args:
+        shown: What the record says.
+        folder: Folder that the figures are saved in, unless they are there already; the page embeds these files. None
+            if they are for the page only.
+
+    Raises:
+        OSError: If a figure cannot be written.
+    """
+    pictures = []
+    if folder is not None:
+        save_figures(shown, folder)
+    for name, drawing in shown.figures.items():
+        svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
+        caption, title = (drawing.caption, drawing.title) if isinstance(drawing, Drawing) else ("", "")
+        pictures.append(Picture(svg, caption, title if len(shown.figures) > 1 and title != shown.title else ""))
+    captions = {picture.caption for picture in pictures}
+    record = shown.record
+    return Section(
+        shown.title,
+        [*pictures, *(block for block in shown.blocks if not isinstance(block, str) or block not in captions)],
+        shown.verdict,
+        {} if record is None else {"record": record.id, "created": record.created, **record.config},
     )
 
 
-def _section(section: Section) -> str:
-    parts = [f"<h2>{html.escape(section.title)}</h2>"]
-    if section.figure is not None:
-        data = base64.b64encode(rendered(section.figure, "svg")).decode("ascii")
-        alt = html.escape(section.text, quote=True)
-        parts.append(f'<figure><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></figure>')
-    parts.append(f"<p>{html.escape(section.text)}</p>")
-    if section.table is not None:
-        parts.append(section.table.html())
-    if section.table_caption:
-        parts.append(f'<p class="note">{html.escape(section.table_caption)}</p>')
+def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
+    """The whole document: the answers first, then the contents, then every section.
+
+    Args:
+        title: Title of the page.
+        introduction: What it is about.
+        sections: Its parts.
+        provenance: When, where and with what it was made.
+    """
+    verdicts = "".join(f"<li>{to_html(one.verdict)}</li>" for one in sections if one.verdict)
+    links = "".join(f'<li><a href="#s{i}">{to_html(one.title)}</a></li>' for i, one in enumerate(sections))
+    return _PAGE.format(
+        title=html.escape(title),
+        introduction=to_html(introduction),
+        verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",
+        contents=f'<nav><ul>{links}<li><a href="#provenance">Where this came from</a></li></ul></nav>',
+        sections="\n".join(_section(f"s{i}", one) for i, one in enumerate(sections)),
+        provenance=_settings(provenance, "what"),
+    )
+
+
+def _section(anchor: str, section: Section) -> str:
+    parts = [f'<h2 id="{anchor}">{to_html(section.title)}</h2>']
+    for block in [section.blocks] if isinstance(section.blocks, str) else section.blocks:
+        if isinstance(block, Picture):
+            data = base64.b64encode(block.svg).decode("ascii")
+            alt = html.escape(block.caption, quote=True)
+            parts += [f"<h3>{to_html(block.title)}</h3>"] if block.title else []
+            parts.append(f'<figure><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></figure>')
+            parts.append(f"<p>{to_html(block.caption)}</p>")
+        else:
+            parts.append(block.html() if isinstance(block, Table) else f"<p>{to_html(block)}</p>")
     if section.configuration:
-        rows = [(key, str(value)) for key, value in section.configuration.items()]
-        parts.append(f"<details><summary>Configuration</summary>{Table(('setting', 'value'), rows).html()}</details>")
+        settings = _settings(section.configuration, "setting")
+        parts.append(f"<details><summary>Configuration</summary>{settings}</details>")
     return "\n".join(parts)
+
+
+def _settings(settings: Mapping[str, object], first: str) -> str:
+    """A table of settings, those of a nested configuration by their dotted names."""
+    return Table((first, "value"), [(key, _plain(value)) for key, value in flat(settings)]).html()
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)

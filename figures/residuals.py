@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.residuals import Residuals
-from figures.style import house_style, settled
+from figures.style import drawing
 from figures.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "What the methods get wrong together"
 CAPTION = (
@@ -22,8 +26,7 @@ _DARK = 0.6
 def draw(found: Residuals, *, heading: str = "") -> Figure:
     """One cell per pair, below the diagonal."""
     count = len(found.methods)
-    with house_style():
-        figure = Figure(figsize=(1.5 + 0.85 * count, 0.9 + 0.6 * count), layout="constrained")
+    with drawing(1.5 + 0.85 * count, 0.9 + 0.6 * count) as figure:
         axes = figure.subplots()
         shown = np.where(np.tri(count, k=-1, dtype=bool), found.correlation, np.nan)[1:, :-1]
         image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
@@ -44,7 +47,7 @@ def draw(found: Residuals, *, heading: str = "") -> Figure:
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, label="correlation of residuals")
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure
 
 
 def build(found: Residuals) -> Table:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.ledger import Scores
 from figures.families import CLEAN, looks, spoken
-from figures.style import COLUMN_WIDTH, TRUTH, house_style, settled
+from figures.style import TRUTH, WIDTH, drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Error against severity"
 CAPTION = (
@@ -18,8 +22,7 @@ CAPTION = (
 
 def draw(scores: Scores, *, heading: str = "") -> Figure:
     """One line per family."""
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH + 1.3, 3.6), layout="constrained")
+    with drawing(WIDTH + 1.3, 3.6) as figure:
         axes = figure.subplots()
         for family, style in looks(scores.families.tolist()).items():
             members = np.flatnonzero(scores.families == family)
@@ -41,4 +44,4 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
         axes.set_ylabel("true error (%)")
         figure.legend(loc="outside right upper", fontsize=6.5)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure

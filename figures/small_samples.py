@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import cycle
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.method_quality import DEFAULT, Difference, SizeQuality, difference, predictions, size_quality, smallest_size
 from deep.projnorm import ProjNorm
 from figures.deep_table import cell
-from figures.style import COLUMN_WIDTH, CYCLE, TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, WIDTH, drawing
 from figures.table import Table
-from projnorm.runs import Record
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Which method, and how many samples"
 CAPTION = (
@@ -102,8 +105,7 @@ def values(found: Measured) -> dict[str, object]:
 
 def draw(found: Measured, *, heading: str = "") -> Figure:
     """R^2 against m, a line a method."""
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH + 2.0, 3.6), layout="constrained")
+    with drawing(WIDTH + 2.0, 3.6) as figure:
         axes = figure.subplots()
         looks = zip(cycle(CYCLE), cycle(_MARKS))
         for (method, sizes), (colour, mark) in zip(_ranked(found), looks, strict=False):
@@ -132,7 +134,7 @@ def draw(found: Measured, *, heading: str = "") -> Figure:
         axes.set_ylabel("$R^2$ of predicted errors, families left out")
         figure.legend(loc="outside right upper", fontsize=6.5)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure
 
 
 def _ranked(found: Measured) -> list[tuple[str, list[SizeQuality]]]:

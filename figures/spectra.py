@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, TRUTH, house_style, settled
-from projnorm.runs import Record
+import numpy as np
+
+from figures.show import Drawing, Shown, of_figure
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Eigenvalue decay and alignment"
 CAPTION = (
@@ -16,11 +23,15 @@ CAPTION = (
 )
 
 
+def show(record: Record, _folder: Path | None) -> Shown:
+    """The figure."""
+    return of_figure(record, "spectra", Drawing(TITLE, CAPTION, partial(draw, record)))
+
+
 def draw(record: Record) -> Figure:
     """Decay on the left, alignment on the right."""
     arrays, k = record.arrays, record.config["k"]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 2.7), layout="constrained")
+    with drawing(WIDTH, 2.7) as figure:
         decay, heat = figure.subplots(1, 2, width_ratios=(1, 1.1))
         for name, label, colour, marker in (("train", "training", GENERALISED, "."), ("ood", "shifted", PAPER, "x")):
             values, (exponent, low, high, prefactor) = arrays[f"{name}_eigenvalues"], arrays[f"{name}_fit"]
@@ -43,4 +54,4 @@ def draw(record: Record) -> Figure:
         heat.set_xlabel("training eigenvector")
         heat.set_ylabel("shifted eigenvector")
         figure.colorbar(image, ax=heat, label="|cosine|", shrink=0.9)
-        return settled(figure)
+    return figure

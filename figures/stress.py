@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.experiments.stress import predictions
-from figures.style import CYCLE, TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, drawing
 from figures.table import Table
-from projnorm.runs import Record
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"
@@ -53,8 +56,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     arrays, found = record.arrays, predictions(record)
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
-    with house_style():
-        figure = Figure(figsize=(2.4 * columns + 0.4, 2.3 * rows + 0.5), layout="constrained")
+    with drawing(2.4 * columns + 0.4, 2.3 * rows + 0.5) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, method, scores in zip(grid.flat, found, arrays["run_scores"].T, strict=False):
             axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--")
@@ -73,4 +75,4 @@ def draw(record: Record, *, heading: str = "") -> Figure:
         figure.supxlabel("true error (%)", fontsize=9)
         figure.supylabel("predicted error (%)", fontsize=9)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure

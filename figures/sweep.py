@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from deep.calibration import Quality, qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
-from figures.style import CYCLE, TRUTH, house_style, settled
+from figures.style import CYCLE, TRUTH, drawing
 from figures.table import Table
-from projnorm.runs import Record
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "ProjNorm under other settings"
 CAPTION = (
@@ -44,8 +48,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     found = qualities(sweep_scores(record))
     varied, values = record.arrays["varied"].tolist(), record.arrays["values"].tolist()
     panels = [name for name in dict.fromkeys(varied) if name]
-    with house_style():
-        figure = Figure(figsize=(0.6 + 2.0 * max(1, len(panels)), 2.9), layout="constrained")
+    with drawing(0.6 + 2.0 * max(1, len(panels)), 2.9) as figure:
         grid = figure.subplots(1, max(1, len(panels)), sharey=True, squeeze=False)[0]
         for axes, name, colour in zip(grid, panels, CYCLE, strict=False):
             members = [i for i, other in enumerate(varied) if other == name][::-1]
@@ -58,7 +61,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
         grid[0].set_ylabel("$R^2$")
         grid[0].set_ylim(0, 1.03)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure
 
 
 def _bars(found: list[Quality]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,57 +3,129 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
-    character: f"\\{character}" for character in "&%$#_{}"
-}
+from figures.markup import to_html, to_latex
+
+_NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?( ?%)?|-|")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a table: rounded where people read it, in full in a spreadsheet.
+
+    Attributes:
+        value: The number, in the unit that the header of its column names.
+        form: Format that it is printed in, such as ".3f".
+        more: Numbers that belong to it by name, such as the ends of its interval; columns of their own in CSV.
+        layout: How the number and those that belong to it are put together.
+    """
+
+    value: float
+    form: str = ".3f"
+    more: Mapping[str, float] = field(default_factory=dict)
+    layout: str = "{}"
+
+    @classmethod
+    def interval(cls, value: float, low: float, high: float, form: str = ".3f") -> Number:
+        """A number with an interval; without one where the ends are nan."""
+        return cls(value, form, {"low": low, "high": high}, "{}" if math.isnan(low) else "{} [{}, {}]")
+
+    def __str__(self) -> str:
+        """The number as it is read; a dash where there is none."""
+        if math.isnan(self.value):
+            return "-"
+        return self.layout.format(*(format(number, self.form) for number in (self.value, *self.more.values())))
+
+
+Cell = str | Number
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under a header."""
+    """Rows of text and numbers under a header.
+
+    Attributes:
+        header: Names of the columns, with units.
+        rows: Cells, as many a row as there are columns.
+    """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
 
     def text(self) -> str:
-        """Aligned columns with a rule under the header."""
-        lines = [self.header, *self.rows]
+        """Aligned columns with a rule under the header; numbers end at the right."""
+        lines = [list(self.header), *self._cells()]
+        right = self._numeric()
         widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
-        shown = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        shown = [
+            "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+            for line in lines
+        ]
         return "\n".join([shown[0], "-" * max(map(len, shown)), *shown[1:]])
 
     def html(self) -> str:
         """An HTML table that scrolls sideways where it must."""
-        header = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows)
+        classes = [' class="number"' if right else "" for right in self._numeric()]
+        header = "".join(f"<th{c}>{to_html(cell)}</th>" for c, cell in zip(classes, self.header, strict=True))
+        rows = "".join(
+            "<tr>" + "".join(f"<td{c}>{to_html(cell)}</td>" for c, cell in zip(classes, row, strict=True)) + "</tr>"
+            for row in self._cells()
+        )
         return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
 
     def markdown(self) -> str:
         """A table of Markdown."""
-        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        rules = ["---:" if right else "---" for right in self._numeric()]
+        lines = [self.header, rules, *self._cells()]
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
     def latex(self) -> str:
         """A tabular with the rules of booktabs."""
-        header, *rows = (
-            " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in line) for line in (self.header, *self.rows)
-        )
-        body = "\n".join(f"{row} \\\\" for row in rows)
-        lines = [f"\\begin{{tabular}}{{{'l' * len(self.header)}}}", "\\toprule", f"{header} \\\\", "\\midrule", body]
-        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
+        header, *rows = (" & ".join(map(to_latex, line)) for line in (self.header, *self._cells()))
+        columns = "".join("r" if right else "l" for right in self._numeric())
+        lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{header} \\\\", "\\midrule"]
+        return "\n".join([*lines, *(f"{row} \\\\" for row in rows), "\\bottomrule", "\\end{tabular}"])
 
     def csv(self) -> str:
-        """Comma-separated values."""
+        """Comma-separated values: numbers in full, and what belongs to them in columns of their own."""
+        columns = []
+        for name, cells in zip(self.header, zip(*self.rows, strict=True), strict=False):
+            more = dict.fromkeys(key for cell in cells if isinstance(cell, Number) for key in cell.more)
+            columns.append([name, *(_plain(cell) for cell in cells)])
+            columns += [[f"{name} {key}", *(_plain(cell, key) for cell in cells)] for key in more]
         buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows([self.header, *self.rows])
+        lines = zip(*columns, strict=True) if self.rows else [self.header]
+        csv.writer(buffer, lineterminator="\n").writerows(lines)
         return buffer.getvalue().rstrip("\n")
 
+    def _cells(self) -> list[list[str]]:
+        return [[str(cell) for cell in row] for row in self.rows]
 
+    def _numeric(self) -> list[bool]:
+        """Whether a column holds numbers, and is not empty."""
+        found = []
+        for column in range(len(self.header)):
+            cells = [row[column] for row in self.rows]
+            numbers = all(isinstance(cell, Number) or _NUMBER.fullmatch(cell) for cell in cells)
+            found.append(numbers and any(str(cell) for cell in cells))
+        return found
+
+
+def _plain(cell: Cell, key: str = "") -> str:
+    """A cell, or a number that belongs to it, in full."""
+    if isinstance(cell, str):
+        return "" if key else cell
+    number = cell.more.get(key, math.nan) if key else cell.value
+    return "" if math.isnan(number) else repr(number)
+
+
+# Endings of the files in which a table is saved, by the name of its format.
+ENDINGS = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
 FORMATS = {
     "text": Table.text,
     "markdown": Table.markdown,
@@ -63,7 +135,7 @@ FORMATS = {
 
 
 def form_named(form: str) -> Callable[[Table], str]:
-    """What writes a table in a form, by its name.
+    """What writes a table in a format, by its name.
 
     Raises:
         ValueError: If there is none of this name.

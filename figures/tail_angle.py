@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, SHARP, TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.show import Drawing, Shown, of_figure
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Three intervals for the test loss"
 CAPTION = (
@@ -16,12 +22,16 @@ CAPTION = (
 )
 
 
+def show(record: Record, _folder: Path | None) -> Shown:
+    """The figure."""
+    return of_figure(record, "tail_angle", Drawing(TITLE, CAPTION, partial(draw, record)))
+
+
 def draw(record: Record) -> Figure:
     """Bands of the intervals and marks of the truth against the tail angle."""
     arrays = record.arrays
     angle = arrays["angle"]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.6), layout="constrained")
+    with drawing(WIDTH, 3.6) as figure:
         axes = figure.add_subplot()
         axes.fill_between(
             angle, *arrays["generalised"].T, color=GENERALISED, alpha=0.18, lw=0, label="generalised bound"
@@ -40,4 +50,4 @@ def draw(record: Record) -> Figure:
         axes.set_xlabel("angle between the tails (degrees); 90 is the paper's assumption")
         axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
         axes.legend(loc="upper left")
-        return settled(figure)
+    return figure

@@ -1,55 +1,50 @@
-"""The theory figures by name with the record each is drawn from, and the page that shows them all."""
+"""The figures of the theory, and the page that shows them all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from matplotlib.figure import Figure
+from figures import blindness, bound, counterexample, dials, spectra, tail_angle, tightness, toy, tracking_table
+from figures.report import Section, page, section
+from figures.show import Shown
+from projnorm.records import Record
 
-from figures import (
-    blindness,
-    bound,
-    bound_table,
-    counterexample,
-    dials,
-    spectra,
-    tail_angle,
-    tightness,
-    toy,
-    toy_table,
-    tracking_table,
-)
-from figures.report import Section, page
-from figures.table import Table
-from projnorm.runs import Record
+# In the order of the report; "siblings" are the toy experiments of other designs.
+_SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
+    "toy": toy.show,
+    "bound": bound.show,
+    "counterexample": counterexample.show,
+    "tail_angle": tail_angle.show,
+    "spectra": spectra.show,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class TheoryFigure:
-    """One figure.
+def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> list[Shown]:
+    """What the records of the theory say, by the names that `simulations.presets.theory_records` gives them.
 
-    Attributes:
-        name: File name without its ending.
-        record: Name of the record it is drawn from, as `simulations.presets.theory_records` has it.
-        title: Heading in the report.
-        caption: What to read from it.
-        draw: Draws it.
+    Args:
+        records: Records by name.
+        root: Folder of the records, where designs that break an interval are saved; None saves none.
     """
+    found = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
+    found.insert(1, tracking_table.show([record for name, record in records.items() if name.startswith("sibling:")]))
+    return found
 
+
+class _TheoryFigure(NamedTuple):
     name: str
     record: str
-    title: str
-    caption: str
-    draw: Callable[[Record], Figure]
+    draw: Callable[[Record], Any]
 
 
-def _of(module: ModuleType, record: str) -> TheoryFigure:
-    return TheoryFigure(module.__name__.rpartition(".")[2], record, module.TITLE, module.CAPTION, module.draw)
+def _of(module: ModuleType, record: str) -> _TheoryFigure:
+    return _TheoryFigure(module.__name__.rpartition(".")[2], record, module.draw)
 
 
+# For `projnorm figures` until it uses `theory_shows`.
 THEORY_FIGURES = (
     _of(toy, "toy"),
     _of(blindness, "toy"),
@@ -62,46 +57,33 @@ THEORY_FIGURES = (
 )
 
 
-def _versions(record: Record) -> dict[str, Any]:
-    """The versions behind a record."""
-    return {"projnorm": record.environment["projnorm"], **record.environment["libraries"]}
-
-
 def theory_page(
-    records: Mapping[str, Record], environment: Mapping[str, Any], *, full: bool, more: Sequence[Section] = ()
+    records: Mapping[str, Record],
+    environment: Mapping[str, Any],
+    *,
+    full: bool,
+    root: Path | None = None,
+    folder: Path | None = None,
+    more: Sequence[Section] = (),
 ) -> str:
-    """The report: every figure with its caption and configuration, and the tables; then what `more` there is."""
-    tables: dict[str, tuple[Table, str]] = {
-        "toy": (toy_table.build(records["toy"]), toy_table.CAPTION),
-        "bound": (bound_table.build(records["bound"]), bound_table.CAPTION),
-        "dials": (bound_table.by_dial(records["bound"]), bound_table.DIAL_CAPTION),
-    }
-    sections = []
-    for figure in THEORY_FIGURES:
-        record = records[figure.record]
-        table, table_caption = tables.get(figure.name, (None, ""))
-        sections.append(
-            Section(
-                figure.title,
-                figure.caption,
-                figure.draw(record),
-                table,
-                table_caption,
-                {"record": record.id, **record.config, **_versions(record)},
-            )
-        )
-    siblings = [record for name, record in records.items() if name.startswith("sibling:")]
-    configuration = {f"record {record.config['design']}": record.id for record in siblings}
-    sections.insert(
-        2,
-        Section(
-            "Other designs", tracking_table.CAPTION, table=tracking_table.build(siblings), configuration=configuration
-        ),
-    )
-    quality = "at publication quality (--full)" if full else "in quick form; --full gives publication quality"
+    """The report: every figure of the theory with its caption and configuration, the tables, and then `more`.
+
+    Args:
+        records: Records of the theory by name.
+        environment: Machine and versions.
+        full: Whether the records are at publication quality.
+        root: Folder of the records, as in `theory_shows`.
+        folder: Folder that the figures are saved in; None if they are for the page only.
+        more: Further sections, such as those of networks.
+
+    Raises:
+        OSError: If a figure cannot be written.
+    """
+    quality = "at publication quality (`--full`)" if full else "in quick form; `--full` gives publication quality"
     introduction = (
-        "How far the test loss of a linear model can be from the square of its Projection Norm, with no test labels: "
-        f"simulations, bounds and what breaks them. Made by `projnorm report`, {quality}."
+        "How far the test loss of a linear model can be from the square of its Projection Norm, without test labels: "
+        f"simulations, bounds, and what breaks them. Made by `projnorm report`, {quality}."
     )
     provenance = {**{k: v for k, v in environment.items() if k != "libraries"}, **environment["libraries"]}
+    sections = [section(shown, folder) for shown in theory_shows(records, root)]
     return page("projnorm: the theory in pictures", introduction, [*sections, *more], provenance)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
-from figures.style import COLUMN_WIDTH, GENERALISED, PAPER, SHARP, house_style, settled
-from projnorm.runs import Record
+import numpy as np
+
+from figures.style import GENERALISED, PAPER, SHARP, WIDTH, drawing
+from projnorm.records import Record
 from simulations.bound_check import FAMILIES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "How tight the intervals are"
 CAPTION = (
@@ -27,8 +31,7 @@ def draw(record: Record) -> Figure:
     """Distribution of upper / loss and of loss / lower over the designs with leaning tails."""
     leaning = record.arrays["family"] == FAMILIES.index("phi")
     loss = record.arrays["loss"][leaning]
-    with house_style():
-        figure = Figure(figsize=(COLUMN_WIDTH, 3.0), layout="constrained")
+    with drawing(WIDTH, 3.0) as figure:
         above, below = figure.subplots(1, 2, sharey=True)
         for name, (label, colour, style) in LINES.items():
             lower, upper = record.arrays[name][leaning].T
@@ -45,4 +48,4 @@ def draw(record: Record) -> Figure:
             axes.set_xlabel(label)
         above.set_ylabel("share of designs")
         figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7)
-        return settled(figure)
+    return figure

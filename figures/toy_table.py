@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
-from figures.table import Table
-from figures.toy import PANELS, closed_forms
-from projnorm.runs import Record
+from figures.table import Number, Table
+from projnorm.records import Record
+from simulations.summaries import toy_rows
 
 CAPTION = "Means over the trials with their standard errors; the closed form in brackets where there is one."
+PANELS = {
+    "test_error": "test error",
+    "projnorm_linear": "ProjNormLinear",
+    "confidence": "confidence score",
+    "squared_loss": "squared loss",
+}
 
 
 def values(record: Record) -> list[dict[str, Any]]:
-    """One row a sigma: for each quantity its mean, standard error and closed form (None where there is none)."""
-    theory = closed_forms(record)
-    trials = len(record.arrays["test_error"])
-    rows = []
-    for i, sigma in enumerate(record.arrays["sigma"]):
-        row: dict[str, Any] = {"sigma": float(sigma)}
-        for name in PANELS:
-            sample = record.arrays[name][:, i]
-            row[name] = {
-                "mean": float(np.mean(sample)),
-                "standard_error": float(np.std(sample, ddof=1)) / math.sqrt(trials) if trials > 1 else None,
-                "closed_form": float(getattr(theory, name)[i]) if theory is not None else None,
-            }
-        rows.append(row)
-    return rows
+    """One row a sigma, as plain numbers."""
+    return toy_rows(record)
 
 
 def build(record: Record) -> Table:
-    """The table."""
+    """One row a sigma."""
     return Table(
         ("sigma", *PANELS.values()),
-        [(f"{row['sigma']:g}", *(_cell(row[name]) for name in PANELS)) for row in values(record)],
+        [(Number(row["sigma"], "g"), *(_cell(row[name]) for name in PANELS)) for row in toy_rows(record)],
     )
 
 
-def _cell(entry: dict[str, Any]) -> str:
-    error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.4f}"
-    theory = "" if entry["closed_form"] is None else f" [{entry['closed_form']:.4f}]"
-    return f"{entry['mean']:.4f}{error}{theory}"
+def _cell(entry: dict[str, Any]) -> Number:
+    layouts = {"standard_error": " ± {}", "closed_form": " [{}]"}
+    known = {name: entry[name] for name in layouts if entry[name] is not None}
+    more = {name.replace("_", " "): value for name, value in known.items()}
+    return Number(entry["mean"], ".4f", more, "{}" + "".join(layouts[name] for name in known))

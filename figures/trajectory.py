@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import seaborn as sns
-from matplotlib.figure import Figure
 
 from figures.families import CLEAN, spoken
-from figures.style import TRUTH, house_style, settled
-from projnorm.runs import Record
+from figures.style import TRUTH, drawing
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "ProjNorm along its training"
 CAPTION = (
@@ -34,8 +37,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     families = [family for family in dict.fromkeys(arrays["families"].tolist()) if family != CLEAN] or [CLEAN]
     columns = min(_COLUMNS, len(families))
     rows = math.ceil(len(families) / columns)
-    with house_style():
-        figure = Figure(figsize=(max(4.0, 0.5 + 1.45 * columns), 0.6 + 1.35 * rows), layout="constrained")
+    with drawing(max(4.0, 0.5 + 1.45 * columns), 0.6 + 1.35 * rows) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, family in zip(grid.flat, families, strict=False):
             members = np.flatnonzero(arrays["families"] == family)
@@ -52,4 +54,4 @@ def draw(record: Record, *, heading: str = "") -> Figure:
         figure.supxlabel("step", fontsize=9)
         figure.supylabel("ProjNorm", fontsize=9)
         figure.suptitle(heading, fontsize=7)
-        return settled(figure)
+    return figure

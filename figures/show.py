@@ -1,0 +1,148 @@
+"""What a record says: text and tables to read, figures to draw, numbers for other programs. One form for every record.
+
+The command line prints it, `--json` writes its numbers, and the report makes a section of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from figures import style
+from figures.table import ENDINGS, FORMATS, Table
+from projnorm.atomic import write_atomically
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_STAMPS = "figures.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure that is drawn when it is called.
+
+    Attributes:
+        title: Heading of the figure.
+        caption: What to see in it.
+        draw: Function that draws it.
+    """
+
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+    def __call__(self) -> Figure:
+        """Draw it."""
+        return self.draw()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What a record says.
+
+    Attributes:
+        blocks: Text and tables in the order they are read.
+        figures: Figures by file name without ending; none is drawn before it is called.
+        values: The same as plain numbers, for JSON.
+        ok: False where the answer is "no": an interval that must hold is broken.
+        title: Heading in the report.
+        verdict: The answer in one sentence, for the top of the report.
+        tables: Tables that are saved as files, by file name without ending.
+        record: Record that this is about, if it is about a single one.
+    """
+
+    blocks: Sequence[str | Table]
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    ok: bool = True
+    title: str = ""
+    verdict: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    record: Record | None = None
+
+    def text(self) -> str:
+        """The blocks as a terminal shows them."""
+        return "\n\n".join(block.text() if isinstance(block, Table) else block for block in self.blocks)
+
+
+def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
+    """A record that is one figure and what to see in it."""
+    return Shown([drawing.caption], {name: drawing}, title=drawing.title, record=record)
+
+
+def save_figures(
+    shown: Shown,
+    folder: Path,
+    *,
+    formats: Sequence[str] = style.FORMATS,
+    width: str | float | None = None,
+    fresh: bool = False,
+) -> list[Path]:
+    """Draw the figures and write them into `folder`; those that are there already, of the same numbers, are kept.
+
+    Args:
+        shown: What a record says.
+        folder: Folder to write into.
+        formats: Endings of the files.
+        width: Width as in `style.save`.
+        fresh: Whether to draw again what is there.
+
+    Raises:
+        ValueError: If there is no such format or width.
+        OSError: If a file cannot be written.
+    """
+    known = _stamps(folder)
+    stamp = _stamp(shown, width)
+    paths = []
+    for name, draw in shown.figures.items():
+        wanted = [folder / f"{name}.{extension}" for extension in formats]
+        if fresh or not all(known.get(path.name) == stamp and path.exists() for path in wanted):
+            wanted = style.save(draw(), folder, name, formats=formats, width=width)
+            known |= dict.fromkeys((path.name for path in wanted), stamp)
+            write_atomically(folder / _STAMPS, json.dumps(known, indent=1).encode())
+        paths += wanted
+    return paths
+
+
+def save_tables(shown: Shown, folder: Path) -> list[Path]:
+    """Write the named tables into `folder`, a file for each format.
+
+    Raises:
+        OSError: If a file cannot be written.
+    """
+    paths = []
+    for name, table in shown.tables.items():
+        for form, ending in ENDINGS.items():
+            paths.append(folder / f"{name}.{ending}")
+            write_atomically(paths[-1], (FORMATS[form](table) + "\n").encode())
+    return paths
+
+
+def _stamps(folder: Path) -> dict[str, str]:
+    """What the figures in a folder were drawn from, by file name; nothing where that is not known."""
+    try:
+        found = json.loads((folder / _STAMPS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamp(shown: Shown, width: str | float | None) -> str:
+    record = shown.record
+    about = [record.id, record.created] if record is not None else []
+    content = json.dumps([about, shown.values, width, _sources()], default=str)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """Hash of the code that draws."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

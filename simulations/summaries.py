@@ -1,0 +1,152 @@
+"""What the records of the simulations say, as rows of numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.records import Record
+from projnorm_theory import ToyAsymptotics, toy_asymptotics
+from simulations.bound_check import (
+    FAMILIES,
+    INTERVALS,
+    MUST_HOLD,
+    BoundConfig,
+    Family,
+    Instance,
+    draw_instance,
+    holds,
+    measure,
+    save_instance,
+    violations,
+)
+
+TOY_QUANTITIES = ("test_error", "projnorm_linear", "confidence", "squared_loss")
+_SAVED_AT_MOST = 10
+# A mean agrees with its closed form up to so many standard errors, and this share for sizes that are not infinite.
+_NOISE, _ASYMPTOTIC = 4.0, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFormGap:
+    """Means over the trials against their closed forms.
+
+    Attributes:
+        share: Largest difference, as a share of the largest closed form of the quantity.
+        standard_errors: Largest difference in standard errors of the mean.
+        agrees: Whether every difference is explained by noise and by the sizes being finite.
+    """
+
+    share: float
+    standard_errors: float
+    agrees: bool
+
+
+def closed_forms(record: Record) -> ToyAsymptotics | None:
+    """The closed forms of a toy record's configuration; None for another design or where they do not exist."""
+    config = record.config
+    if config["design"] != "gaussian" or abs(config["n"] - config["d1"]) < 4:
+        return None
+    return toy_asymptotics(config["sigmas"], **{size: config[size] for size in ("d1", "d2", "n", "m")})
+
+
+def toy_rows(record: Record) -> list[dict[str, Any]]:
+    """One row a sigma: for each quantity its mean, standard error and closed form (None where there is none)."""
+    theory = closed_forms(record)
+    trials = len(record.arrays["test_error"])
+    rows = []
+    for i, sigma in enumerate(record.arrays["sigma"]):
+        row: dict[str, Any] = {"sigma": float(sigma)}
+        for name in TOY_QUANTITIES:
+            sample = record.arrays[name][:, i]
+            row[name] = {
+                "mean": float(np.mean(sample)),
+                "standard_error": float(np.std(sample, ddof=1)) / math.sqrt(trials) if trials > 1 else None,
+                "closed_form": float(getattr(theory, name)[i]) if theory is not None else None,
+            }
+        rows.append(row)
+    return rows
+
+
+def closed_form_gap(record: Record) -> ClosedFormGap | None:
+    """How far the means over the trials are from their closed forms; None where there are none, or only one trial."""
+    theory, trials = closed_forms(record), len(record.arrays["test_error"])
+    if theory is None or trials < 2:
+        return None
+    share, noise, agrees = [], [], []
+    for name in TOY_QUANTITIES:
+        sample, expected = record.arrays[name], np.asarray(getattr(theory, name))
+        gap, error = np.abs(sample.mean(axis=0) - expected), sample.std(axis=0, ddof=1) / math.sqrt(trials)
+        share.append(gap.max() / np.abs(expected).max())
+        noise.append((gap / error).max())
+        agrees.append(gap <= _NOISE * error + _ASYMPTOTIC * np.abs(expected).max())
+    return ClosedFormGap(float(max(share)), float(max(noise)), bool(np.all(agrees)))
+
+
+def bound_rows(record: Record) -> list[dict[str, Any]]:
+    """One row per family of designs and interval: how often it misses the loss, its slack and its width."""
+    rows = []
+    for number, family in enumerate(FAMILIES):
+        chosen = record.arrays["family"] == number
+        if not chosen.any():
+            continue
+        loss = record.arrays["loss"][chosen]
+        for interval in INTERVALS:
+            ends = record.arrays[interval][chosen]
+            lower, upper = ends.T
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slack = np.minimum(upper / loss - 1, 1 - lower / loss)
+                width = upper / lower
+            rows.append(
+                {
+                    "family": family,
+                    "interval": interval,
+                    "instances": int(chosen.sum()),
+                    "missed": float(np.mean(~holds(loss, ends))),
+                    "must_hold": family in MUST_HOLD.get(interval, ()),
+                    "worst_slack": float(np.nanmin(slack)) if np.isfinite(slack).any() else None,
+                    "median_width": float(np.nanmedian(width)) if np.isfinite(width).any() else None,
+                }
+            )
+    return rows
+
+
+def misses_by_dial(
+    record: Record, family: Family, interval: str, bins: int = 8
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Centres of equally filled bins of the dial, and the share of designs that an interval misses in each."""
+    chosen = record.arrays["family"] == FAMILIES.index(family)
+    dial = record.arrays["dial"][chosen]
+    missed = ~holds(record.arrays["loss"][chosen], record.arrays[interval][chosen])
+    groups = [group for group in np.array_split(np.argsort(dial), bins) if group.size]
+    return np.array([dial[g].mean() for g in groups]), np.array([missed[g].mean() for g in groups])
+
+
+def save_violations(record: Record, folder: Path) -> list[Path]:
+    """Save the first designs that break an interval which must hold, each to a file that can be checked again."""
+    paths = []
+    for index in list(violations(record))[:_SAVED_AT_MOST]:
+        paths.append(folder / f"violation-{index}.npz")
+        save_instance(draw_instance(BoundConfig(**record.config), index), paths[-1])
+    return paths
+
+
+def instance_rows(instance: Instance) -> list[dict[str, Any]]:
+    """One row per interval of a single design: its ends, the loss, and whether it holds and must."""
+    measured = measure(instance)
+    return [
+        {
+            "interval": name,
+            "lower": measured[name][0],
+            "loss": measured["loss"],
+            "upper": measured[name][1],
+            "holds": bool(holds(measured["loss"], np.array(measured[name]))),
+            "must_hold": instance.family in MUST_HOLD.get(name, ()),
+        }
+        for name in INTERVALS
+    ]
