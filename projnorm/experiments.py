@@ -220,9 +220,8 @@ def experiment(kind: str) -> Experiment:
     for one in EXPERIMENTS:
         if one.kind == kind:
             return one
-    raise InputError(
-        f"there is no experiment of the kind {kind!r}; there are {', '.join(e.kind for e in EXPERIMENTS)}."
-    )
+    kinds = ", ".join(dict.fromkeys(one.kind for one in EXPERIMENTS))
+    raise InputError(f"there is no experiment of the kind {kind!r}; there are {kinds}.")
 
 
 def resolve(name: str) -> Any:
@@ -247,9 +246,7 @@ def recompute(
         ChangedInputError: If data or weights are no longer what they were.
     """
     if (version := record.environment.get("projnorm")) != __version__:
-        raise InputError(
-            f"{record.id} was made by projnorm {version}; this is {__version__}, whose numbers may differ."
-        )
+        raise InputError(f"{record.id} was made by projnorm {version}; numbers of {__version__} may differ.")
     chosen = experiment(record.kind)
     config = chosen.config_class.from_json(record.config)
     if context.device == "auto":

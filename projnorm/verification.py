@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.runs.record import Record
+from projnorm.records import Record
 
 IDENTICAL, ROUNDING, DIFFERENT = "identical", "equal up to rounding", "differs"
 # Differences of up to so many units in the last place of an array's largest entry are rounding, however small the

@@ -6,6 +6,7 @@ import difflib
 import logging
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
@@ -182,22 +183,16 @@ def _overview(group: str) -> str:
     """The list of commands, all of them or those of a group."""
     names = [name for name in SUMMARIES if not group or name.split()[0] == group]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
-    lines += [_GROUPS.get(group, _DESCRIPTION), ""]
+    lines += [*textwrap.wrap(_GROUPS.get(group, _DESCRIPTION), 80), ""]
     first = ("predict", "report", "toy", "bound", "figures", "replay")
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
-        lines += [f"  {name:<19}{SUMMARIES[name]}"] if len(SUMMARIES[name]) < 58 else _wrapped(name)
+        lines += textwrap.wrap(SUMMARIES[name], 79, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
     lines += [
         "",
         "`projnorm COMMAND --help` lists the options of a command, --debug shows the",
         "traceback of an error.",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _wrapped(name: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(SUMMARIES[name], 78, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
 
 
 def _explained(error: Exception) -> int:
@@ -215,8 +210,8 @@ def _explained(error: Exception) -> int:
     if isinstance(error, OSError):
         return _fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), BAD_INPUT)
     return _fail(
-        f"internal error ({type(error).__name__}: {error}). This is a bug: please report it with the output of the same "
-        "command with --debug, and that of `projnorm env`",
+        f"internal error ({type(error).__name__}: {error}). This is a bug: please report it with the output of the "
+        "same command with --debug, and that of `projnorm env`",
         BUG,
     )
 

@@ -120,6 +120,5 @@ def _show_costs(
     if as_json:
         say_json(shown.values)
     else:
-        for block in shown.blocks:
-            say(f"{block if isinstance(block, str) else block.text()}\n")
+        say(shown.text())
     return 0

@@ -189,7 +189,7 @@ class _Flag:
             description += f" Choices: {', '.join(map(str, rule.allowed))}."
         options |= {
             "help": description.replace("%", "%%"),
-            "metavar": _METAVARS.get(one.entry_type or one.type, "TEXT"),
+            "metavar": _METAVARS[one.entry_type or one.type],
         }
         if one.entry_type is not None and rule.repeat:
             options |= {"action": _Extend, "nargs": "+"}
@@ -266,7 +266,7 @@ def _spelt(value: Any) -> str:
 
 
 def _title(cls: type[Config]) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0].rstrip(".")
+    return (cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip(".")
 
 
 def count_workers(asked: int, memory: float | None = None) -> int:

@@ -13,7 +13,6 @@ from projnorm.cli.options import FigureOptions
 
 if TYPE_CHECKING:
     from figures.show import Shown
-
     from projnorm.records import Record
 
 
@@ -32,26 +31,16 @@ def announce(line: str) -> None:
     sys.stderr.write(f"{line} ...\n")
 
 
-def save_figures(shown: Shown, folder: Path, options: FigureOptions) -> list[Path]:
-    """Draw and write the figures of a record."""
-    from figures.style import save
-
-    return [
-        path
-        for name, draw in shown.figures.items()
-        for path in save(draw(), folder, name, formats=options.formats, width=options.width or None)
-    ]
-
-
 def present(record: Record, shown: Shown, folder: Path, options: FigureOptions, *, as_json: bool) -> int:
     """Write the figures of a record, and print what it says; returns the exit code."""
-    paths = save_figures(shown, folder, options)
+    from figures.show import save_figures, save_tables
+
+    paths = save_figures(shown, folder, formats=options.formats, width=options.width or None)
+    save_tables(shown, folder)
     if as_json:
         say_json({**record.to_dict(), **shown.values, "record": str(folder), "figures": [str(path) for path in paths]})
         return 0 if shown.ok else 1
-    for block in shown.blocks:
-        say(f"{block if isinstance(block, str) else block.text()}\n")
-    say(f"Record and figures in {folder}")
+    say(f"{shown.text()}\n\nRecord and figures in {folder}")
     return 0 if shown.ok else 1
 
 

@@ -161,9 +161,7 @@ def _table(arrays: tuple[ArrayComparison, ...]) -> str:
     rows = [
         (
             array.name,
-            " -> ".join(
-                dict.fromkeys("missing" if s is None else " x ".join(map(str, s)) or "one" for s in array.shapes)
-            ),
+            " -> ".join(dict.fromkeys(map(_shape, array.shapes))),
             " -> ".join(dict.fromkeys(array.dtypes)),
             "yes" if array.identical else f"{array.differing:,} differ",
             "" if array.identical else f"{array.absolute:.2g}",
@@ -172,6 +170,10 @@ def _table(arrays: tuple[ArrayComparison, ...]) -> str:
         for array in arrays
     ]
     return Table(("array", "shape", "type", "equal bits", "absolute", "relative"), rows).text()
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else " x ".join(map(str, shape)) or "one"
 
 
 def _shared(root: Path) -> list[Path]:
