@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from projnorm import __version__
-from projnorm.config import Config
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.lazy import load
-from projnorm.records import Record, RunContext, load_record
-from projnorm.verification import changed_inputs, flat_facts
+
+if TYPE_CHECKING:
+    from projnorm.config import Config
+    from projnorm.records import Record, RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,9 @@ def recompute(
         InputError: If the record was made by another version or is of an unknown kind.
         ChangedInputError: If data or weights are no longer what they were.
     """
+    from projnorm.records import load_record
+    from projnorm.verification import changed_inputs, flat_facts
+
     if (version := record.environment.get("projnorm")) != __version__:
         raise InputError(f"{record.id} was made by projnorm {version}; numbers of {__version__} may differ.")
     chosen = experiment(record.kind)

@@ -119,6 +119,7 @@ class RunListing:
         wall_seconds: Seconds that it took.
         size: Bytes in its folder.
         settings: Settings that tell it from other runs of its kind.
+        damaged: Whether its record is there but cannot be read.
     """
 
     id: str
@@ -127,6 +128,7 @@ class RunListing:
     wall_seconds: float
     size: int
     settings: Mapping[str, Any]
+    damaged: bool
 
 
 def record_id(kind: str, config: Config) -> str:
@@ -278,7 +280,15 @@ def list_runs(root: Path) -> list[RunListing]:
         telling = {key: own[key] for key in own if any(other.get(key) != own[key] for other in others)}
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         listings.append(
-            RunListing(path.name, kind, facts.get("created", ""), facts.get("wall_seconds", 0.0), size, telling)
+            RunListing(
+                path.name,
+                kind,
+                facts.get("created", ""),
+                facts.get("wall_seconds", 0.0),
+                size,
+                telling,
+                damaged=not facts and (path / f"{RECORD}.json").exists(),
+            )
         )
     return listings
 

@@ -1,8 +1,8 @@
 """The one store: arrays and facts under a key, whole or not there, checksummed, found again, recomputed if damaged.
 
 An entry is a JSON file with the facts, written last, that names the NPZ file with the arrays by its SHA-256. Both are
-checked whenever they are read. An entry that fails is reported through `logging`, moved to the folder ``damaged`` and
-treated as absent, so that whoever asked for it computes it again.
+checked whenever they are read. An entry that fails is reported through `logging` and treated as absent, so that whoever
+asked for it computes it again; its files are then moved to the folder ``damaged``. Reading never writes.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ class Store:
             InputError: If it is larger than may be read.
             OSError: If it is there and cannot be read.
         """
-        return self._read_or_set_aside(key, self._read)
+        return self._whole(key, self._read)
 
     def facts(self, key: str) -> Mapping[str, Any] | None:
         """The facts of an entry alone, without reading its arrays; None as in `get`."""
-        return self._read_or_set_aside(key, lambda k: Entry(facts=self._document(k)[0]), lambda e: e.facts)
+        entry = self._whole(key, lambda k: Entry(facts=self._document(k)[0]))
+        return None if entry is None else entry.facts
 
     def put(
         self, key: str, arrays: Arrays | None = None, facts: Mapping[str, Any] | None = None, *, compress: bool = True
@@ -88,6 +89,7 @@ class Store:
         document = json.loads(json.dumps(facts or {}))
         checksums: dict[str, str] = {}
         with self.lock(key):
+            self._set_aside_if_damaged(key)
             if arrays:
                 data = to_npz(arrays, compress=compress)
                 checksums["arrays"] = hashlib.sha256(data).hexdigest()
@@ -159,31 +161,32 @@ class Store:
         path = self.path(key)
         return list(path.parent.glob(f"{path.stem}-{'[0-9a-f]' * _SHOWN}.npz"))
 
-    def _read_or_set_aside(
-        self, key: str, read: Callable[[str], Entry], part: Callable[[Entry], Any] = lambda entry: entry
-    ) -> Any:
-        try:
-            return part(read(key))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except DamagedEntryError:
-            pass
-        with self.lock(key):  # it may have been replaced while it was read
+    def _whole(self, key: str, read: Callable[[str], Entry]) -> Entry | None:
+        """What `read` gives; None where there is nothing, or it is damaged, which is logged."""
+        while True:
             try:
-                return part(read(key))
+                before = self.path(key).read_bytes()
+                return read(key)
             except (FileNotFoundError, NotADirectoryError):
                 return None
             except DamagedEntryError as damage:
-                self._set_aside(key, damage)
+                if self.path(key).exists() and self.path(key).read_bytes() != before:
+                    continue  # another process has just replaced it
+                LOGGER.warning("%s; it is computed again when it is needed.", damage)
                 return None
 
-    def _set_aside(self, key: str, damage: DamagedEntryError) -> None:
-        aside = self.folder / _DAMAGED
-        aside.mkdir(parents=True, exist_ok=True)
-        for path in (self.path(key), *self._arrays_files(key)):
-            if path.exists():
-                path.replace(aside / path.relative_to(self.folder).as_posix().replace("/", "-"))
-        LOGGER.warning("%s; its files are now in %s, and it is computed again.", damage, aside)
+    def _set_aside_if_damaged(self, key: str) -> None:
+        try:
+            self._read(key)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except DamagedEntryError:
+            aside = self.folder / _DAMAGED
+            aside.mkdir(parents=True, exist_ok=True)
+            for path in (self.path(key), *self._arrays_files(key)):
+                if path.exists():
+                    path.replace(aside / path.relative_to(self.folder).as_posix().replace("/", "-"))
+            LOGGER.warning("damaged files of %s are now in %s.", self.path(key), aside)
 
     def _read(self, key: str) -> Entry:
         document, checksums = self._document(key)

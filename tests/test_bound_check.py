@@ -170,16 +170,3 @@ def test_a_file_that_is_no_instance_is_refused(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.npz is not a saved instance"):
         load_instance(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"instances": 0}, "`instances` must be at least 1; got 0"),
-        ({"large": -1}, "`large` must be zero or more; got -1"),
-        ({"seed": -1}, "`seed` must be zero or more; got -1"),
-    ],
-)
-def test_wrong_settings_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        BoundConfig(**change)

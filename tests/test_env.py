@@ -11,9 +11,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+from projnorm.runs.diagnosis import diagnose
+
 from projnorm import __version__
 from projnorm.environment import CORE, EXTRAS
-from projnorm.runs.diagnosis import diagnose
 from tests.test_cli import projnorm
 
 ROOT = Path(__file__).resolve().parent.parent

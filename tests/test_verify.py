@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from ntk.subsample import SubsampleConfig
-from projnorm.recompute import KINDS, Bench, recompute
-from projnorm.runs import load, new_record, record_id, save
-from projnorm.runs.configuration import configuration
+from projnorm.environment import current_environment
+from projnorm.errors import InputError
+from projnorm.experiments import EXPERIMENTS, recompute, resolve
+from projnorm.records import Record, RunContext, load_record, save_record
 from projnorm.verification import (
     DIFFERENT,
     IDENTICAL,
@@ -35,21 +33,17 @@ from simulations import (
     run_tail_angle,
     run_toy,
 )
-from tests.test_cli import SMALL_BOUND, SMALL_TOY, assert_one_line_error, projnorm
-from tests.test_layering import MODULES
+from tests.commands import assert_refused, run_cli
+from tests.test_cli import SMALL_BOUND, SMALL_TOY
 
 SMALL = ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=2, interval_trials=1)
-# Calls whose kind is an argument of the function around them.
-PASSED_ON = {
-    ("projnorm.runs.tasks", "kind"),
-    ("deep.experiments.stress", "kind"),
-    ("deep.experiments.comparison", "kind"),
-}
 
 
-def record_of(**arrays):
+def record_of(kind="toy", config=None, **arrays):
     given = {name: np.asarray(array) for name, array in arrays.items()}
-    return new_record("toy", {}, given, dict.fromkeys(given, "a number"), 0.0)
+    environment = asdict(current_environment())
+    name = f"{kind}-0123456789ab"
+    return Record(name, kind, config or {}, given, dict.fromkeys(given, "a number"), "2026", 0.0, environment)
 
 
 def compared(old, new):
@@ -136,71 +130,25 @@ def test_changed_inputs_are_named_and_networks_trained_here_are_none():
     assert changed_inputs(old, new) == ("data", "inputs of fog")
 
 
-@pytest.mark.parametrize("config", [SMALL, SubsampleConfig(counts=(3, 5))], ids=lambda config: type(config).__name__)
-def test_a_configuration_comes_back_from_json(config):
-    assert configuration(type(config), json.loads(json.dumps(asdict(config)))) == config
+def test_everything_that_the_registry_names_is_there():
+    for one in EXPERIMENTS:
+        for name in filter(None, (one.config, one.run, one.show, one.presets, one.costs)):
+            assert resolve(name) is not None, name
 
 
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        ({"nonsense": 1}, "a ToyConfig has no nonsense"),
-        ({"n": "many"}, "`n` must be of type int; got a str"),
-        ({"d1": 1.5}, "`d1` must be of type int; got a float"),
-        ({"n": True}, "`n` must be of type int; got a bool"),
-        ({"seed": 10**400}, "`seed` is too large a number"),
-        ({"sigmas": 3}, "`sigmas` must be a list; got a int"),
-        ({"n": 0}, "`n` must be at least 1"),
-    ],
-)
-def test_what_is_no_configuration_is_refused(document, words):
-    with pytest.raises(ValueError, match=words):
-        configuration(ToyConfig, document)
-
-
-def _kinds_in(module: str) -> tuple[set[str], set[tuple[str, str]]]:
-    """Kinds that a module writes or names, and calls that take the kind from elsewhere."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    named: dict[str, str] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            (target,) = node.targets
-            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            pairs = zip(target.elts, node.value.elts, strict=True) if several else [(target, node.value)]
-            for name, value in pairs:
-                if isinstance(name, ast.Name) and name.id.endswith("_KIND") and isinstance(value, ast.Constant):
-                    named[name.id] = value.value
-    found, elsewhere = set(named.values()), set()
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
-            continue
-        if node.func.id in ("recorded", "new_record", "stress_record"):
-            kind = node.args[0]
-            if isinstance(kind, ast.Constant):
-                found.add(kind.value)
-            elif not (isinstance(kind, ast.Name) and kind.id in named):
-                elsewhere.add((module, ast.unparse(kind)))
-    return found, elsewhere
-
-
-def test_every_kind_that_is_written_somewhere_can_be_verified():
-    found = [_kinds_in(module) for module in MODULES]
-    assert set().union(*(kinds for kinds, _ in found)) == set(KINDS)
-    assert set().union(*(elsewhere for _, elsewhere in found)) == PASSED_ON
-
-
-def test_records_of_the_theory_are_made_again_bit_for_bit(tmp_path):
+def test_records_of_the_theory_are_computed_again_bit_for_bit(tmp_path):
     root = tmp_path / "runs"
+    context = RunContext(root)
     records = [
-        run_toy(SMALL, root=root),
-        run_counterexample(CounterexampleConfig(angles=5), root=root),
-        run_tail_angle(TailAngleConfig(n=12, m=12, dim=40, k=4, angles=3, truths=2), root=root),
-        run_spectra_example(SpectraConfig(n=12, dim=40, k=4, top=8), root=root),
+        run_toy(SMALL, context),
+        run_counterexample(CounterexampleConfig(angles=5), context),
+        run_tail_angle(TailAngleConfig(n=12, m=12, dim=40, k=4, angles=3, truths=2), context),
+        run_spectra_example(SpectraConfig(n=12, dim=40, k=4, top=8), context),
     ]
     for record in records:
-        made = recompute(load(root / record.id), Bench(tmp_path / "again", root))
-        assert made.id == record.id
-        assert verdict(compare(record, made), rtol=0.0) == IDENTICAL
+        again = recompute(load_record(root, record.id), RunContext(tmp_path / "again"), beside=root)
+        assert again.id == record.id
+        assert verdict(compare(record, again), rtol=0.0) == IDENTICAL
 
 
 def test_verify_exits_0_leaves_the_record_alone_and_nothing_behind(tmp_path, monkeypatch):
@@ -209,61 +157,44 @@ def test_verify_exits_0_leaves_the_record_alone_and_nothing_behind(tmp_path, mon
     monkeypatch.setenv("TMPDIR", str(scratch))
     out = tmp_path / "out"
     for command in (SMALL_TOY, SMALL_BOUND):
-        assert projnorm(*command, "--out", str(out)).returncode == 0
+        assert run_cli(*command, "--out", str(out)).code == 0
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*") if path.is_file()}
-    result = projnorm("runs", "verify", "toy", "--out", str(out))
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "\nidentical: " in result.stdout
-    result = projnorm("runs", "verify", "bound", "--json", "--workers", "1", "--out", str(out))
-    assert json.loads(result.stdout)["verdict"] == IDENTICAL
+    result = run_cli("runs", "verify", "toy", "--workers", "1", "--out", str(out))
+    assert (result.code, result.err) == (0, "")
+    assert "\nidentical: " in result.out
+    result = run_cli("runs", "verify", "bound", "--json", "--workers", "1", "--out", str(out))
+    assert json.loads(result.out)["verdict"] == IDENTICAL
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*") if path.is_file()} == before
     assert not list(scratch.glob("projnorm-verify-*"))
 
 
 def test_verify_tells_rounding_from_a_difference(tmp_path):
-    record = run_toy(SMALL, root=tmp_path / "honest")
+    record = run_toy(SMALL, RunContext(tmp_path / "honest"))
     changed = {**record.arrays, "theta_norm": record.arrays["theta_norm"] * (1 + 1e-9)}
-    save(replace(record, arrays=changed), tmp_path / "runs")
-    close = projnorm("runs", "verify", record.id, "--out", str(tmp_path))
-    assert close.returncode == 0, close.stderr
-    assert "equal up to rounding (largest relative difference 1e-09, of 1e-06 allowed)" in close.stdout
-    far = projnorm("runs", "verify", record.id, "--rtol", "1e-12", "--out", str(tmp_path))
-    assert (far.returncode, far.stderr) == (1, "")
-    assert "differs by more than 1e-12: theta_norm" in far.stdout
+    save_record(replace(record, arrays=changed), tmp_path / "runs")
+    close = run_cli("runs", "verify", record.id, "--out", str(tmp_path))
+    assert close.code == 0, close.err
+    assert "equal up to rounding (largest relative difference 1e-09, of 1e-06 allowed)" in close.out
+    far = run_cli("runs", "verify", record.id, "--rtol", "1e-12", "--out", str(tmp_path))
+    assert (far.code, far.err) == (1, "")
+    assert "differs by more than 1e-12: theta_norm" in far.out
 
 
 def test_what_cannot_be_verified_is_one_line_and_exit_code_2(tmp_path):
-    root = tmp_path / "runs"
-    record = run_toy(SMALL, root=root)
-    verify = ("runs", "verify", record.id, "--out", str(tmp_path))
-    assert_one_line_error(projnorm("runs", "verify", "nothing", "--out", str(tmp_path)), "'nothing' matches none")
-    assert_one_line_error(projnorm(*verify, "--rtol", "-1"), "--rtol must be zero or more; got -1")
-    arrays = next((root / record.id).glob("*.npz"))
-    whole = arrays.read_bytes()
-    arrays.write_bytes(whole[:-9])
-    assert_one_line_error(projnorm(*verify), "is damaged")
-    shutil.rmtree(root)
-
-    abacus = new_record("abacus", {}, {"x": np.zeros(1)}, {"x": "a number"}, 0.0)
-    save(abacus, root)
-    result = projnorm("runs", "verify", "abacus", "--out", str(tmp_path))
-    assert_one_line_error(result, "is of the kind 'abacus'; this version knows toy, bound")
-
-    odd = new_record("toy", {"nonsense": 1}, {"x": np.zeros(1)}, {"x": "a number"}, 0.0)
-    save(odd, root)
-    assert_one_line_error(projnorm("runs", "verify", "toy", "--out", str(tmp_path)), "a ToyConfig has no nonsense")
+    root, out = tmp_path / "runs", ("--out", str(tmp_path))
+    record = run_toy(SMALL, RunContext(root))
+    assert_refused(run_cli("runs", "verify", "nothing", *out), "nothing matches none")
+    assert_refused(run_cli("runs", "verify", record.id, "--rtol", "-1", *out), "--rtol must be at least 0; got -1")
+    save_record(record_of("abacus", x=0.0), root)
+    assert_refused(run_cli("runs", "verify", "abacus", *out), "no experiment of the kind 'abacus'; there are toy")
+    save_record(record_of("toy", {"nonsense": 1}, x=0.0), root)
+    assert_refused(run_cli("runs", "verify", "toy-0123456789ab", *out), "there is no setting `nonsense`")
+    (root / record.id / "record.json").write_text("{}")
+    assert run_cli("runs", "verify", record.id, *out).code == 2
 
 
 def test_a_record_of_another_version_is_refused(tmp_path):
-    record = run_toy(SMALL, root=tmp_path)
+    record = run_toy(SMALL, RunContext(tmp_path))
     old = replace(record, environment={**record.environment, "projnorm": "0.0.1"})
-    with pytest.raises(ValueError, match=r"was made by projnorm 0\.0\.1; this is"):
-        recompute(old, Bench(tmp_path / "again", tmp_path))
-
-
-def test_a_record_about_a_run_of_another_configuration_is_refused(tmp_path):
-    config = {"run": "deep-0123456789", "eps": [1.0], "m": 0, "steps": 1, "network_sha256": "a", "run_config": {}}
-    assert record_id("deep", {}) != config["run"]
-    record = new_record("deep-adversarial", config, {"x": np.zeros(1)}, {"x": "a number"}, 0.0)
-    with pytest.raises(ValueError, match="not the configuration of deep-0123456789"):
-        recompute(record, Bench(tmp_path / "again", tmp_path))
+    with pytest.raises(InputError, match=r"was made by projnorm 0\.0\.1; numbers of"):
+        recompute(old, RunContext(tmp_path / "again"), beside=tmp_path)

@@ -54,7 +54,7 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
 
 def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
     """The parser of an experiment's command; `base` has the defaults."""
-    description = f"{experiment.summary}\n\n{(resolve(experiment.run).__doc__ or '').strip()}"
+    description = f"{experiment.summary} A run is computed task by task, and resumes where it was interrupted."
     parser = make_parser(f"projnorm {experiment.command}", description, command_classes(experiment), base)
     if experiment.presets:
         names = ", ".join(resolve(experiment.presets))

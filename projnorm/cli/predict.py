@@ -2,187 +2,207 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from projnorm.cli.options import Device, Json, Seed, to_json, words
+from projnorm.cli.output import say, say_json
+from projnorm.config import Config, seed_setting, setting
+from projnorm.errors import InputError
+from projnorm.files import locate
 
 if TYPE_CHECKING:
-    from deep.predict import ErrorEstimate
+    from deep.estimate import ErrorEstimate
+
+LOGGER = logging.getLogger("projnorm")
+_SIZE = 224
 
 
-def run(
-    source: Annotated[Path, typer.Option(help="Labelled samples like those of training.")],
-    target: Annotated[list[Path], typer.Option(help="Unlabelled samples; repeatable.")],
-    more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="More sets, behind --calibration.")
-    ] = None,
-    calibration: Annotated[
-        list[Path] | None,
-        typer.Option(help="Labelled shifted sets, a file each; fog-1.npz and fog-3.npz are of one family."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="FILE.py:FUNCTION that builds the model, or an .onnx file; none for outputs.")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Of the model: .pth or .safetensors.")] = None,
-    init: Annotated[Path | None, typer.Option(help="Weights that fine-tuning began with, for ProjNorm.")] = None,
-    second: Annotated[
-        list[Path] | None, typer.Option(help="Weights of another training, for GDE; two or more for ALine.")
-    ] = None,
-    preprocess: Annotated[
-        str, typer.Option(help="unit: bytes to 0..1, colours first; imagenet; none; auto: the model's own, or unit.")
-    ] = "auto",
-    size: Annotated[int, typer.Option(help="Pixels that a network with --preprocess imagenet sees.", min=1)] = 224,
-    methods: Annotated[str, typer.Option(help="default, all, or names such as COT,ATC.")] = "default",
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate/--no-calibrate", help="On shifted copies of the source, with --model."),
-    ] = True,
-    level: Annotated[float, typer.Option(help="Of the interval.")] = 0.9,
-    fail_above: Annotated[
-        float | None, typer.Option(help="Exit with 1 if the error is likely above this, such as 0.2.")
-    ] = None,
-    fail_probability: Annotated[float, typer.Option(help="How likely that must be for --fail-above.")] = 0.5,
-    card: Annotated[Path | None, typer.Option(help="Write an HTML page with the picture of the calibration.")] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
-) -> None:
+@dataclass(frozen=True)
+class DataOptions(Config):
+    """Samples, or what the model said of them."""
+
+    source: str = setting(help="Labelled samples like those of training: an .npz or .npy file, or class folders.")
+    target: tuple[str, ...] = setting(help="Unlabelled samples, a file for each set.", repeat=True, nonempty=True)
+    calibration: tuple[str, ...] = setting(
+        (), "Labelled shifted sets, a file each; fog-1.npz and fog-3.npz are of one family.", repeat=True
+    )
+
+
+@dataclass(frozen=True)
+class ModelOptions(Config):
+    """The model, unless the files hold its outputs."""
+
+    model: str = setting("", "FILE.py:FUNCTION that builds the model, or an .onnx file.")
+    weights: str = setting("", "Weights of the model: a .pth or .safetensors file.")
+    init: str = setting("", "Weights that fine-tuning began with, for ProjNorm.")
+    second: tuple[str, ...] = setting((), "Weights of another training, for GDE; two or more for ALine.", repeat=True)
+    preprocess: str = setting(
+        "auto",
+        "Preparation of a batch: unit scales bytes to 0..1 with colours first; auto is the model's own, or unit.",
+        choices=("auto", "unit", "imagenet", "none"),
+    )
+    size: int | None = setting(
+        None, f"Pixels that a network sees with --preprocess imagenet; {_SIZE} by default.", least=1
+    )
+    device: str = setting("auto", "Device: auto, cpu, cuda or mps.")
+
+    def check(self) -> None:
+        """Refuse options that would be ignored."""
+        if not self.model or self.model.endswith(".onnx"):
+            for name in ("weights", "init", "second"):
+                if getattr(self, name):
+                    raise InputError(f"`{name}` needs `model` to be FILE.py:FUNCTION.")
+        if self.size is not None and self.preprocess != "imagenet":
+            raise InputError("`size` is for `preprocess` imagenet.")
+
+
+@dataclass(frozen=True)
+class AnswerOptions(Config):
+    """What is estimated and printed."""
+
+    methods: tuple[str, ...] = setting(("default",), "default, all, or names such as COT,ATC.", nonempty=True)
+    calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
+    level: float = setting(0.9, "Level of the interval.", above=0.0, below=1.0)
+    fail_above: float | None = setting(
+        None, "Exit with 1 if the error is likely above this, such as 0.2.", above=0.0, below=1.0
+    )
+    fail_probability: float | None = setting(
+        None, "Probability that --fail-above asks for; 0.5 by default.", above=0.0, below=1.0
+    )
+    all_methods: bool = setting(False, "Print what every method says.")
+    card: str = setting("", "File for an HTML page with the answer and the picture of the calibration.")
+    seed: int = seed_setting()
+    json: bool = setting(False, "Print machine-readable output only.")
+
+    def check(self) -> None:
+        """Refuse a probability without a threshold."""
+        if self.fail_probability is not None and self.fail_above is None:
+            raise InputError("`fail_probability` is for `fail_above`.")
+
+
+def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> int:
     """Estimate the error of your model on your unlabelled data, with an interval: start with two .npz files of outputs.
 
-    A file of outputs holds `logits` (or `probabilities`), and if they are known `features`, `labels`, and
+    A file of outputs holds `logits` (or `probabilities`) and, where they are known, `features`, `labels`, and
     `other_logits` of other models. With --model it holds `images` or `inputs`, and `labels`.
     """
-    from deep.predict import estimate_errors
-    from figures import error_card
+    sources = [*(data.source, *data.target, *data.calibration), *(model.weights, model.init, *model.second)]
+    _require_files([*sources, model.model.rpartition(":")[0] or model.model])
+    if not model.model:
+        # POT would import torch, jax and more for tensors that are not used here.
+        os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
+    from deep.estimate import estimate_errors
 
-    _require_between("--level", level)
-    _require_between("--fail-probability", fail_probability)
-    if fail_above is not None:
-        _require_between("--fail-above", fail_above)
-    if more and not calibration:
-        raise ValueError(f"{more[0]}: name each file with --source, --target or --calibration.")
-    sets = [*(calibration or ()), *(more or ())]
-    built: dict[str, Any] = {"model": None}
-    if model is not None:
-        built = _model(model, weights, init, second or [], preprocess, size, seed)
-    elif weights or init or second:
-        raise ValueError("--weights, --init and --second need --model.")
-    read = _reader(has_model=model is not None)
-    given = {name: read(path) for name, path in _named(sets).items()}
-    found = estimate_errors(
-        built.pop("model"),
-        read(source),
-        {name: read(path) for name, path in _named(target).items()},
-        methods=methods if methods in ("default", "all") else words(methods) or (),
-        calibration=given or ("auto" if calibrate else "none"),
-        level=level,
-        seed=seed,
-        device=device,
-        **built,
+    options: dict[str, Any] = _model(model, answer.seed) if model.model else {"model": None}
+    read = _reader(has_model=bool(model.model))
+    sets = {name: read(path) for name, path in _named(data.calibration).items()}
+    estimates = estimate_errors(
+        options.pop("model"),
+        read(Path(data.source)),
+        {name: read(path) for name, path in _named(data.target).items()},
+        methods=answer.methods[0] if answer.methods[0] in ("default", "all") else answer.methods,
+        calibration=sets or ("auto" if answer.calibrate else "none"),
+        level=answer.level,
+        seed=answer.seed,
+        device=model.device,
+        **options,
     )
-    if as_json:
-        typer.echo(to_json({"estimates": [error_card.values(one, fail_above) for one in found]}))
+    if answer.json:
+        say_json({"estimates": [_values(one, answer.fail_above) for one in estimates]})
     else:
-        _print(found, fail_above)
-        if sets:
-            typer.echo(f"\nCalibrated on {', '.join(path.name for path in sets)} and half of the source.")
-    if card is not None:
-        _write_card(card, found)
-        if not as_json:
-            typer.echo(f"\nOpen {card} in a browser.")
-    if fail_above is not None and any(one.probability_above(fail_above) >= fail_probability for one in found):
-        raise typer.Exit(1)
+        _print(estimates, answer)
+    if answer.card:
+        _write_card(Path(answer.card), estimates, data, model)
+        if not answer.json:
+            say(f"\nOpen {answer.card} in a browser.")
+    if answer.fail_above is None:
+        return 0
+    likely = answer.fail_probability or 0.5
+    return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
 
 
-def _print(found: list[ErrorEstimate], threshold: float | None) -> None:
-    from figures import error_card
-    from figures.table import Table
+def _values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, Any]:
+    above = {} if threshold is None else {"probability_above": estimate.probability_above(threshold)}
+    return {**estimate.to_dict(), **above}
 
-    for one in found:
-        typer.echo(f"{one.target}\n")
-        typer.echo(error_card.build(one).text() + "\n")
-        typer.echo(one.sentence)
+
+def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
+    for one in estimates:
+        say(f"{one.target}: {one}\n")
         for warning in one.warnings:
-            typer.echo(f"Warning: {warning}")
-        typer.echo("")
-    rows = [
-        (
-            one.target,
-            f"{one.m:,}",
-            f"{100 * one.error:.1f} %",
-            f"{100 * one.low:.1f} to {100 * one.high:.1f} %",
-            "" if threshold is None else f"{one.probability_above(threshold):.2f}",
-        )
-        for one in found
-    ]
-    header = ("target", "samples", "error", f"{100 * found[0].level:g} % interval")
-    if threshold is None:
-        typer.echo(Table(header, [row[:-1] for row in rows]).text())
-    else:
-        typer.echo(Table((*header, f"P(error > {100 * threshold:g} %)"), rows).text())
+            say(f"Warning: {warning}")
+        if answer.fail_above is not None:
+            above = one.probability_above(answer.fail_above)
+            say(f"Probability that the error is above {100 * answer.fail_above:g} %: {above:.2f}")
+        if answer.all_methods:
+            from figures.error_card import build
+
+            say(f"\n{build(one).text()}\n")
+    if not answer.all_methods:
+        say("--all-methods prints what every method says.")
 
 
-def _write_card(path: Path, found: list[ErrorEstimate]) -> None:
-    from dataclasses import asdict
+def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, model: ModelOptions) -> None:
+    from figures.error_card import card
+    from projnorm.atomic import write_atomically
+    from projnorm.environment import current_environment
 
-    from figures import error_card
-    from figures.report import page
-    from projnorm.runs import current_environment, write_atomically
-
-    names = ", ".join(one.target for one in found)
-    html = page(
-        f"Estimated error on {names}",
-        "What error to expect of a model on data without labels, how sure that is, and what it rests on.",
-        [error_card.section(one) for one in found],
-        asdict(current_environment()),
-    )
-    write_atomically(path, html.encode("utf-8"))
+    facts = {
+        "command": shlex.join(["projnorm", *sys.argv[1:]]),
+        "model": model.model or "outputs in the files",
+        "source": Path(data.source).name,
+        "targets": ", ".join(Path(name).name for name in data.target),
+    }
+    write_atomically(path, card(estimates, {**facts, **asdict(current_environment())}).encode("utf-8"))
 
 
-def _model(
-    place: str, weights: Path | None, init: Path | None, second: list[Path], preprocess: str, size: int, seed: int
-) -> dict[str, Any]:
+def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
     """The arguments of `estimate_errors` that come from a user's model."""
-    from deep.predict.files import build_model, initial_network, preparation, with_weights
-    from projnorm.files import locate
+    if options.model.endswith(".onnx"):
+        return {"model": locate(options.model)}
+    from deep.estimate.model_files import build_model, initial_network, preparation, with_weights
 
-    if place.endswith(".onnx"):
-        if weights or init or second:
-            raise ValueError("--weights, --init and --second need --model to be FILE.py:FUNCTION.")
-        return {"model": locate(place)}
-    built = build_model(place, weights, seed=seed)
+    built = build_model(options.model, Path(options.weights) if options.weights else None, seed=seed)
+    if not options.weights:
+        LOGGER.warning("no --weights were given: the model is used with the weights that %s gave it.", options.model)
     return {
         "model": built.model,
-        "prepare": preparation(preprocess, size, built.prepare),
-        "init": None if init is None else initial_network(built, init, seed=seed),
-        "others": [with_weights(built, path) for path in second],
+        "prepare": preparation(options.preprocess, options.size or _SIZE, built.prepare),
+        "init": initial_network(built, Path(options.init), seed=seed) if options.init else None,
+        "others": [with_weights(built, Path(path)) for path in options.second],
     }
 
 
 def _reader(*, has_model: bool) -> Any:
-    from deep.predict.files import read_samples
-    from projnorm.files import locate
+    if not has_model:
+        return locate
+    from deep.estimate.model_files import read_samples
 
-    return read_samples if has_model else locate
+    return read_samples
 
 
-def _named(paths: list[Path]) -> dict[str, Path]:
+def _require_files(names: Iterable[str]) -> None:
+    """Refuse names of files that are not there, before anything is imported."""
+    for name in names:
+        if name and not locate(name).exists():
+            raise InputError(f"{name}: there is no such file or folder.")
+
+
+def _named(paths: Iterable[str]) -> dict[str, Path]:
     """Files by their names without ending.
 
     Raises:
-        ValueError: If two have one name.
+        InputError: If two have one name.
     """
     found: dict[str, Path] = {}
-    for path in paths:
+    for path in map(Path, paths):
         if path.stem in found:
-            raise ValueError(f"two sets are called {path.stem!r}: {found[path.stem]} and {path}; rename one.")
+            raise InputError(f"two sets are called {path.stem!r}: {found[path.stem]} and {path}; rename one.")
         found[path.stem] = path
     return found
-
-
-def _require_between(option: str, value: float) -> None:
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"{option} must be above 0 and below 1; got {value:g}.")

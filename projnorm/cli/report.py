@@ -28,7 +28,6 @@ class ReportOptions(Config):
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
     from figures.show import save_figures
-
     from figures.theory import theory_shows
 
     records = _records(options, out, run)

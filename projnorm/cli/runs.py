@@ -60,7 +60,7 @@ def list_all(out: OutOption) -> None:
         rows = [
             (
                 run.id,
-                run.created.replace("T", " ").removesuffix("+00:00") or "unfinished",
+                run.created.replace("T", " ").removesuffix("+00:00") or ("damaged" if run.damaged else "unfinished"),
                 f"{run.wall_seconds:.1f} s" if run.created else "",
                 f"{run.size / 1e6:.1f} MB",
                 " ".join(f"{key}={_spelt(value)}" for key, value in run.settings.items()),

@@ -1,0 +1,227 @@
+"""Runs are found again, resume where they stopped, and say what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from projnorm.backends import Backend
+from projnorm.config import Config, setting
+from projnorm.errors import ChangedInputError, InputError
+from projnorm.records import (
+    RunContext,
+    find_record,
+    list_runs,
+    load_record,
+    match_run,
+    record_id,
+    recorded,
+    save_record,
+)
+from projnorm.store import Store
+from projnorm.tasks import run_tasks
+
+
+@dataclass(frozen=True)
+class SquareConfig(Config):
+    """Numbers to square."""
+
+    numbers: tuple[int, ...] = setting((1, 2), "Numbers.")
+    unit: str = setting("m", "Unit.")
+
+
+def square(item: int) -> dict[str, np.ndarray]:
+    return {"value": np.array(item**2), "threads": np.array([pool["num_threads"] for pool in threadpool_info()])}
+
+
+def counting_square(counter: Path, item: int) -> dict[str, np.ndarray]:
+    with counter.open("a") as file:
+        file.write(f"{item}\n")
+    return square(item)
+
+
+def values(results) -> dict[str, np.ndarray]:
+    return {"value": np.array([result["value"] for result in results])}
+
+
+def run_squares(context: RunContext, config: SquareConfig | None = None, work=square, **options):
+    config = config or SquareConfig()
+    return recorded(
+        "squares",
+        config,
+        context,
+        items=config.numbers,
+        work=work,
+        assemble=values,
+        meanings={"value": "squares"},
+        **options,
+    )
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    record = run_squares(RunContext(tmp_path), facts={"device": "cpu"})
+    back = load_record(tmp_path, record.id)
+    assert back.to_dict() == record.to_dict()
+    assert back.facts == {"device": "cpu"}
+    np.testing.assert_array_equal(back.arrays["value"], [1, 4])
+    assert find_record(tmp_path, "squares", SquareConfig()).created == record.created
+    assert find_record(tmp_path, "squares", SquareConfig((3,))) is None
+    assert (tmp_path / record.id / "config.toml").read_text() == 'numbers = [1, 2]\nunit = "m"\n'
+
+
+def test_the_name_of_a_run_depends_on_its_configuration_kind_and_version(monkeypatch):
+    names = {record_id("toy", SquareConfig()), record_id("bound", SquareConfig()), record_id("toy", SquareConfig((3,)))}
+    monkeypatch.setattr("projnorm.records.__version__", "99.0")
+    assert len({*names, record_id("toy", SquareConfig())}) == 4
+
+
+def test_every_array_needs_a_meaning(tmp_path):
+    with pytest.raises(AssertionError, match="must describe every array; these differ: value"):
+        recorded("squares", SquareConfig(), RunContext(tmp_path), items=[1], work=square, assemble=values, meanings={})
+
+
+def test_a_finished_run_is_read_not_computed(tmp_path):
+    counter = tmp_path / "count"
+    work, context = partial(counting_square, counter), RunContext(tmp_path / "runs")
+    first = run_squares(context, work=work)
+    assert run_squares(context, work=work).created == first.created
+    assert counter.read_text() == "1\n2\n"
+    run_squares(replace(context, fresh=True), work=work)
+    assert counter.read_text() == "1\n2\n" * 2
+    assert not list(context.root.glob("*/tasks-*"))
+
+
+def test_a_run_resumes_from_its_tasks_unless_fresh_or_of_other_inputs(tmp_path):
+    def interrupted(item: int) -> dict[str, np.ndarray]:
+        if item == 2:
+            raise KeyboardInterrupt
+        return {"value": np.array(-1)}
+
+    def half_done(name: str) -> RunContext:
+        context = RunContext(tmp_path / name)
+        with pytest.raises(KeyboardInterrupt):
+            run_squares(context, work=interrupted, inputs={"data_sha256": "a"})
+        return context
+
+    resumed = run_squares(half_done("resumed"), inputs={"data_sha256": "a"})
+    np.testing.assert_array_equal(resumed.arrays["value"], [-1, 4])
+    other = run_squares(half_done("other"), inputs={"data_sha256": "b"})
+    np.testing.assert_array_equal(other.arrays["value"], [1, 4])
+    fresh = run_squares(replace(half_done("fresh"), fresh=True), inputs={"data_sha256": "a"})
+    np.testing.assert_array_equal(fresh.arrays["value"], [1, 4])
+
+
+def test_a_record_of_other_inputs_is_refused_with_the_remedy(tmp_path):
+    context = RunContext(tmp_path)
+    run_squares(context, inputs={"data_sha256": "a"})
+    with pytest.raises(ChangedInputError, match="computed from other inputs; compute it again with fresh=True"):
+        run_squares(context, inputs={"data_sha256": "b"})
+    assert run_squares(replace(context, fresh=True), inputs={"data_sha256": "b"}).facts["inputs"]["data_sha256"] == "b"
+
+
+def test_a_damaged_record_is_computed_again_and_a_foreign_one_refused(tmp_path, caplog):
+    record = run_squares(RunContext(tmp_path))
+    folder = tmp_path / record.id
+    path = folder / "record.json"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="there is no whole record"):
+        load_record(tmp_path, record.id)
+    assert [run.damaged for run in list_runs(tmp_path)] == [True]
+    np.testing.assert_array_equal(run_squares(RunContext(tmp_path)).arrays["value"], [1, 4])
+    assert "record.json is damaged" in caplog.text
+    assert [run.damaged for run in list_runs(tmp_path)] == [False]
+    other = tmp_path / record_id("squares", SquareConfig((9,)))
+    folder.rename(other)
+    with pytest.raises(InputError, match="does not belong to this folder"):
+        load_record(tmp_path, other.name)
+
+
+def test_a_listing_has_unfinished_runs_sizes_and_the_settings_that_differ(tmp_path):
+    def stop(_: int) -> dict[str, np.ndarray]:
+        raise KeyboardInterrupt
+
+    context = RunContext(tmp_path)
+    finished = run_squares(context)
+    with pytest.raises(KeyboardInterrupt):
+        run_squares(context, SquareConfig((5,)), work=stop)
+    runs = {run.id == finished.id: run for run in list_runs(tmp_path)}
+    assert runs[True].settings == {"numbers": [1, 2]}
+    assert runs[False].settings == {"numbers": [5]}
+    assert (runs[False].created, runs[False].damaged) == ("", False)
+    assert runs[True].size > 500
+
+
+def test_a_name_must_match_one_run(tmp_path):
+    record = run_squares(RunContext(tmp_path))
+    assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id, ("squares",)) == record.id
+    with pytest.raises(InputError, match="nothing matches none"):
+        match_run(tmp_path, "nothing")
+    with pytest.raises(InputError, match="no name matches none"):
+        match_run(tmp_path, "", ("deep",))
+    run_squares(RunContext(tmp_path), SquareConfig((7,)))
+    with pytest.raises(InputError, match=r"squ matches squares-.*, squares-"):
+        match_run(tmp_path, "squ")
+
+
+def test_saved_elsewhere_a_record_is_the_same(tmp_path):
+    record = run_squares(RunContext(tmp_path / "a"))
+    save_record(record, tmp_path / "b")
+    assert load_record(tmp_path / "b", record.id).to_dict() == json.loads(json.dumps(record.to_dict()))
+
+
+def test_a_damaged_task_is_done_again(tmp_path, caplog):
+    counter, store = tmp_path / "count", Store(tmp_path / "tasks")
+    work = partial(counting_square, counter)
+    run_tasks(work, [1, 2, 3], store=store, backend=Backend(1), description="test")
+    store.path("000001").write_bytes(b"half a fi")
+    results = run_tasks(work, [1, 2, 3, 4], store=store, backend=Backend(1), description="test")
+    assert [int(result["value"]) for result in results] == [1, 4, 9, 16]
+    assert counter.read_text().split() == ["1", "2", "3", "2", "4"]
+    assert "000001.json is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_every_task_has_one_thread(tmp_path, workers):
+    for result in run_tasks(square, [1, 2], store=Store(tmp_path), backend=Backend(workers), description="test"):
+        assert set(result["threads"].tolist()) <= {1}
+
+
+def test_a_context_needs_memory_and_a_backend_workers(tmp_path):
+    with pytest.raises(InputError, match="`memory` must be a positive number of bytes; got 0"):
+        RunContext(tmp_path, memory=0)
+    with pytest.raises(InputError, match="`workers` must be at least 1; got 0"):
+        Backend(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_sweep_resumes_to_the_same_record(tmp_path, workers):
+    """SIGKILL in the middle of `projnorm toy`, then the same command: the arrays of an undisturbed run."""
+    sizes = ["--d1", "200", "--d2", "100", "--n", "100", "--m", "100", "--trials", "24", "--interval-trials", "24"]
+    command = [sys.executable, "-m", "projnorm", "toy", *sizes, "--workers", workers, "--out"]
+    process = subprocess.Popen([*command, str(tmp_path / "killed")], start_new_session=True)
+    runs = tmp_path / "killed" / "runs"
+    deadline = time.monotonic() + 120
+    while len(list(runs.glob("*/tasks-*/*.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 3 <= len(list(runs.glob("*/tasks-*/*.json"))) < 24, "killed in the middle"
+    assert not list(runs.glob("*/record.json"))
+    for name in ("killed", "undisturbed"):
+        subprocess.run([*command, str(tmp_path / name)], check=True, capture_output=True)
+    (killed,), (undisturbed,) = (list((tmp_path / name / "runs").glob("toy-*")) for name in ("killed", "undisturbed"))
+    assert killed.name == undisturbed.name
+    (a,), (b,) = killed.glob("*.npz"), undisturbed.glob("*.npz")
+    assert a.read_bytes() == b.read_bytes()
