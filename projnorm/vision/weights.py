@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from projnorm.files import locate, memory_ceiling, read_file
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 from projnorm.vision.pickles import ORDERED_DICT, follow
+from projnorm.vision.settings import IMAGENET, RANDOM
 
-IMAGENET = "imagenet"
-RANDOM = "random"
 _HOST = "https://download.pytorch.org/models"
 # The official files; the part of the name behind the dash is how the SHA-256 of the file begins.
 _OFFICIAL = {
