@@ -30,7 +30,7 @@ _NAMES = {
     "vgg11": "projnorm.vision.networks",
 }
 __getattr__, __dir__ = attach(__name__, _NAMES)
-__all__ = list(_NAMES)
+__all__ = [*_NAMES]
 
 if TYPE_CHECKING:
     from projnorm.vision.cifar import download_cifar

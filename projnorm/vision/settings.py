@@ -56,7 +56,7 @@ class ShiftedImages(Config):
     )
     targets: tuple[str, ...] = setting(
         (),
-        "Further sets of labelled images to predict the error on: .npz files, or folders with CLASS/*.",
+        "Further labelled images to predict the error on: .npz files, or folders with CLASS/*.",
         distinct=True,
     )
     families: tuple[str, ...] = families_setting(PAPER_FAMILIES)
