@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from figures.show import Shown
 from figures.table import Table
 from projnorm.costs import CostReport
 
 
-def blocks(report: CostReport) -> list[str | Table]:
-    """The report in the order in which it is printed."""
+def show(report: CostReport) -> Shown:
+    """Parts of the work, sentences on the whole, hours on several numbers of devices, and what they rest on."""
     columns = list(dict.fromkeys(column for part in report.parts for column in part))
     parts = Table(columns, [[_cell(part.get(column, "")) for column in columns] for part in report.parts])
     samples = list(dict.fromkeys(name for row in report.devices for name in row.samples))
@@ -27,7 +28,8 @@ def blocks(report: CostReport) -> list[str | Table]:
         for row in report.devices
     ]
     notes = "".join(f"Note: {note}.\n" for note in report.notes)
-    return [parts, "\n".join(report.summary), Table(header, rows), f"{notes}{report.assumptions}"]
+    blocks: list[str | Table] = [parts, "\n".join(report.summary), Table(header, rows), f"{notes}{report.assumptions}"]
+    return Shown(blocks, values=report.to_dict(), title="Estimated cost")
 
 
 def _cell(value: Any) -> str:

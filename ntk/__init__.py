@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from projnorm.lazy import attach
 
 _NAMES = {
-    "Features": "ntk.features",
+    "Features": "ntk.gradient_features",
     "GramConfig": "ntk.config",
     "KernelConfig": "ntk.config",
-    "Kernels": "ntk.gram",
+    "Kernels": "ntk.kernels",
     "NtkConfig": "ntk.config",
     "Responses": "ntk.analysis",
     "SelfCheckError": "ntk.engine",
@@ -23,8 +23,8 @@ _NAMES = {
     "analyse_target": "ntk.analysis",
     "analyse_train": "ntk.analysis",
     "compute_kernels": "ntk.experiment",
-    "features": "ntk.features",
-    "gram": "ntk.gram",
+    "features": "ntk.gradient_features",
+    "gram": "ntk.kernels",
     "kernel_costs": "ntk.costs",
     "predict_target": "ntk.analysis",
     "reference_gradients": "ntk.reference",
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ntk.costs import kernel_costs as kernel_costs
     from ntk.engine import SelfCheckError as SelfCheckError
     from ntk.experiment import compute_kernels as compute_kernels, run_analysis as run_analysis, run_gram as run_gram
-    from ntk.features import Features as Features, features as features
-    from ntk.gram import Kernels as Kernels, gram as gram
+    from ntk.gradient_features import Features as Features, features as features
+    from ntk.kernels import Kernels as Kernels, gram as gram
     from ntk.reference import reference_gradients as reference_gradients, reference_gram as reference_gram
     from ntk.subsample import run_subsample as run_subsample

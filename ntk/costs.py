@@ -10,7 +10,7 @@ import torch
 
 from ntk.config import GramConfig
 from ntk.engine import Engine
-from ntk.gram import as_sets, plan_kernels
+from ntk.kernels import as_sets, plan_kernels
 from ntk.plan import TRAIN, Plan, Tile, chunks, loads
 from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
 from projnorm.records import RunContext
@@ -136,11 +136,12 @@ def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:
 
 def _summary(plan: Plan) -> tuple[str, ...]:
     cut = plan.cut
+    panels = f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once"
+    passes = f"{plan.passes:,} samples through the network in batches of {cut.batch}"
     return (
-        f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once; "
-        f"{len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk",
-        f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products; {plan.passes:,} samples through the network in "
-        f"batches of {cut.batch}, {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each",
+        f"{panels}; {len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk",
+        f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products",
+        f"{passes}, {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each",
         f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed",
     )
 

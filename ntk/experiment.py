@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.config import GramConfig, NtkConfig
-from ntk.gram import GramTask, Kernels, as_sets
+from ntk.kernels import GramTask, Kernels, as_sets
 from ntk.plan import TRAIN
 from projnorm.errors import InputError
 from projnorm.progress import tracked
@@ -95,12 +95,12 @@ class DrawnImages:
         """Hashes of what the kernels depend on besides the configuration."""
         network = self.config.network
         images = _hash(*(part.images for part in self._sets))
-        return {"images": images, "weights": weights_hash(network.architecture, network.weights)}
+        return {"data_sha256": images, "weights_sha256": weights_hash(network.architecture, network.weights)}
 
     @property
     def inputs_with_labels(self) -> dict[str, str]:
         """Hashes of what the analysis depends on besides the configuration."""
-        return {**self.inputs, "labels": _hash(*(part.labels.astype("<i8") for part in self._sets))}
+        return {**self.inputs, "labels_sha256": _hash(*(part.labels.astype("<i8") for part in self._sets))}
 
     def targets(self) -> tuple[Target, ...]:
         """The clean test set, its corruptions, and the sets from files.

@@ -61,7 +61,8 @@ class Tiles:
                 "again with fresh=True, or use another folder."
             )
         self.store = Store(store.folder / digest(identity))
-        for name in self.store.keys():
+        names = self.store.keys()
+        for name in names:
             if self.store.get(name) is None:
                 self.damaged.append(name)
             else:

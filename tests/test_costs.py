@@ -6,10 +6,9 @@ import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from figures.costs import blocks
+from figures.costs import show
 from projnorm.costs import CostAssumptions, CostReport, Job, busiest, device_cost, job_rows
 from projnorm.errors import InputError
 
@@ -32,12 +31,12 @@ def test_a_report_is_json_and_a_table():
     report = CostReport(
         job_rows(PHASES), ("All of it.",), (device_cost(PHASES, 8, UNIT, device_bytes=2e9),), UNIT, ("rough",), {"a": 1}
     )
-    document = json.loads(json.dumps(report.to_dict()))
+    shown = show(report)
+    document = json.loads(json.dumps(shown.values))
     assert [part["job"] for part in document["parts"]] == ["train", "between", "predict", "total"]
     assert (document["a"], document["parts"][-1]["samples trained on"], document["devices"][0]["devices"]) == (1, 10, 8)
-    text = "\n".join(block if isinstance(block, str) else block.text() for block in blocks(report))
     for words in ("samples passed", "All of it.", "2.00", "Note: rough.", "nothing was measured on a GPU"):
-        assert words in text
+        assert words in shown.text()
 
 
 @given(st.lists(st.floats(0.0, 10.0), max_size=30), st.integers(1, 8))
