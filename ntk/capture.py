@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from projnorm.errors import InputError
+
 SUPPORTED: tuple[type[nn.Module], ...] = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
 
 
@@ -36,20 +38,20 @@ class Captured:
     grads: Tensor
 
 
-class UnsupportedNetworkError(ValueError):
+class UnsupportedNetworkError(InputError):
     """A network that the engine has no exact rule for; the message names the layer."""
 
 
-def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> dict[str, nn.Module]:
+def parameter_layers(model: nn.Module, layers: Sequence[str] = ()) -> dict[str, nn.Module]:
     """The layers whose parameters are the coordinates of the features, by name, in the order of the network.
 
     Args:
         model: The network, in eval mode.
-        layers: Keep the layers with these names, or inside the modules with these names; all by default.
+        layers: Keep the layers with these names, or inside the modules with these names; all where there is none.
 
     Raises:
         UnsupportedNetworkError: If a parameter would not be covered by an exact rule.
-        ValueError: If a name in `layers` is not in the network.
+        InputError: If a name in `layers` is not in the network.
     """
     owners: dict[nn.Parameter, str] = {}
     found: dict[str, nn.Module] = {}
@@ -73,14 +75,14 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] | None = None) -> d
                 )
             owners[parameter] = name
         found[name] = module
-    chosen = {name: module for name, module in found.items() if layers is None or _is_in(name, layers)}
-    for wanted in layers or ():
+    chosen = {name: module for name, module in found.items() if not layers or _is_in(name, layers)}
+    for wanted in layers:
         if not any(_is_in(name, [wanted]) for name in found):
-            raise ValueError(f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(found)}.")
+            raise InputError(f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(found)}.")
     for name, module in chosen.items():
         _require_rule(name, module)
     covered = count_parameters(*chosen.values())
-    expected = sum(p.numel() for key, p in model.named_parameters() if layers is None or _is_in(key, layers))
+    expected = sum(p.numel() for key, p in model.named_parameters() if not layers or _is_in(key, layers))
     if covered != expected:
         raise UnsupportedNetworkError(f"the rules cover {covered:,} of {expected:,} parameters.")
     if not chosen:

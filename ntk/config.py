@@ -1,55 +1,122 @@
-"""What kernel to compute, and how."""
+"""Settings of tangent kernels and of the experiments on them; importing them loads no torch."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ntk.contraction import ROUTES
-from ntk.kinds import KINDS
+from projnorm.config import Config, setting
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from projnorm.vision.settings import LARGEST_SEED, PROBE_FAMILIES, ImageNetwork, ShiftedImages, families_setting
 
+EXACT, COORDINATES, PROJECTION = KINDS = ("exact", "coordinates", "projection")
 ACCUMULATE = ("float32", "float64")
+ROUTES = ("best", "direct", "structured")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelConfig:
-    """What kernel to compute, and how.
+@dataclass(frozen=True)
+class KernelKind(Config):
+    """Which kernel of a network."""
 
-    Attributes:
-        kind: "exact" for all parameters, "coordinates" for a random subset of them, "projection" for a random
-            projection.
-        count: Coordinates, or the width of the projection.
-        seed: Of what is drawn.
-        layers: Only the parameters of these modules; all by default.
-        accumulate: "float32" products with float64 sums over layers, or "float64" products.
-        route: "best" per layer, or "direct" or "structured" wherever there is one; for coordinates, "direct"
-            forms every gradient and indexes it.
-        memory: Ceiling in bytes, of the whole process; on a GPU, of its memory.
-        panel: Samples per panel; a tile of the kernel is two panels. Made smaller where the ceiling asks for it.
-        batch: Samples per forward and backward pass.
-        device: "auto", or a device that torch knows.
-        checks: Entries of the kernel compared with plain autograd.
-    """
+    kind: str = setting(
+        EXACT,
+        "Features behind the kernel: exact for all parameters, coordinates for a random subset of them, projection for "
+        "a random projection.",
+        choices=KINDS,
+    )
+    count: int = setting(500_000, "Number of coordinates, or width of the projection.", least=1)
+    accumulate: str = setting("float32", "Precision of the products; sums are in float64.", choices=ACCUMULATE)
 
-    kind: str = "exact"
-    count: int = 500_000
-    seed: int = 0
-    layers: tuple[str, ...] | None = None
-    accumulate: str = "float32"
-    route: str = "best"
-    memory: float = 4e9
-    panel: int = 1024
-    batch: int = 64
-    device: str = "auto"
-    checks: int = 4
 
-    def __post_init__(self) -> None:
-        """Refuse what no kernel can be computed with."""
-        for name, allowed in (("kind", KINDS), ("accumulate", ACCUMULATE), ("route", ROUTES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
-        for name, least in (("count", 1), ("panel", 1), ("batch", 1), ("checks", 0), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
-        if not 0 < self.memory < math.inf:
-            raise ValueError(f"`memory` must be a positive number of bytes; got {self.memory}.")
+@dataclass(frozen=True)
+class KernelConfig(KernelKind):
+    """Which kernel to compute, and how."""
+
+    seed: int = setting(0, "Seed of the coordinates or of the projection.", least=0)
+    layers: tuple[str, ...] = setting((), "Modules whose parameters are used; all where there is none.")
+    route: str = setting(
+        "best",
+        "How a layer's share is computed: the best route of each layer, or direct or structured wherever there is one; "
+        "for coordinates, direct forms every gradient and indexes it.",
+        choices=ROUTES,
+    )
+    memory: float = setting(4e9, "Largest number of bytes that the process may use; on a GPU, of its memory.", above=0)
+    panel: int = setting(
+        1024, "Number of samples in a panel, two of which make a tile; made smaller where `memory` asks.", least=1
+    )
+    batch: int = setting(64, "Number of samples in a forward and backward pass.", least=1)
+    device: str = setting("auto", "Device that computes: auto, or one that torch knows.")
+    checks: int = setting(4, "Number of entries that are compared with plain autograd.", least=0)
+
+
+@dataclass(frozen=True)
+class NtkImages(ShiftedImages):
+    """Images that kernels are computed on."""
+
+    families: tuple[str, ...] = families_setting(PROBE_FAMILIES)
+    n: int = setting(250, "Number of training images.", least=1)
+    m: int = setting(250, "Number of images of each target.", least=1)
+
+
+@dataclass(frozen=True)
+class NtkNetwork(ImageNetwork):
+    """Network whose gradients are the features."""
+
+    heads: int = setting(1, "Number of last layers drawn, over which the kernel is averaged.", least=1)
+    layers: tuple[str, ...] = setting(
+        (), "Modules whose parameters are used, such as layer4; all where there is none.", distinct=True
+    )
+
+
+@dataclass(frozen=True)
+class GramConfig(Config):
+    """Kernels of one network on a training set and on shifted sets."""
+
+    data: NtkImages = setting(NtkImages(), "Images.", flat=True)
+    network: NtkNetwork = setting(NtkNetwork(), "Network.", flat=True)
+    kernel: KernelKind = setting(KernelKind(), "Kernel.", flat=True)
+    seed: int = setting(0, "Seed of images, shifts, last layers and coordinates.", least=0, below=LARGEST_SEED)
+
+    @property
+    def gram(self) -> GramConfig:
+        """The settings that the kernels depend on, and no others."""
+        return GramConfig(self.data, self.network, self.kernel, self.seed)
+
+    def kernel_config(self, context: RunContext, **others: Any) -> KernelConfig:
+        """The kernel, within the memory and on the device of a run; `others` are further fields of `KernelConfig`."""
+        own = {**self.kernel.to_json(), "seed": self.seed, "layers": self.network.layers}
+        return KernelConfig(**{**own, "memory": context.memory, "device": context.device, **others})
+
+
+@dataclass(frozen=True)
+class NtkConfig(GramConfig):
+    """Kernels, and the linear theory on every target."""
+
+    ridge: float = setting(0.0, "Number added to the kernels' diagonals for ProjNormLinear and labels.", least=0.0)
+    top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
+
+
+@dataclass(frozen=True)
+class SubsampleConfig(Config):
+    """Sampled kernels that are compared with the exact one."""
+
+    experiment: NtkConfig = setting(
+        NtkConfig(replace(NtkImages(), severities=(5,))), "Images, network and exact kernel.", flat=True
+    )
+    counts: tuple[int, ...] = setting(
+        (1_000, 3_000, 10_000, 30_000, 100_000, 500_000),
+        "Numbers of coordinates, or widths of the projection.",
+        least=1,
+        nonempty=True,
+        distinct=True,
+    )
+    kinds: tuple[str, ...] = setting(
+        (COORDINATES, PROJECTION), "Kinds of sampled features.", choices=(COORDINATES, PROJECTION), nonempty=True
+    )
+    draws: int = setting(3, "Number of independent draws of each kind and count.", least=1)
+
+    def check(self) -> None:
+        """The kernel that samples are compared with is exact."""
+        if self.experiment.kernel.kind != EXACT:
+            raise InputError(f"`kind` must be {EXACT}, for the kernel that samples are compared with.")

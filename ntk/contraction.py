@@ -22,7 +22,6 @@ from ntk.capture import Captured, count_parameters
 from ntk.geometry import ConvGeometry, patches
 
 Factors = tuple[Tensor, ...]
-ROUTES = ("best", "direct", "structured")
 
 # Measured on CPUs: a product with a short inner dimension, and an elementwise pass, cost this many multiply-adds more.
 _SHORT_PRODUCT = 64

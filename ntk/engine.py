@@ -19,6 +19,7 @@ from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.kinds import FeatureMap, LayerCost, feature_map
 from projnorm.device import choose_device
+from projnorm.errors import InputError
 
 Inputs = Tensor | ArrayLike
 Prepare = Callable[[Tensor], Tensor]
@@ -29,7 +30,7 @@ _CHECK_ROUNDINGS = 2000.0
 _ALONE = 1e-3
 
 
-class SelfCheckError(ValueError):
+class SelfCheckError(InputError):
     """The engine and plain autograd disagree on this network."""
 
 
@@ -65,13 +66,13 @@ class Engine:
 
         Raises:
             UnsupportedNetworkError: If a network has no exact rule somewhere.
-            ValueError: If the configuration does not fit the network.
+            InputError: If the configuration does not fit the network.
         """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
         given = [models] if isinstance(models, nn.Module) else list(models)
         if not given:
-            raise ValueError("`models` must hold at least one network.")
+            raise InputError("`models` must hold at least one network.")
         self._models = [_on(self.device, model) for model in given]
         self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
         self._prepare, self._example = prepare, example[:1]
@@ -79,15 +80,10 @@ class Engine:
         self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
         self._home = torch.device("cpu") if self._double_on_cpu else self.device
         captured = [self._capture(i, example[:1]) for i in range(len(self._models))]
-        self.maps: list[FeatureMap] = [
-            feature_map(
-                self.config.kind, sample, count=self.config.count, seed=self.config.seed, route=self.config.route
-            )
-            for sample in captured
-        ]
+        self.maps: list[FeatureMap] = [feature_map(self.config, sample) for sample in captured]
         counts = {count_parameters(*layers.values()) for layers in self._layers}
         if len(counts) > 1 or len({m.shapes for m in self.maps}) > 1:
-            raise ValueError("`models` must all have the same layers.")
+            raise InputError("`models` must all have the same layers.")
         self.parameters = count_parameters(*self._layers[0].values())
         self.input_dtype = captured[0][0].inputs.dtype
         if self.input_dtype not in (torch.float32, torch.float64):
@@ -228,13 +224,13 @@ def as_inputs(x: Inputs, name: str) -> Tensor:
     """The inputs as a tensor, one sample per row.
 
     Raises:
-        ValueError: If there is no sample or an entry is not finite.
+        InputError: If there is no sample or an entry is not finite.
     """
     x = torch.as_tensor(x)
     if x.ndim < 2 or len(x) == 0:
-        raise ValueError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
+        raise InputError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        raise ValueError(f"{name} must be finite.")
+        raise InputError(f"{name} must be finite.")
     return x
 
 

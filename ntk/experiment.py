@@ -5,28 +5,30 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
-from ntk.config import KernelConfig
-from ntk.gram import Kernels, gram
+from ntk.config import GramConfig, NtkConfig
+from ntk.kernels import GramTask, Kernels, as_sets
 from ntk.plan import TRAIN
-from ntk.store import ChangedInputError
+from projnorm.errors import InputError
 from projnorm.progress import tracked
-from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
-from projnorm.vision import PROBE_FAMILIES, ImageNetInput, ImageSet, LoadedNetwork, load_network, load_splits
+from projnorm.records import Record, RunContext, begin_run, existing_record, find_record, finish_record, record_id
+from projnorm.store import Store
+from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, Splits, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
-from projnorm.vision.weights import RANDOM
+from projnorm.vision.weights import weights_hash
 from projnorm_theory import PowerLawFit
 
-# Fields that do not change the kernel.
-_AFTER_THE_KERNEL = ("ridge", "top")
-_LARGEST_SEED = 2**32
+GRAM_KIND, KIND = "ntk-gram", "ntk"
+_GRAM_MEANINGS = {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"}
 MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
@@ -52,82 +54,80 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NtkConfig:
-    """One experiment.
+@dataclass(frozen=True)
+class DrawnImages:
+    """The images of an experiment, before any of them is corrupted.
 
     Attributes:
-        data: "digits", a CIFAR folder or an NPZ file.
-        targets: NPZ files with `images` and `labels`, besides the shifts of the test set.
-        n: Training images.
-        m: Images of each target.
-        families: Shifts of the test set.
-        severities: Of each.
-        architecture: Of the network.
-        weights: "random", "imagenet" or a file.
-        size: Pixels that the network sees.
-        heads: Last layers drawn, over which the kernel is averaged.
-        layers: Gradients by the parameters of these modules only; by all where there is none.
-        ridge: Added to the kernels for ProjNormLinear and the predicted labels.
-        top: Eigenvectors in the alignment.
-        seed: Of images, shifts, last layers and coordinates.
-        kind: "exact", "coordinates" or "projection".
-        count: Coordinates, or the width of the projection.
-        accumulate: Precision of the products.
+        config: Settings of the kernels.
+        splits: The whole training and test sets.
+        train: Training images.
+        test_indices: Images of the test set.
+        given: Sets from files.
     """
 
-    data: str = "digits"
-    targets: tuple[str, ...] = ()
-    n: int = 250
-    m: int = 250
-    families: tuple[str, ...] = PROBE_FAMILIES
-    severities: tuple[int, ...] = (1, 2, 3, 4, 5)
-    architecture: str = "resnet18"
-    weights: str = RANDOM
-    size: int = 32
-    heads: int = 1
-    layers: tuple[str, ...] = ()
-    ridge: float = 0.0
-    top: int = 300
-    seed: int = 0
-    kind: str = "exact"
-    count: int = 500_000
-    accumulate: str = "float32"
+    config: GramConfig
+    splits: Splits
+    train: ImageSet
+    test_indices: NDArray[np.intp]
+    given: tuple[Target, ...]
 
-    def __post_init__(self) -> None:
-        """Refuse what no experiment can be made of."""
-        for name in ("n", "m", "size", "heads", "top"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
-        if not self.ridge >= 0:
-            raise ValueError(f"`ridge` must not be negative; got {self.ridge}.")
-        if not 0 <= self.seed < _LARGEST_SEED:
-            raise ValueError(f"`seed` must be at least 0 and below {_LARGEST_SEED:,}; got {self.seed}.")
-        for name in ("families", "severities", "targets", "layers"):
-            if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, getattr(self, name)))}.")
+    @classmethod
+    def load(cls, config: GramConfig) -> DrawnImages:
+        """Read the images and draw those that are asked for.
 
-    def kernel(self, **limits: Any) -> KernelConfig:
-        """The kernel asked for; `limits` are what does not change its numbers."""
-        return KernelConfig(
-            kind=self.kind,
-            count=self.count,
-            seed=self.seed,
-            layers=self.layers or None,
-            accumulate=self.accumulate,
-            **limits,
-        )
+        Raises:
+            InputError: If there are not so many, or they are all of one class.
+            OSError: If a file cannot be read.
+        """
+        data, rng = config.data, np.random.default_rng(config.seed)
+        splits = load_splits(data.data)
+        train = splits.train.take(draw_indices(splits.train, data.n, rng, "n"))
+        if len(set(train.labels.tolist())) < 2:
+            raise InputError(
+                f"the {data.n} training images drawn are all of one class; nothing can be learnt from them."
+            )
+        test_indices = draw_indices(splits.test, data.m, rng, "m")
+        return cls(config, splits, train, test_indices, tuple(given_targets(data.targets, data.m, rng)))
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Hashes of what the kernels depend on besides the configuration."""
+        network = self.config.network
+        images = _hash(*(part.images for part in self._sets))
+        return {"data_sha256": images, "weights_sha256": weights_hash(network.architecture, network.weights)}
+
+    @property
+    def inputs_with_labels(self) -> dict[str, str]:
+        """Hashes of what the analysis depends on besides the configuration."""
+        return {**self.inputs, "labels_sha256": _hash(*(part.labels.astype("<i8") for part in self._sets))}
+
+    def targets(self) -> tuple[Target, ...]:
+        """The clean test set, its corruptions, and the sets from files.
+
+        Raises:
+            InputError: If two have the same name.
+        """
+        shifts = Shifts(self.config.data.families, self.config.data.severities)
+        generated = generated_targets(self.splits.test, self.test_indices, shifts, seed=self.config.seed)
+        targets = [*generated, *self.given]
+        require_distinct(targets, taken=(TRAIN,))
+        return tuple(targets)
+
+    @property
+    def _sets(self) -> list[ImageSet]:
+        return [self.train, self.splits.test.take(self.test_indices), *(target.images for target in self.given)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """Everything an experiment works on.
+    """Everything that an experiment works on.
 
     Attributes:
-        config: What was asked.
-        networks: One per head.
+        config: Settings of the experiment.
+        networks: One network for each last layer drawn.
         train: Training images.
-        targets: The sets to predict on.
+        targets: Sets of images to predict the error on.
         classes: Number of classes.
     """
 
@@ -138,169 +138,118 @@ class Experiment:
     classes: int
 
     @classmethod
-    def of(cls, config: NtkConfig) -> Experiment:
-        """Load images and networks.
+    def of(cls, config: GramConfig, images: DrawnImages | None = None) -> Experiment:
+        """Corrupt the images and load the networks; `images` are those of the configuration, if they are there.
 
         Raises:
-            ValueError: If something asked for is not there or does not fit.
+            InputError: If something asked for is not there or does not fit.
             OSError: If a file cannot be read.
         """
-        splits = load_splits(config.data)
-        rng = np.random.default_rng(config.seed)
-        train = splits.train.take(draw_indices(splits.train, config.n, rng, "n"))
-        targets = generated_targets(
-            splits.test,
-            draw_indices(splits.test, config.m, rng, "m"),
-            Shifts(config.families, config.severities),
-            seed=config.seed,
-        )
-        targets += given_targets(config.targets, config.m, rng)
-        require_distinct(targets, taken=(TRAIN,))
-        if len(set(train.labels.tolist())) < 2:
-            raise ValueError(
-                f"the {config.n} training images drawn are all of one class; nothing can be learnt from them."
-            )
-        classes = 1 + int(max(train.labels.max(), *(target.images.labels.max() for target in targets)))
+        images = images or DrawnImages.load(config)
+        targets = images.targets()
+        classes = 1 + int(max(images.train.labels.max(), *(target.images.labels.max() for target in targets)))
+        network = config.network
         networks = tuple(
-            load_network(config.architecture, config.weights, num_outputs=1, seed=config.seed + head, drop_head=True)
-            for head in range(config.heads)
+            load_network(network.architecture, network.weights, num_outputs=1, seed=config.seed + head, drop_head=True)
+            for head in range(network.heads)
         )
-        return cls(config, networks, train, tuple(targets), classes)
+        if not isinstance(config, NtkConfig):
+            config = NtkConfig(config.data, config.network, config.kernel, config.seed)
+        return cls(config, networks, images.train, targets, classes)
 
-    def kernel_config(self, **limits: Any) -> KernelConfig:
-        """The kernel asked for; `limits` are what does not change its numbers."""
-        return self.config.kernel(**limits)
+    def task(self, context: RunContext, **others: Any) -> GramTask:
+        """The kernels, checked and ready to be computed; `others` are further fields of `KernelConfig`.
 
-    @property
-    def prepare(self) -> ImageNetInput:
-        """What the networks see of the images."""
-        return ImageNetInput(self.config.size)
-
-    def kernels(
-        self,
-        kernel: KernelConfig,
-        *,
-        folder: Path | None = None,
-        fresh: bool = False,
-        backend: Backend | None = None,
-    ) -> Kernels:
-        """The kernels, from the tiles in `folder` where they are there."""
-        return gram(
-            [network.model for network in self.networks],
-            self.train.images,
-            self._images,
-            config=kernel,
-            prepare=self.prepare,
-            folder=folder,
-            fresh=fresh,
-            backend=backend,
+        Raises:
+            InputError: If a network, the memory or the configuration does not fit.
+        """
+        sets = as_sets(self.train.images, {target.name: target.images.images for target in self.targets})
+        models = [network.model for network in self.networks]
+        return GramTask(
+            models, sets, self.config.kernel_config(context, **others), ImageNetInput(self.config.network.size)
         )
 
-    @property
-    def _images(self) -> dict[str, np.ndarray]:
-        return {target.name: target.images.images for target in self.targets}
 
-
-def run_kernels(
-    config: NtkConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False, **limits: Any
-) -> tuple[Experiment, Kernels, Record]:
-    """The kernels of an experiment, tile by tile in a folder under `root`, and a record of how they came about.
+def run_gram(config: GramConfig, context: RunContext) -> Record:
+    """The record of the kernels of an experiment, which are computed tile by tile in its folder.
 
     Raises:
-        ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
+        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
     """
-    with sole_writer(_kernel_folder(config, root)):
-        return _kernels(config, root, backend, fresh, limits)
+    config = config.gram
+    images = DrawnImages.load(config)
+    if (record := existing_record(GRAM_KIND, config, context, images.inputs)) is not None:
+        return record
+    return _kernels(Experiment.of(config, images), images.inputs, context)[1]
 
 
-def _kernels(
-    config: NtkConfig, root: Path, backend: Backend, fresh: bool, limits: Mapping[str, Any]
-) -> tuple[Experiment, Kernels, Record]:
-    asked, folder = _asked_of_kernel(config), _kernel_folder(config, root)
-    experiment = Experiment.of(config)
-    start = time.perf_counter()
-    kernels = experiment.kernels(
-        experiment.kernel_config(**limits), folder=folder / "tiles", fresh=fresh, backend=backend
-    )
-    record = None if fresh or kernels.computed else find(root, "ntk-gram", asked)
-    if record is None or record.facts["fingerprints"] != kernels.fingerprints:
-        diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
-        record = new_record(
-            "ntk-gram",
-            asked,
-            {"sets": np.array([TRAIN, *kernels.targets]), "trace": np.array([d.sum() for d in diagonals])},
-            {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"},
-            time.perf_counter() - start,
-            facts(experiment, kernels),
-        )
-        save(record, root)
-    return experiment, kernels, record
+def compute_kernels(config: GramConfig, context: RunContext) -> tuple[Experiment, Kernels, Record]:
+    """As `run_gram`, with the kernels themselves; tiles that are there are read."""
+    images = DrawnImages.load(config)
+    experiment = Experiment.of(config, images)
+    return experiment, *_kernels(experiment, images.inputs, context)
 
 
-def run_analysis(
-    config: NtkConfig, *, root: Path, backend: Backend = ONE_PROCESS, fresh: bool = False, **limits: Any
-) -> Record:
+def run_analysis(config: NtkConfig, context: RunContext) -> Record:
     """The whole experiment: kernels first, then every target.
 
     Raises:
-        ValueError: If something asked for is not there or does not fit, or the tiles there are of other inputs.
+        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
     """
-    with sole_writer(_kernel_folder(config, root)):  # while tiles are read, nobody begins afresh
-        return _analysed(config, root, backend, fresh, limits)
+    images = DrawnImages.load(config)
+    inputs = images.inputs_with_labels
+    if (record := existing_record(KIND, config, context, inputs)) is not None:
+        return record
+    experiment = Experiment.of(config, images)
+    task = experiment.task(context)
+    with Store(_tiles(config, context)).lock():  # while tiles are read, nobody begins afresh
+        started = time.perf_counter()
+        kernels, _ = _kernels(experiment, images.inputs, context, task)
+        train, targets = analyse(experiment, kernels)
+        warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
+        warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
+        arrays = analysis_arrays(experiment, train, targets)
+        said = {**facts(experiment, kernels), "inputs": inputs, "warnings": warnings}
+        begin_run(KIND, config, context)
+        return finish_record(KIND, config, context, arrays, MEANINGS, started=started, facts=said)
 
 
-def _analysed(config: NtkConfig, root: Path, backend: Backend, fresh: bool, limits: Mapping[str, Any]) -> Record:
-    experiment, kernels, _ = run_kernels(config, root=root, backend=backend, fresh=fresh, **limits)
-    found = None if fresh or kernels.computed else find(root, "ntk", asdict(config))
-    labels = _labels_hash(experiment)
-    if found is not None:
-        known = found.facts["fingerprints"], found.facts["labels_sha256"]
-        if known != (kernels.fingerprints, labels):
-            raise ChangedInputError(
-                f"{root / found.id} was computed with other images, weights or labels; pass --fresh to compute it "
-                "again, or use another folder."
-            )
-        return found
-    start = time.perf_counter()
-    train, targets = analyse(experiment, kernels)
-    warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
-    warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
-    record = new_record(
-        "ntk",
-        asdict(config),
-        analysis_arrays(experiment, train, targets),
-        MEANINGS,
-        time.perf_counter() - start,
-        {**facts(experiment, kernels), "labels_sha256": labels, "warnings": warnings},
-    )
-    save(record, root)
-    return record
+def _kernels(
+    experiment: Experiment, inputs: Mapping[str, str], context: RunContext, task: GramTask | None = None
+) -> tuple[Kernels, Record]:
+    config, started = experiment.config.gram, time.perf_counter()
+    task = task or experiment.task(context)
+    begin_run(GRAM_KIND, config, context)
+    kernels = task.run(_tiles(config, context), fresh=context.fresh, backend=context.backend)
+    record = None if kernels.computed else find_record(context.root, GRAM_KIND, config)
+    if record is None or record.facts.get("inputs") != dict(inputs):
+        diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
+        arrays = {"sets": np.array([TRAIN, *kernels.targets]), "trace": np.array([d.sum() for d in diagonals])}
+        said = {**facts(experiment, kernels), "inputs": dict(inputs)}
+        record = finish_record(GRAM_KIND, config, context, arrays, _GRAM_MEANINGS, started=started, facts=said)
+    return kernels, record
 
 
-def _asked_of_kernel(config: NtkConfig) -> dict[str, Any]:
-    return {key: value for key, value in asdict(config).items() if key not in _AFTER_THE_KERNEL}
-
-
-def _kernel_folder(config: NtkConfig, root: Path) -> Path:
-    return root / record_id("ntk-gram", _asked_of_kernel(config))
+def _tiles(config: GramConfig, context: RunContext) -> Path:
+    return context.root.absolute() / record_id(GRAM_KIND, config.gram) / "tiles"
 
 
 def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
     """Every target of an experiment, one after the other."""
     config = experiment.config
     responses = Responses.of(experiment.train.labels, experiment.classes)
-    train = analyse_train(kernels.train, accumulate=config.accumulate)
+    train = analyse_train(kernels.train, accumulate=config.kernel.accumulate)
     targets = {}
-    for target in tracked(experiment.targets, description="analysis", total=len(experiment.targets)):
+    for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
         targets[target.name] = analyse_target(
             train,
             kernels.ood_train(target.name),
             kernels.ood(target.name),
             responses,
             target.images.labels,
-            accumulate=config.accumulate,
+            accumulate=config.kernel.accumulate,
             ridge=config.ridge,
             top=config.top,
         )
@@ -365,10 +314,11 @@ def _padded(array: np.ndarray, size: int) -> np.ndarray:
     return np.pad(array, [(0, size - length) for length in array.shape], constant_values=np.nan)
 
 
-def _labels_hash(experiment: Experiment) -> str:
+def _hash(*arrays: np.ndarray) -> str:
     digest = hashlib.sha256()
-    for images in (experiment.train, *(target.images for target in experiment.targets)):
-        digest.update(images.labels.astype("<i8").tobytes())
+    for array in arrays:
+        digest.update(str(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from ntk.capture import Captured, count_parameters
+from ntk.config import COORDINATES, EXACT, KernelConfig
 from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product, write_gradient_rows
 from ntk.geometry import patches
-
-KINDS = ("exact", "coordinates", "projection")
+from projnorm.errors import InputError
 
 # Entries of a gradient formed only to be picked from or projected, at once.
 _FORMED_AT_ONCE = 1 << 24
@@ -156,12 +156,12 @@ class CoordinateMap:
         """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it.
 
         Raises:
-            ValueError: If there are fewer parameters than `count`.
+            InputError: If there are fewer parameters than `count`.
         """
         sizes = [count_parameters(captured.module) for captured in sample]
         total = sum(sizes)
         if not 1 <= count <= total:
-            raise ValueError(f"`count` must be between 1 and the {total:,} parameters; got {count:,}.")
+            raise InputError(f"`count` must be between 1 and the {total:,} parameters; got {count:,}.")
         self.indices = np.sort(rng.choice(total, size=count, replace=False, shuffle=False))
         self.fingerprint = hashlib.sha256(self.indices.astype("<i8").tobytes()).hexdigest()
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -214,13 +214,7 @@ class ProjectionMap:
     """
 
     def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
-        """Draw a projection onto `width` numbers.
-
-        Raises:
-            ValueError: If `width` is below 1.
-        """
-        if width < 1:
-            raise ValueError(f"`count` must be at least 1; got {width}.")
+        """Draw a projection onto `width` numbers."""
         self._width = width
         self._names = [captured.name for captured in sample]
         self._sizes = [count_parameters(captured.module) for captured in sample]
@@ -256,27 +250,22 @@ class ProjectionMap:
         return gradient.new_zeros(self._width).index_add_(0, self._buckets, gradient * self._signs)
 
 
-def feature_map(kind: str, sample: Sequence[Captured], *, count: int, seed: int, route: str = "best") -> FeatureMap:
-    """The map of the given kind.
+def feature_map(config: KernelConfig, sample: Sequence[Captured]) -> FeatureMap:
+    """The map of the kind, count, seed and route of a configuration.
 
     Args:
-        kind: One of `KINDS`.
+        config: Settings of the kernel.
         sample: One captured sample, which shows the sizes.
-        count: Coordinates, or the width of the projection; not used by "exact".
-        seed: Of what is drawn.
-        route: Of "exact", see `ntk.contraction.rule_for`; of "coordinates", "direct" forms every gradient.
 
     Raises:
-        ValueError: If `kind` or `count` is not one.
+        InputError: If `count` is more than there are parameters.
     """
-    if kind == "exact":
-        return ExactMap(sample, route=route)
-    rng = np.random.default_rng(seed)
-    if kind == "coordinates":
-        return CoordinateMap(sample, count, rng, route=route)
-    if kind == "projection":
-        return ProjectionMap(sample, count, rng)
-    raise ValueError(f"`kind` must be one of {', '.join(KINDS)}; got {kind!r}.")
+    if config.kind == EXACT:
+        return ExactMap(sample, route=config.route)
+    rng = np.random.default_rng(config.seed)
+    if config.kind == COORDINATES:
+        return CoordinateMap(sample, config.count, rng, route=config.route)
+    return ProjectionMap(sample, config.count, rng)
 
 
 def _forward_multiply_adds(layer: Captured) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ntk.kinds import LayerCost
+from projnorm.errors import InputError
 
 # Indices of two panels.
 Tile = tuple[int, int]
@@ -181,7 +182,7 @@ def make_plan(
         cut: Group the samples like this, because tiles cut like this are there already.
 
     Raises:
-        ValueError: If the ceiling is too low for two panels.
+        InputError: If the ceiling is too low for two panels.
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
@@ -190,7 +191,7 @@ def make_plan(
     room = min(int((memory - standing) // panel_bytes), count)
     if room < min(2, count):
         least = standing + 2 * panel_bytes
-        raise ValueError(
+        raise InputError(
             f"`memory` of {memory / 1e9:.3g} GB is too small; {math.ceil(least / 1e7) / 100:g} GB is needed."
         )
     panels = _panels(sets, cut.panel)
@@ -238,10 +239,10 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
     there are tiles enough a worker has two to eight tasks, or more where the ceiling is low.
 
     Raises:
-        ValueError: If there is no worker.
+        InputError: If there is no worker.
     """
     if workers < 1:
-        raise ValueError(f"`workers` must be at least 1; got {workers}.")
+        raise InputError(f"`workers` must be at least 1; got {workers}.")
     if workers == 1:
         return (plan.tiles,)
     costs = [plan.tile_multiply_adds(tile) for tile in plan.tiles]

@@ -113,10 +113,10 @@ def _show_costs(
 ) -> int:
     from figures.costs import show
 
-    from projnorm.costs import Rates
+    from projnorm.costs import CostAssumptions
 
-    costs = resolve(experiment.costs)(config, context)
-    shown = show(costs, options.devices, Rates(options.tflops, options.gbps))
+    assumptions = CostAssumptions(options.devices, options.tflops, options.gbps)
+    shown = show(resolve(experiment.costs)(config, context, assumptions))
     if as_json:
         say_json(shown.values)
     else:

@@ -1,40 +1,54 @@
-"""Networks, weights, images and their corruptions."""
+"""Networks, weights, images and their corruptions; everything is imported when it is first used."""
 
-from projnorm.vision.cifar import download_cifar
-from projnorm.vision.cifar_c import CifarC, open_cifar_c
-from projnorm.vision.corruptions import (
-    FAMILIES,
-    PAPER_FAMILIES,
-    PROBE_FAMILIES,
-    SEVERITIES,
-    corrupt,
-    corrupt_cached,
-)
-from projnorm.vision.datasets import digits, load_splits, read_image_set
-from projnorm.vision.images import ImageNetInput, ImageSet, Splits
-from projnorm.vision.networks import NETWORKS, resnet18, resnet50, vgg11
-from projnorm.vision.weights import LoadedNetwork, load_network
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FAMILIES",
-    "NETWORKS",
-    "PAPER_FAMILIES",
-    "PROBE_FAMILIES",
-    "SEVERITIES",
-    "CifarC",
-    "ImageNetInput",
-    "ImageSet",
-    "LoadedNetwork",
-    "Splits",
-    "corrupt",
-    "corrupt_cached",
-    "digits",
-    "download_cifar",
-    "load_network",
-    "load_splits",
-    "open_cifar_c",
-    "read_image_set",
-    "resnet18",
-    "resnet50",
-    "vgg11",
-]
+from projnorm.lazy import attach
+
+_NAMES = {
+    "FAMILIES": "projnorm.vision.corruptions",
+    "NETWORKS": "projnorm.vision.networks",
+    "PAPER_FAMILIES": "projnorm.vision.settings",
+    "PROBE_FAMILIES": "projnorm.vision.settings",
+    "SEVERITIES": "projnorm.vision.settings",
+    "CifarC": "projnorm.vision.cifar_c",
+    "ImageNetInput": "projnorm.vision.images",
+    "ImageNetwork": "projnorm.vision.settings",
+    "ImageSet": "projnorm.vision.images",
+    "LoadedNetwork": "projnorm.vision.weights",
+    "ShiftedImages": "projnorm.vision.settings",
+    "Splits": "projnorm.vision.images",
+    "corrupt": "projnorm.vision.corruptions",
+    "corrupt_cached": "projnorm.vision.corruptions",
+    "digits": "projnorm.vision.datasets",
+    "download_cifar": "projnorm.vision.cifar",
+    "load_network": "projnorm.vision.weights",
+    "load_splits": "projnorm.vision.datasets",
+    "open_cifar_c": "projnorm.vision.cifar_c",
+    "read_image_set": "projnorm.vision.datasets",
+    "resnet18": "projnorm.vision.networks",
+    "resnet50": "projnorm.vision.networks",
+    "vgg11": "projnorm.vision.networks",
+}
+__getattr__, __dir__ = attach(__name__, _NAMES)
+__all__ = [*_NAMES]
+
+if TYPE_CHECKING:
+    from projnorm.vision.cifar import download_cifar as download_cifar
+    from projnorm.vision.cifar_c import CifarC as CifarC, open_cifar_c as open_cifar_c
+    from projnorm.vision.corruptions import FAMILIES as FAMILIES, corrupt as corrupt, corrupt_cached as corrupt_cached
+    from projnorm.vision.datasets import digits as digits, load_splits as load_splits, read_image_set as read_image_set
+    from projnorm.vision.images import ImageNetInput as ImageNetInput, ImageSet as ImageSet, Splits as Splits
+    from projnorm.vision.networks import (
+        NETWORKS as NETWORKS,
+        resnet18 as resnet18,
+        resnet50 as resnet50,
+        vgg11 as vgg11,
+    )
+    from projnorm.vision.settings import (
+        PAPER_FAMILIES as PAPER_FAMILIES,
+        PROBE_FAMILIES as PROBE_FAMILIES,
+        SEVERITIES as SEVERITIES,
+        ImageNetwork as ImageNetwork,
+        ShiftedImages as ShiftedImages,
+    )
+    from projnorm.vision.weights import LoadedNetwork as LoadedNetwork, load_network as load_network

@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from projnorm.files import locate, memory_ceiling, read_file
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 from projnorm.vision.pickles import ORDERED_DICT, follow
+from projnorm.vision.settings import IMAGENET, RANDOM
 
-IMAGENET = "imagenet"
-RANDOM = "random"
 _HOST = "https://download.pytorch.org/models"
 # The official files; the part of the name behind the dash is how the SHA-256 of the file begins.
 _OFFICIAL = {
@@ -121,13 +120,23 @@ def load_network(
     head = HEADS[architecture]
     name, sha256 = RANDOM, ""
     if str(weights) != RANDOM:
-        path = download(architecture, cache) if str(weights) == IMAGENET else locate(weights)
+        path = _path(architecture, weights, cache)
         data = _bytes(path)
         name, sha256 = path.name, hashlib.sha256(data).hexdigest()
         _load(model, read_state(data, path), path, head=head, drop_head=drop_head)
     last = model.get_submodule(head)
     assert isinstance(last, nn.Linear)
     return LoadedNetwork(model, architecture, name, sha256, seed, float(torch.linalg.norm(last.weight.detach())))
+
+
+def weights_hash(architecture: str, weights: str | Path) -> str:
+    """The SHA-256 of the file that `load_network` would read; empty for random weights.
+
+    Raises:
+        ValueError: If there is no such file, or it cannot be had.
+        OSError: If it cannot be read.
+    """
+    return "" if str(weights) == RANDOM else hashlib.sha256(_bytes(_path(architecture, weights))).hexdigest()
 
 
 def download(architecture: str, cache: Path | None = None) -> Path:
@@ -221,6 +230,10 @@ def _is_needed(name: str) -> bool:
 
 def _reason(error: Exception) -> str:
     return str(error).strip().split("\n")[0].rstrip(".")[:_LONGEST_REASON] or type(error).__name__
+
+
+def _path(architecture: str, weights: str | Path, cache: Path | None = None) -> Path:
+    return download(architecture, cache) if str(weights) == IMAGENET else locate(weights)
 
 
 def _bytes(path: Path) -> bytes:

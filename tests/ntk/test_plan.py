@@ -15,7 +15,7 @@ from ntk import KernelConfig
 from ntk.dry_run import plan_experiment
 from ntk.engine import Engine
 from ntk.experiment import Experiment, NtkConfig
-from ntk.gram import as_sets, plan_kernels
+from ntk.kernels import as_sets, plan_kernels
 from ntk.kinds import LayerCost
 from ntk.plan import Cut, Sizes, chunks, loads, make_plan, to_drop
 from ntk.spread import Parcel, spread

@@ -258,7 +258,7 @@ def test_a_task_puts_each_tile_into_its_file_when_it_is_done(inputs, tmp_path, m
     """A task has several tiles; those before the one that fails stay."""
     with monkeypatch.context() as patch:
         interrupted_after(patch, 2)
-        patch.setattr(sys.modules["ntk.gram"], "run_each", _in_this_process)
+        patch.setattr(sys.modules["ntk.kernels"], "run_each", _in_this_process)
         with pytest.raises(KeyboardInterrupt):
             gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
     resumed = gram(*inputs, config=CONFIG, folder=tmp_path, backend=Backend(2))
@@ -274,7 +274,7 @@ def test_a_task_carries_the_inputs_of_its_panels_and_no_more(monkeypatch):
         sent.extend([len(pickle.dumps(function)), *map(len, map(pickle.dumps, jobs))])
         yield ((number, function(job)) for number, job in enumerate(jobs))
 
-    monkeypatch.setattr(sys.modules["ntk.gram"], "run_each", weighed)
+    monkeypatch.setattr(sys.modules["ntk.kernels"], "run_each", weighed)
     train = images(400).float()
     gram(plain_network().float(), train, config=replace(CONFIG, panel=40, batch=40, checks=0), backend=Backend(2))
     assert max(sent[1:]) < 1.1 * train.nbytes

@@ -1,12 +1,7 @@
 """The 19 families of CIFAR-10-C at five severities, vectorised over the images and seeded image by image."""
 
 from projnorm.vision.corruptions.cache import corrupt_cached
-from projnorm.vision.corruptions.families import (
-    FAMILIES,
-    PAPER_FAMILIES,
-    PROBE_FAMILIES,
-    SEVERITIES,
-    corrupt,
-)
+from projnorm.vision.corruptions.families import FAMILIES, corrupt
+from projnorm.vision.settings import PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES
 
 __all__ = ["FAMILIES", "PAPER_FAMILIES", "PROBE_FAMILIES", "SEVERITIES", "corrupt", "corrupt_cached"]

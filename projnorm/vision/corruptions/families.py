@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from projnorm.vision.corruptions import blur, digital, noise, spatter, weather
 from projnorm.vision.corruptions.draws import Draws, Floats
 from projnorm.vision.images import Images
+from projnorm.vision.settings import SEVERITIES
 
-SEVERITIES = (1, 2, 3, 4, 5)
 # So many images are worked on at once; together they fit into the cache of a core.
 _BLOCK = 128
 _LARGEST_SEED = 2**40
 
 Corruption = Callable[[Floats, int, Draws], Floats]
 
-# The order is part of what is drawn: see `stream_of`.
+# In the order of `FAMILY_NAMES`, which is part of what is drawn: see `stream_of`.
 FAMILIES: dict[str, Corruption] = {
     "gaussian_noise": noise.gaussian_noise,
     "gaussian_blur": blur.gaussian_blur,
@@ -40,10 +40,6 @@ FAMILIES: dict[str, Corruption] = {
     "speckle_noise": noise.speckle_noise,
     "zoom_blur": blur.zoom_blur,
 }
-# The 18 of the paper.
-PAPER_FAMILIES = tuple(sorted(set(FAMILIES) - {"zoom_blur"}))
-# The four on which choices are made, so that the others can be reported on.
-PROBE_FAMILIES = ("gaussian_noise", "gaussian_blur", "contrast", "brightness")
 
 
 def corrupt(

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ntk.config import KernelConfig
 from ntk.engine import Engine, Inputs, Prepare, as_inputs
+from projnorm.atomic import unfinished
 from projnorm.device import full_precision
 from projnorm.progress import tracked
-from projnorm.runs import unfinished
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ def features(
     Raises:
         UnsupportedNetworkError: If a layer has no exact rule.
         SelfCheckError: If the spot check against plain autograd fails.
-        ValueError: If the inputs or the configuration are no good.
+        InputError: If the inputs or the configuration are no good.
         OSError: If the file cannot be written.
     """
     config = config or KernelConfig(kind="coordinates")

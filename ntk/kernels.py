@@ -17,10 +17,12 @@ from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
 from ntk.plan import TRAIN, Cut, Plan, Sizes, Tile, chunks, make_plan, to_drop
-from ntk.store import TileFiles, TileStore, read_manifest
+from ntk.tiles import Tiles, read_manifest, write_tile
+from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
+from projnorm.errors import InputError
 from projnorm.progress import tracked
-from projnorm.runs import ONE_PROCESS, Backend, count_workers, run_each, sole_writer
+from projnorm.store import Store
 
 # What may differ between two runs that give the same numbers.
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
@@ -33,15 +35,15 @@ class Kernels:
     """The blocks of a kernel, and how they were computed.
 
     Attributes:
-        config: What was asked.
+        config: Settings of the kernel.
         plan: Panels, tiles, routes and cost.
-        parameters: Coordinates of the full gradient.
-        device: Where it was computed.
-        threads: Threads of torch.
-        fingerprints: Hashes of networks, inputs and what was drawn, where the tiles are kept in a folder.
+        parameters: Number of parameters, which are the coordinates of the full gradient.
+        device: Device that computed it.
+        threads: Number of threads of torch.
+        fingerprints: Hashes of networks, inputs and what was drawn, where the tiles are stored in a folder.
         check_error: Largest difference from plain autograd in the entries checked, against ``sqrt(K_ii K_jj)``.
-        computed: Tiles computed in this run.
-        damaged: Tiles that were found damaged and computed again.
+        computed: Number of tiles computed in this run.
+        damaged: Names of tiles that were found damaged and computed again.
     """
 
     config: KernelConfig
@@ -53,7 +55,7 @@ class Kernels:
     check_error: float
     computed: int
     damaged: tuple[str, ...]
-    _store: TileStore
+    _tiles: Tiles
 
     @property
     def train(self) -> np.ndarray:
@@ -78,7 +80,7 @@ class Kernels:
         for i, j in self.plan.tiles:
             row, column = self.plan.panels[i], self.plan.panels[j]
             if (row.set, column.set) == (rows, columns):
-                tile = self._store.get(_name((i, j)))
+                tile = self._tiles.get(_name((i, j)))
                 out[row.start : row.stop, column.start : column.stop] = tile
                 if rows == columns and i != j:
                     out[column.start : column.stop, row.start : row.stop] = tile.T
@@ -104,7 +106,7 @@ def gram(
         targets: Other sets by name; each gives a block with the training set and one with itself.
         config: Which kernel, and how.
         prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`.
-        folder: Keep the tiles here, and go on from those that are there; in memory by default.
+        folder: Folder that stores the tiles, from which a later run goes on; in memory by default.
         fresh: Compute again even what is there.
         backend: Where tiles are computed, runs of them as tasks with one thread each, so that the numbers do not depend
             on it; by default this process, with all of torch's threads.
@@ -114,65 +116,92 @@ def gram(
         ChangedInputError: If `folder` holds tiles of other networks, inputs or choices.
         SelfCheckError: If the spot check against plain autograd fails.
         ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
-        ValueError: If the inputs or the configuration are no good.
+        InputError: If the inputs or the configuration are no good.
     """
-    config = config or KernelConfig()
-    sets = as_sets(train, targets)
-    with nullcontext() if folder is None else sole_writer(folder):
-        return _gram(models, sets, config, prepare, folder, fresh, backend)
+    return GramTask(models, as_sets(train, targets), config, prepare).run(folder, fresh=fresh, backend=backend)
 
 
-def _gram(
-    models: nn.Module | Sequence[nn.Module],
-    sets: Mapping[str, Tensor],
-    config: KernelConfig,
-    prepare: Prepare | None,
-    folder: Path | None,
-    fresh: bool,
-    backend: Backend | None,
-) -> Kernels:
-    manifest = None if fresh or folder is None else read_manifest(folder)
-    # What is there was computed with so many threads, and another number may change the last bit of a sum.
-    threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
-    with full_precision(), torch_threads(threads):
-        engine = Engine(models, sets[TRAIN], config, prepare=prepare)
-        plan = plan_kernels(engine, sets, cut=_resumed_cut(manifest))
-        fingerprints = (
-            {}
-            if folder is None
-            else engine.fingerprints | {f"inputs of {name}": tensor_hash(x) for name, x in sets.items()}
+class GramTask:
+    """Kernels that are ready to be computed: networks, inputs and memory are checked, and nothing is written yet."""
+
+    def __init__(
+        self,
+        models: nn.Module | Sequence[nn.Module],
+        sets: Mapping[str, Tensor],
+        config: KernelConfig | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
+        """As `gram`; `sets` come from `as_sets`."""
+        self._models, self._sets, self._prepare = models, sets, prepare
+        self._config = config or KernelConfig()
+        self.engine = Engine(models, sets[TRAIN], self._config, prepare=prepare)
+        self.plan = plan_kernels(self.engine, sets)
+
+    def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
+        """Compute the tiles that are not in `folder`; arguments and errors are those of `gram`."""
+        with nullcontext() if folder is None else Store(folder).lock():
+            manifest = {} if fresh or folder is None else read_manifest(folder)
+            cut = _resumed_cut(manifest)
+            plan = self.plan if cut in (None, self.plan.cut) else plan_kernels(self.engine, self._sets, cut=cut)
+            # What is there was computed with so many threads, and another number may change the last bit of a sum.
+            threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
+            with full_precision(), torch_threads(threads):
+                fingerprints = {} if folder is None else self._fingerprints()
+                tiles = Tiles(folder, fingerprints | self._choices(plan, threads), fresh=fresh)
+                computed = self._compute(plan, tiles, threads, on_device(backend or ONE_PROCESS, self.engine.device))
+                error = _spot_check(self.engine, plan, self._sets, tiles)
+        return Kernels(
+            self._config,
+            plan,
+            self.engine.parameters,
+            str(self.engine.device),
+            threads,
+            fingerprints,
+            error,
+            computed,
+            tuple(tiles.damaged),
+            tiles,
         )
-        identity = {
-            **fingerprints,
-            **{key: value for key, value in asdict(config).items() if key not in _NOT_IN_THE_NUMBERS},
-            "device": str(engine.device),
+
+    def _fingerprints(self) -> dict[str, str]:
+        return self.engine.fingerprints | {f"inputs of {name}": tensor_hash(x) for name, x in self._sets.items()}
+
+    def _choices(self, plan: Plan, threads: int) -> dict[str, Any]:
+        """Every choice that changes a bit of the tiles."""
+        return {
+            **{key: value for key, value in self._config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
+            "device": str(self.engine.device),
             "cut": asdict(plan.cut),
             "threads": threads,
             "torch": torch.__version__,
             "sets": dict(plan.sets),
         }
-        store = TileStore(folder, identity, fresh=fresh)
-        backend = on_device(backend or ONE_PROCESS, engine.device)
+
+    def _compute(self, plan: Plan, tiles: Tiles, threads: int, backend: Backend) -> int:
+        """Every tile that is not there, in this process or as tasks; returns how many."""
         if backend == ONE_PROCESS:
-            computed = _compute(engine, plan, sets, store)
-        else:
-            there = replace(config, device=str(engine.device))
-            files = None if backend.scheduler else store.files
-            work = _TileWork(models, sets[TRAIN][:1].clone(), there, prepare, plan.cut, plan.room, threads, files)
-            computed = _compute_on(backend, work, plan, sets, store)
-        error = _spot_check(engine, plan, sets, store)
-    return Kernels(
-        config,
-        plan,
-        engine.parameters,
-        str(engine.device),
-        threads,
-        fingerprints,
-        error,
-        computed,
-        tuple(store.damaged),
-        store,
-    )
+            todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
+            panels = _Panels(self.engine, partial(_panel_inputs, plan, self._sets), plan.cut, plan.room)
+            _keep(_blocks(self.engine, panels, todo), tiles, plan, todo)
+            return len(todo)
+        runs = [[t for t in run if _name(t) not in tiles] for run in chunks(plan, max(2, count_workers(backend)))]
+        runs = [run for run in runs if run]
+        todo = [tile for run in runs for tile in run]
+        work = _TileWork(
+            self._models,
+            self._sets[TRAIN][:1].clone(),
+            replace(self._config, device=str(self.engine.device)),
+            self._prepare,
+            plan.cut,
+            plan.room,
+            threads,
+            None if backend.scheduler else tiles.store,
+        )
+        jobs = (_job(plan, self._sets, run) for run in runs)
+        with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
+            finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
+            _keep(finished, tiles, plan, todo)
+        return len(todo)
 
 
 def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None = None) -> Plan:
@@ -195,44 +224,25 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Te
     """The inputs as tensors by name, the training set first.
 
     Raises:
-        ValueError: If a set is empty or its samples differ in shape from the training set's.
+        InputError: If a set is empty or its samples differ in shape from the training set's.
     """
     given = {TRAIN: train, **(targets or {})}
     if targets and TRAIN in targets:
-        raise ValueError(f"a target must not be called {TRAIN!r}.")
+        raise InputError(f"a target must not be called {TRAIN!r}.")
     sets = {name: as_inputs(x, f"inputs of {name}") for name, x in given.items()}
     for name, x in sets.items():
         if x.shape[1:] != sets[TRAIN].shape[1:]:
-            raise ValueError(
+            raise InputError(
                 f"inputs of {name} must be of shape {tuple(sets[TRAIN].shape[1:])} like the training inputs; got "
                 f"{tuple(x.shape[1:])}."
             )
     return sets
 
 
-def _compute(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
-    """Every tile that is not there, in this process; returns how many."""
-    todo = [tile for tile in plan.tiles if _name(tile) not in store]
-    panels = _Panels(engine, partial(_panel_inputs, plan, sets), plan.cut, plan.room)
-    computed = _blocks(engine, panels, todo)
-    done = len(plan.tiles) - len(todo)
-    for tile, block in tracked(computed, description="kernel", total=len(plan.tiles), done=done):
-        store.put(_name(tile), block)
-    return len(todo)
-
-
-def _compute_on(backend: Backend, work: _TileWork, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> int:
-    """Every tile that is not there, as tasks; returns how many."""
-    runs = [[tile for tile in run if _name(tile) not in store] for run in chunks(plan, max(2, count_workers(backend)))]
-    runs = [run for run in runs if run]
-    jobs = (_job(plan, sets, run) for run in runs)
-    todo = sum(map(len, runs))
-    with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
-        finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
-        done = len(plan.tiles) - todo
-        for tile, block in tracked(finished, description="kernel", total=len(plan.tiles), done=done):
-            store.put(_name(tile), block)
-    return todo
+def _keep(computed: Iterator[tuple[Tile, np.ndarray | None]], tiles: Tiles, plan: Plan, todo: Sequence[Tile]) -> None:
+    total = len(plan.tiles)
+    for tile, block in tracked(computed, description="tiles of the kernel", total=total, done=total - len(todo)):
+        tiles.put(_name(tile), block)
 
 
 def _job(plan: Plan, sets: Mapping[str, Tensor], tiles: Sequence[Tile]) -> _TileJob:
@@ -252,8 +262,8 @@ class _TileJob:
 class _TileWork:
     """What every task of a kernel needs; it travels to the workers.
 
-    A process of this machine puts each tile into its file when it is done, so that nothing is lost with a task that is
-    not, and says where; a worker of a cluster may not see the folder, and sends the tiles.
+    A process of this machine puts each tile into the store when it is done, so that nothing is lost with a task that is
+    not; a worker of a cluster may not see the folder, and sends the tiles.
     """
 
     models: nn.Module | Sequence[nn.Module]
@@ -263,16 +273,18 @@ class _TileWork:
     cut: Cut
     room: int
     threads: int
-    files: TileFiles | None
+    store: Store | None
 
-    def __call__(self, job: _TileJob) -> list[np.ndarray | Path]:
-        found: list[np.ndarray | Path] = []
+    def __call__(self, job: _TileJob) -> list[np.ndarray | None]:
+        blocks: list[np.ndarray | None] = []
         with full_precision(), torch_threads(self.threads):
             engine = Engine(self.models, self.example, self.config, prepare=self.prepare)
             panels = _Panels(engine, job.inputs.__getitem__, self.cut, self.room)
             for tile, block in _blocks(engine, panels, job.tiles):
-                found.append(block if self.files is None else self.files.write(_name(tile), block))
-        return found
+                if self.store is not None:
+                    write_tile(self.store, _name(tile), block)
+                blocks.append(block if self.store is None else None)
+        return blocks
 
 
 def _blocks(engine: Engine, panels: _Panels, tiles: Sequence[Tile]) -> Iterator[tuple[Tile, np.ndarray]]:
@@ -310,7 +322,7 @@ def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
     return sets[where.set][where.start : where.stop]
 
 
-def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: TileStore) -> float:
+def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> float:
     """Largest error of a few entries against plain autograd.
 
     Raises:
@@ -320,7 +332,7 @@ def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], store: T
     worst = 0.0
     for _ in range(engine.config.checks):
         i, j = plan.tiles[rng.integers(len(plan.tiles))]
-        tile = store.get(_name((i, j)))
+        tile = tiles.get(_name((i, j)))
         r, c = (int(rng.integers(plan.panels[k].samples)) for k in (i, j))
         x, y = (_plain_features(engine, plan, sets, panel, index) for panel, index in ((i, r), (j, c)))
         scale = float(x.norm() * y.norm())
@@ -341,15 +353,15 @@ def _name(tile: Tile) -> str:
     return f"{tile[0]:05d}-{tile[1]:05d}"
 
 
-def _resumed_cut(manifest: Mapping[str, Any] | None) -> Cut | None:
+def _resumed_cut(manifest: Mapping[str, Any]) -> Cut | None:
     """How the tiles of a manifest were cut, so that a resumed run cuts the rest the same way."""
-    cut = manifest["identity"].get("cut") if manifest is not None else None
+    cut = manifest.get("cut")
     if not isinstance(cut, dict) or set(cut) != {field.name for field in fields(Cut)}:
         return None
     values = {key: value for key, value in cut.items() if type(value) is int and value >= (key != "formed")}
     return Cut(**values) if len(values) == len(cut) else None
 
 
-def _resumed_threads(manifest: Mapping[str, Any] | None) -> int | None:
-    threads = manifest["identity"].get("threads") if manifest is not None else None
+def _resumed_threads(manifest: Mapping[str, Any]) -> int | None:
+    threads = manifest.get("threads")
     return threads if type(threads) is int and 1 <= threads <= _MOST_THREADS else None

@@ -1,0 +1,158 @@
+"""What the kernels of an experiment will cost, from the number and the shape of its images alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+
+from ntk.config import GramConfig
+from ntk.engine import Engine
+from ntk.kernels import as_sets, plan_kernels
+from ntk.plan import TRAIN, Plan, Tile, chunks, loads
+from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
+from projnorm.records import RunContext
+from projnorm.vision import ImageNetInput, load_network, load_splits
+from projnorm.vision.settings import RANDOM
+from projnorm.vision.targets import Shifts, generated_targets, given_targets, require_distinct
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """A plan on several workers: what each task computes and what is sent.
+
+    Attributes:
+        plan: Panels and tiles of the kernels.
+        workers: Number of workers.
+        network_bytes: Size of all networks, which every worker is sent once.
+        sample_bytes: Size of one sample before it is prepared for a network.
+    """
+
+    plan: Plan
+    workers: int
+    network_bytes: int
+    sample_bytes: int
+
+    @property
+    def tasks(self) -> tuple[Job, ...]:
+        """The tasks in the order in which they are handed out."""
+        return tuple(self._task(tiles) for tiles in chunks(self.plan, self.workers))
+
+    @property
+    def memory(self) -> float:
+        """Estimate of the most memory that a worker needs, in bytes.
+
+        One worker holds what the plan says. One of several holds the same, but of the samples only those of its task,
+        and the tiles of its task until they are sent.
+        """
+        if self.workers == 1:
+            return self.plan.peak_bytes
+        held = max(self._received(tiles) + self._returned(tiles) for tiles in chunks(self.plan, self.workers))
+        return self.plan.peak_bytes + held - self.plan.samples * self.sample_bytes
+
+    def cost(self, assumptions: CostAssumptions) -> DeviceCost:
+        """The cost with one device for each worker."""
+        tasks = self.tasks
+        copies = min(self.workers, len(tasks)) * self.network_bytes
+        return device_cost([tasks], self.workers, assumptions, device_bytes=self.memory, moved_besides=copies)
+
+    def _task(self, tiles: Sequence[Tile]) -> Job:
+        passes = sum(self.plan.panels[panel].samples for panel in loads(tiles, self.plan.room))
+        products = sum(self.plan.tile_multiply_adds(tile) for tile in tiles)
+        flops = 2 * (products + passes * self.plan.fill_multiply_adds)
+        moved = self._received(tiles) + self._returned(tiles)
+        return Job("tiles", flops, moved, {"through the network": passes})
+
+    def _received(self, tiles: Sequence[Tile]) -> int:
+        needed = {panel for tile in tiles for panel in tile}
+        return self.sample_bytes * sum(self.plan.panels[panel].samples for panel in needed)
+
+    def _returned(self, tiles: Sequence[Tile]) -> int:
+        return sum(map(self.plan.bytes_of, tiles))
+
+
+def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssumptions | None = None) -> CostReport:
+    """The cost of `ntk.run_gram`, planned with one image of each set in memory and no weights read.
+
+    Args:
+        config: The kernels; `n` and `m` may be more than there are images.
+        context: Memory and device.
+        assumptions: Numbers of devices and their rates.
+
+    Raises:
+        InputError: If something asked for does not fit.
+        OSError: If a file cannot be read.
+    """
+    assumptions = assumptions or CostAssumptions()
+    plan, network_bytes, sample_bytes = _planned(config, context)
+    workers = [WorkerPlan(plan, count, network_bytes, sample_bytes) for count in assumptions.devices]
+    return CostReport(
+        _layer_rows(plan), _summary(plan), tuple(w.cost(assumptions) for w in workers), assumptions, (), _values(plan)
+    )
+
+
+def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int, int]:
+    """The plan, and the bytes of all networks and of a sample."""
+    data, splits = config.data, load_splits(config.data.data)
+    shifts = Shifts(data.families, data.severities)
+    generated = generated_targets(splits.test, np.arange(1), shifts, seed=config.seed)
+    given = given_targets(data.targets, data.m, np.random.default_rng(config.seed))
+    require_distinct([*generated, *given], taken=(TRAIN,))
+    targets = {t.name: _repeated(t.images.images, data.m) for t in generated}
+    targets |= {t.name: _repeated(t.images.images, len(t.images)) for t in given}
+    sets = as_sets(_repeated(splits.train.images, data.n), targets)
+    network = config.network
+    models = [
+        load_network(network.architecture, RANDOM, num_outputs=1, seed=config.seed + head).model
+        for head in range(network.heads)
+    ]
+    engine = Engine(models, sets[TRAIN], config.kernel_config(context), prepare=ImageNetInput(network.size))
+    return plan_kernels(engine, sets), engine.network_bytes, sets[TRAIN][:1].nbytes
+
+
+def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
+    """So many images that are all the first, which is in memory once."""
+    return torch.from_numpy(images[:1].copy()).expand(count, *images.shape[1:])
+
+
+def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:
+    rows: list[dict[str, str | int]] = [
+        {
+            "layer": layer.name,
+            "parameters": layer.parameters,
+            "route": layer.route,
+            "multiply-adds a pair": layer.multiply_adds,
+            "numbers kept a sample": layer.kept,
+            "formed": layer.formed,
+        }
+        for layer in plan.layers
+    ]
+    counted = {"parameters": "parameters", "multiply-adds a pair": "multiply_adds", "numbers kept a sample": "kept"}
+    sums = {column: sum(getattr(layer, key) for layer in plan.layers) for column, key in counted.items()}
+    return (*rows, {"layer": "total", **sums})
+
+
+def _summary(plan: Plan) -> tuple[str, ...]:
+    cut = plan.cut
+    panels = f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once"
+    passes = f"{plan.passes:,} samples through the network in batches of {cut.batch}"
+    return (
+        f"{panels}; {len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk",
+        f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products",
+        f"{passes}, {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each",
+        f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed",
+    )
+
+
+def _values(plan: Plan) -> dict[str, object]:
+    names = ("pairs", "multiply_adds", "fill_multiply_adds", "passes", "samples", "sample_bytes", "tile_bytes")
+    return {
+        "sets": dict(plan.sets),
+        "cut": asdict(plan.cut),
+        "tiles": len(plan.tiles),
+        "panels": len(plan.panels),
+        "panels_kept": plan.room,
+        **{name: getattr(plan, name) for name in (*names, "peak_bytes", "memory")},
+    }

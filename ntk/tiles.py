@@ -1,0 +1,109 @@
+"""Tiles of a kernel by name, in memory or in a store from which a later run goes on.
+
+The manifest says what the tiles were computed from. Their folder is named after a digest of it, so that tiles of other
+inputs are never mixed with them, even where the manifest is lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from projnorm.errors import ChangedInputError
+from projnorm.store import Store, digest
+
+_MANIFEST, _TILE = "manifest", "tile"
+_DIGEST = "[0-9a-f]" * 12
+
+
+class Tiles:
+    """The tiles of one kernel.
+
+    Attributes:
+        store: Store of the tiles; None in memory.
+        damaged: Names of tiles that were found damaged when the folder was opened.
+    """
+
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any], *, fresh: bool = False) -> None:
+        """Open the folder.
+
+        Args:
+            folder: Folder of the manifest and the tiles; None keeps the tiles in memory.
+            identity: Hashes of what the tiles are computed from, and every choice that changes a bit of them.
+            fresh: Whether tiles that are there are removed.
+
+        Raises:
+            ChangedInputError: If the tiles there were computed from something else.
+            OSError: If the folder cannot be written to.
+        """
+        self.store: Store | None = None
+        self.damaged: list[str] = []
+        self._memory: dict[str, np.ndarray] = {}
+        self._stored: set[str] = set()
+        if folder is None:
+            return
+        store = Store(folder.absolute())  # a worker may be in another folder
+        if fresh:
+            store.remove(_MANIFEST)
+            for stale in store.folder.glob(_DIGEST):
+                shutil.rmtree(stale)
+        known = store.facts(_MANIFEST)
+        if known is None:
+            store.put(_MANIFEST, facts=identity)
+        elif digest(known) != digest(identity):
+            changed = sorted(key for key in {*known, *identity} if digest(known.get(key)) != digest(identity.get(key)))
+            raise ChangedInputError(
+                f"{folder} holds tiles computed from something else (different: {', '.join(changed)}); compute them "
+                "again with fresh=True, or use another folder."
+            )
+        self.store = Store(store.folder / digest(identity))
+        names = self.store.keys()
+        for name in names:
+            if self.store.get(name) is None:
+                self.damaged.append(name)
+            else:
+                self._stored.add(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._memory or name in self._stored
+
+    def put(self, name: str, tile: np.ndarray | None) -> None:
+        """Keep a tile; None says that a worker has put it into the store.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if self.store is None:
+            assert tile is not None
+            self._memory[name] = tile
+            return
+        if tile is not None:
+            write_tile(self.store, name, tile)
+        self._stored.add(name)
+
+    def get(self, name: str) -> np.ndarray:
+        """A tile that is there.
+
+        Raises:
+            ChangedInputError: If it was damaged or removed after the folder was opened.
+        """
+        if self.store is None:
+            return self._memory[name]
+        entry = self.store.get(name)
+        if entry is None:
+            raise ChangedInputError(f"{self.store.path(name)} changed while it was in use; run the same again.")
+        return entry.arrays[_TILE]
+
+
+def write_tile(store: Store, name: str, tile: np.ndarray) -> None:
+    """Put a tile into a store, uncompressed: a kernel has no redundancy that would be worth the time."""
+    store.put(name, {_TILE: tile}, compress=False)
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """What the tiles of a folder were computed from; empty where there are none."""
+    return Store(folder).facts(_MANIFEST) or {}

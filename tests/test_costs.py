@@ -1,0 +1,55 @@
+"""Cost reports: arithmetic that can be followed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from figures.costs import show
+from projnorm.costs import CostAssumptions, CostReport, Job, busiest, device_cost, job_rows
+from projnorm.errors import InputError
+
+UNIT = CostAssumptions(tflops=1e-12, gbps=8e-9)  # an operation and a byte a second
+PHASES = (
+    (Job("train", 10, 1, {"trained on": 5}), Job("train", 10, 1, {"trained on": 5})),
+    (Job("between", 3, 2),),
+    (Job("predict", 4, 1, {"passed": 7}), Job("predict", 2, 1), Job("predict", 2, 1)),
+)
+
+
+def test_phases_follow_each_other_and_jobs_of_one_run_beside_each_other():
+    one, two = (device_cost(PHASES, count, UNIT, device_bytes=9.0, moved_besides=100) for count in (1, 2))
+    assert one.hours == pytest.approx((10 + 10 + 3 + 4 + 2 + 2 + 107) / 3600)
+    assert two.hours == pytest.approx((10 + 3 + 4 + 107) / 3600)
+    assert (one.tasks, one.flops, one.moved_bytes, one.samples) == (6, 31, 107, {"trained on": 10, "passed": 7})
+
+
+def test_a_report_is_json_and_a_table():
+    report = CostReport(
+        job_rows(PHASES), ("All of it.",), (device_cost(PHASES, 8, UNIT, device_bytes=2e9),), UNIT, ("rough",), {"a": 1}
+    )
+    shown = show(report)
+    document = json.loads(json.dumps(shown.values))
+    assert [part["job"] for part in document["parts"]] == ["train", "between", "predict", "total"]
+    assert (document["a"], document["parts"][-1]["samples trained on"], document["devices"][0]["devices"]) == (1, 10, 8)
+    for words in ("samples passed", "All of it.", "2.00", "Note: rough.", "nothing was measured on a GPU"):
+        assert words in shown.text()
+
+
+@given(st.lists(st.floats(0.0, 10.0), max_size=30), st.integers(1, 8))
+def test_the_busiest_device_has_at_most_a_fair_share_and_one_job(costs, devices):
+    fair, largest = sum(costs) / devices, max(costs, default=0.0)
+    assert max(fair, largest) - 1e-9 <= busiest(costs, devices) <= fair + largest + 1e-9
+
+
+def test_what_is_no_rate_and_no_device_is_refused():
+    with pytest.raises(InputError, match="`devices` must be at least 1; got 0"):
+        busiest([1.0], 0)
+    with pytest.raises(InputError, match="`devices`"):
+        CostAssumptions(devices=())
+    for rate in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="`tflops` must be"):
+            CostAssumptions(tflops=rate)
