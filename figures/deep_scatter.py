@@ -12,7 +12,7 @@ from deep.calibration import Line
 from deep.ledger import Scores
 from figures.families import scatter, size_keys
 from figures.headings import run_heading
-from figures.style import TRUTH, drawing, panels
+from figures.style import TRUTH, drawing, grid_size, panels
 from projnorm.fit_quality import fit_quality
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ CAPTION = (
     "Colour and marker tell the family of shifts, larger marks are stronger shifts, the star is the clean test set. "
     "The line is the least-squares fit over all targets."
 )
-_COLUMNS = 3
 
 
 def draw(scores: Scores, *, heading: str = "") -> Figure:
     """One panel per method, the families in a legend on the right."""
-    columns = min(_COLUMNS, len(scores.methods))
-    rows = math.ceil(len(scores.methods) / columns)
+    rows, columns = grid_size(len(scores.methods))
     size = (2.5 * columns + 1.5, 2.35 * rows + 0.35)
     with drawing(*size, heading=heading, x="score", y="true error (%)") as figure:
         grid = panels(figure, len(scores.methods), columns, sharey=True)
@@ -42,6 +40,7 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
                 axes.plot(ends, 100 * Line.fitted(score, scores.errors).predict(ends), color=TRUTH, lw=0.8)
             axes.set_title(f"{method}\n$R^2$ {quality.r_squared:.3f}, $\\rho$ {quality.spearman:.3f}", fontsize=8)
             axes.set_ylim(-3, 103)
+            axes.locator_params(axis="x", nbins=4)
         handles, _ = grid[0].get_legend_handles_labels()
         figure.legend(handles=[*handles, *size_keys(scores.severities)], loc="outside right upper", fontsize=6.5)
     return figure

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
 from figures.ntk_panels import heading, spectrum
-from figures.style import TRUTH, drawing, panels
+from figures.style import TRUTH, drawing, grid_size, panels
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -21,16 +20,14 @@ CAPTION = (
     "dashed line is the training set, the same in every panel. In brackets the exponents of the power laws fitted, "
     "from the weakest shift to the strongest."
 )
-# Few families in three columns, many in five.
-_COLUMNS, _MANY, _MORE_COLUMNS = 3, 9, 5
 
 
 def draw(record: Record) -> Figure:
     """One panel per family, log-log."""
     arrays = record.arrays
     families = list(dict.fromkeys(arrays["families"].tolist()))
-    columns = min(_COLUMNS if len(families) <= _MANY else _MORE_COLUMNS, len(families))
-    size = (2.2 * columns, 2.0 * math.ceil(len(families) / columns) + 0.7)
+    rows, columns = grid_size(len(families), 3, 5)
+    size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
     with drawing(*size, heading=heading(record), x="index", y="eigenvalue of the covariance") as figure:
         train = arrays["train_eigenvalues"] / record.config["n"]
@@ -45,5 +42,5 @@ def draw(record: Record) -> Figure:
             ends = f"{exponents[0]:.2f}" + (f" to {exponents[-1]:.2f}" if len(members) > 1 else "")
             axes.set_title(f"{spoken(family)} [{ends}]", fontsize=8)
         keys = severity_keys(arrays["severities"], "training set")
-        figure.legend(handles=keys, loc="outside lower center", ncols=6, fontsize=7)
+        figure.legend(handles=keys, loc="outside right upper", fontsize=7)
     return figure

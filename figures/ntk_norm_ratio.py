@@ -44,6 +44,6 @@ def draw(record: Record) -> Figure:
         axes.axhline(0.0, color=TRUTH, lw=0.8, label="equal norms, as the paper assumes")
         axes.set_xticks(sorted(set(arrays["severities"].tolist())))
         axes.set_xlabel("severity (0: no corruption)")
-        axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
+        axes.set_ylabel(r"$(\|\tilde P\theta^*\| - \|P\theta^*\|)\,/\,\|P\theta^*\|$")
         figure.legend(loc="outside right upper", fontsize=6.5)
     return figure

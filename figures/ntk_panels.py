@@ -23,7 +23,7 @@ CAPTION = (
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
     "the top j of the clean test set and of the shifted set. (b) Eigenvalues of the covariances on a log scale: "
     "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
-    "larger marks are stronger shifts."
+    "larger marks are stronger shifts; R^2 and Spearman's rho above it."
 )
 _WIDTH = 8.2
 # More families than this have their legend below the panels.
@@ -108,7 +108,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlabel("training eigenvector, j")
     axes.set_ylabel("shared\nspan", fontsize=8)
-    axes.legend(fontsize=6, loc="lower right")
+    axes.legend(fontsize=6, loc="upper right")
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
@@ -125,14 +125,14 @@ def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
     axes.set_ylabel("eigenvalue of the covariance")
     axes.set_title("(b) decay")
     if len(targets) <= _LEGEND + 1:
-        axes.legend(fontsize=6, loc="lower left")
+        axes.legend(fontsize=6, loc="upper right")
 
 
 def _prediction(axes: Axes, record: Record) -> None:
     arrays, truth = record.arrays, true_error(record)
     scatter(axes, arrays["projnorm"], 100 * truth, arrays["families"], arrays["severities"])
     quality = fit_quality(arrays["projnorm"], truth)
-    axes.set_title(rf"(c) $R^2$ = {quality.r_squared:.3f}, Spearman's $\rho$ = {quality.spearman:.3f}", fontsize=8)
+    axes.set_title(rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}")
     axes.set_xlabel("ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
     axes.set_ylabel(f"error of the {whose} (%)")

@@ -16,26 +16,30 @@ if TYPE_CHECKING:
 TITLE = "What the methods get wrong together"
 CAPTION = (
     "The error is regressed on each score with a straight line; shown is the correlation of what is left, for each "
-    "pair of methods, with 95 % intervals from bootstrap draws of whole families. Near 1, two methods err alike and "
+    "pair of methods; the table has 95 % intervals from bootstrap draws of whole families. Near 1, two methods err alike and "
     "adding one to the other gains little. In the paper (CIFAR-100, ResNet18) the other methods were above 0.6 among "
     "themselves and below 0.05 with ProjNorm."
 )
 _DARK = 0.6
+# More methods than this are drawn without their intervals, which are in the table.
+_SPACIOUS = 10
 
 
 def draw(found: Residuals, *, heading: str = "") -> Figure:
     """One cell per pair, below the diagonal."""
     count = len(found.methods)
-    with drawing(1.5 + 0.85 * count, 0.9 + 0.6 * count, heading=heading) as figure:
+    many = count > _SPACIOUS
+    width, height = (0.4, 0.3) if many else (0.85, 0.6)
+    with drawing(1.8 + width * count, 1.2 + height * count, heading=heading) as figure:
         axes = figure.subplots()
         shown = np.where(np.tri(count, k=-1, dtype=bool), found.correlation, np.nan)[1:, :-1]
         image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for row in range(1, count):
             for column in range(row):
-                text = str(_cell(found, row, column)).replace(" [", "\n[")
+                text = str(_cell(found, row, column)).replace(" [", "\n[").partition("\n" if many else "\0")[0]
                 colour = "white" if abs(found.correlation[row, column]) > _DARK else "black"
                 axes.text(column, row - 1, text, ha="center", va="center", fontsize=7, color=colour)
-        axes.set_xticks(range(count - 1), found.methods[:-1], rotation=30, ha="right")
+        axes.set_xticks(range(count - 1), found.methods[:-1], rotation=45 if many else 30, ha="right")
         axes.set_yticks(range(count - 1), found.methods[1:])
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, label="correlation of residuals")

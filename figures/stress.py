@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import numpy as np
 from deep.calibration import Line
 from deep.experiments.stress import predictions
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing, panels
+from figures.style import CYCLE, TRUTH, drawing, grid_size, panels
 from figures.table import Number, Table
 from projnorm.records import Record
 
@@ -24,10 +23,12 @@ LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
     "Predicted against true error, one panel a method. Circles: the targets of the run, to which each method's line "
     "from score to error was fitted. Squares: sets of another kind, on which the line is used as it is; the first and "
-    "the last of the table are numbered. On the diagonal the prediction is right; it may leave 0 to 100 %. ProjNorm "
-    "depends on the number of images, so it is biased on a set that has fewer than the targets of the run."
+    "the last of the table are numbered. On the diagonal the prediction is right; a line may leave 0 to 100 %, and "
+    "predictions below -25 % or above 125 % are drawn at the edge. ProjNorm depends on the number of images, so it is "
+    "biased on a set that has fewer than the targets of the run."
 )
-_COLUMNS = 3
+# Predictions beyond these are drawn at the edge.
+_LOWEST, _HIGHEST = -25.0, 125.0
 _TITLES = {"deep-adversarial": ADVERSARIAL, "deep-label-shift": LABEL_SHIFT}
 
 
@@ -78,9 +79,8 @@ def values(record: Record) -> dict[str, object]:
 def draw(record: Record, *, heading: str = "") -> Figure:
     """One panel per method."""
     arrays, found = record.arrays, predictions(record)
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
-    size = (2.4 * columns + 0.4, 2.3 * rows + 0.8)
+    rows, columns = grid_size(len(found))
+    size = (2.3 * columns + 1.8, 2.2 * rows + 0.5)
     with drawing(*size, heading=heading, x="true error (%)", y="predicted error (%)") as figure:
         grid = panels(figure, len(found), columns, sharex=True, sharey=True)
         for axes, method, scores in zip(grid, found, arrays["run_scores"].T, strict=True):
@@ -89,14 +89,16 @@ def draw(record: Record, *, heading: str = "") -> Figure:
             if np.isnan(method.predicted).any():  # a constant score has no line
                 continue
             fitted = Line.fitted(scores, arrays["run_errors"]).predict(scores)
-            true, predicted = 100 * arrays["errors"], 100 * method.predicted
+            true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
             look = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
-            axes.scatter(100 * arrays["run_errors"], 100 * fitted, label="targets of the run", **look)
+            fitted = np.clip(100 * fitted, _LOWEST, _HIGHEST)
+            axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
             axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
             for number in {1, len(predicted)}:
                 point = (true[number - 1], predicted[number - 1])
                 axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
         grid[0].set_xlim(-3, 103)
+        grid[0].set_ylim(_LOWEST - 5, _HIGHEST + 5)
         keys = max((axes.get_legend_handles_labels() for axes in grid), key=lambda pair: len(pair[0]))
-        figure.legend(*keys, loc="outside lower center", ncols=3, fontsize=7)
+        figure.legend(*keys, loc="outside right upper", fontsize=7)
     return figure

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.families import CLEAN, severity_keys, severity_shades, spoken
-from figures.style import TRUTH, drawing, panels
+from figures.style import TRUTH, drawing, grid_size, panels
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ CAPTION = (
     "for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the distance "
     "falls, then rises slowly, and the order of the shifts stays."
 )
-_COLUMNS = 6
 
 
 def require(record: Record) -> None:
@@ -43,10 +41,10 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     arrays = record.arrays
     steps, paths = arrays["trajectory_steps"], arrays["trajectory"]
     families = [family for family in dict.fromkeys(arrays["families"].tolist()) if family != CLEAN] or [CLEAN]
-    columns = min(_COLUMNS, len(families))
-    rows = math.ceil(len(families) / columns)
+    rows, columns = grid_size(len(families), 3, 5)
+    ticks = sorted({int(steps[i]) for i in (0, len(steps) // 2, -1)})
     shade = severity_shades(arrays["severities"])
-    size = (max(4.0, 0.5 + 1.45 * columns), 0.9 + 1.35 * rows)
+    size = (1.8 + 1.7 * columns, 0.6 + 1.5 * rows)
     with drawing(*size, heading=heading, x="step", y="ProjNorm") as figure:
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
@@ -56,8 +54,10 @@ def draw(record: Record, *, heading: str = "") -> Figure:
             for target in np.flatnonzero(arrays["families"] == CLEAN):
                 axes.plot(steps, paths[target], "--", color=TRUTH, lw=0.8)
             axes.set_xscale("log")
+            axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axes.minorticks_off()
             axes.set_title(spoken(family), fontsize=7)
             axes.tick_params(which="both", labelsize=6)
         keys = severity_keys(arrays["severities"], "clean test set")
-        figure.legend(handles=keys, loc="outside lower center", ncols=6, fontsize=6.5)
+        figure.legend(handles=keys, loc="outside right upper", fontsize=7)
     return figure
