@@ -39,7 +39,7 @@ def draw(record: Record) -> Figure:
         axes.plot(degrees, 1 / np.tan(phi / 2) ** 2, color=SHARP, ls="--", label=r"$\cot^2(\varphi/2)$")
         axes.plot(degrees, arrays["paper"][:, 1], color=PAPER, lw=2.5, label="paper's bound, both ends")
         some = slice(None, None, max(1, degrees.size // 16))
-        axes.plot(degrees[some], arrays["tan_root"][some], "o", ms=4, color=TRUTH, label=r"$\theta_\star$ with $\tan$")
+        axes.plot(degrees[some], arrays["tan_root"][some], "o", ms=4, color=TRUTH, label=r"$\theta^*$ with $\tan$")
         axes.plot(
             degrees[some],
             arrays["cot_root"][some],
@@ -47,7 +47,7 @@ def draw(record: Record) -> Figure:
             ms=4,
             mfc="white",
             color=TRUTH,
-            label=r"$\theta_\star$ with $\cot$",
+            label=r"$\theta^*$ with $\cot$",
         )
         axes.set_yscale("log")
         axes.set_xlabel(r"angle $\varphi$ between the tails (degrees)")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from deep.calibration import Interval, Quality, qualities
 from deep.ensemble import STACKED
 from deep.ledger import Scores
-from figures.table import Table
+from deep.summaries import not_rising
+from figures.table import Number, Table
+
+__all__ = ["CAPTION", "build", "cell", "not_rising", "of_qualities", "targets", "values"]
 
 CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
@@ -15,16 +18,22 @@ CAPTION = (
     "intervals from 2,000 bootstrap draws of whole families. A method called tuned was chosen on the clean set and the "
     "probe families, which are among these targets."
 )
+# Ensembles of more methods than this are not spelt out.
+_NAMED = 3
 
 
 def build(scores: Scores, *, first: str = "method") -> Table:
     """One row per method, or whatever the `first` column holds."""
-    found = qualities(scores, predicting=(STACKED,))
-    rows = [(q.method, cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in found]
-    return Table((first, "R^2", "rho", "MAE"), rows)
+    return of_qualities(qualities(scores, predicting=(STACKED,)), first=first)
 
 
-def values(found: list[Quality], *, first: str = "method") -> list[dict[str, object]]:
+def of_qualities(found: Sequence[Quality], *, first: str = "method") -> Table:
+    """One row per method, from qualities that are known already."""
+    rows = [(_short(q.method), cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in found]
+    return Table((first, "R^2", "rho", "MAE (points)"), rows)
+
+
+def values(found: Sequence[Quality], *, first: str = "method") -> list[dict[str, object]]:
     """The same as plain numbers."""
     return [
         {
@@ -42,24 +51,24 @@ def values(found: list[Quality], *, first: str = "method") -> list[dict[str, obj
 def targets(scores: Scores) -> Table:
     """One row per target: its true error and every score."""
     rows = [
-        (name, origin, f"{100 * error:.1f} %", *(f"{value:.4g}" for value in line))
-        for name, origin, error, line in zip(scores.targets, scores.origins, scores.errors, scores.values, strict=True)
+        (name, origin, Number(100 * error, ".1f"), *(Number(value, ".4g") for value in line))
+        for name, origin, error, line in zip(
+            scores.targets.tolist(),
+            scores.origins.tolist(),
+            scores.errors.tolist(),
+            scores.values.tolist(),
+            strict=True,
+        )
     ]
-    return Table(("target", "origin", "error", *scores.methods), rows)
+    return Table(("target", "origin", "error (%)", *scores.methods), rows)
 
 
-def not_rising(scores: Scores) -> dict[str, list[float]]:
-    """Families whose true error falls somewhere as the severity grows, with their errors by severity."""
-    found = {}
-    for family in dict.fromkeys(scores.families.tolist()):
-        members = np.flatnonzero(scores.families == family)
-        errors = scores.errors[members[np.argsort(scores.severities[members])]]
-        if len(set(scores.severities[members].tolist())) > 1 and np.any(np.diff(errors) < 0):
-            found[family] = errors.tolist()
-    return found
+def _short(method: str) -> str:
+    """The name of a method; of an ensemble of many, how many they are."""
+    count = method.count(" + ") + 1
+    return method if count <= _NAMED else f"mean of {count} methods"
 
 
-def cell(interval: Interval, digits: int, scale: float = 1.0) -> str:
+def cell(interval: Interval, digits: int, scale: float = 1.0) -> Number:
     """A number with its interval in brackets, where it has one."""
-    value, low, high = (f"{scale * number:.{digits}f}" for number in (interval.value, interval.low, interval.high))
-    return value if np.isnan(interval.low) else f"{value} [{low}, {high}]"
+    return Number.interval(scale * interval.value, scale * interval.low, scale * interval.high, f".{digits}f")

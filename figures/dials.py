@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
 from projnorm.records import Record
 from simulations.bound_check import Family
 from simulations.summaries import misses_by_dial
@@ -21,11 +21,12 @@ CAPTION = (
     "true k (dashed, which needs the shared span) start to miss; the sharp interval and the generalised one at k = 0, "
     "given rho, never do. Dotted: the sharp interval with rho wrongly taken as 1."
 )
-_LINES = (
-    ("paper", "paper's", PAPER, "o-"),
-    ("generalised_k", "generalised, true k", GENERALISED, "s--"),
-    ("sharp", "sharp, and generalised at k = 0", SHARP, "D-"),
-    ("sharp_rho_1", r"sharp, $\rho$ taken as 1", SHARP, "^:"),
+# Lines that coincide are told apart by hollow markers of different sizes.
+_LINES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("paper", "paper's", "o-", {"color": PAPER, "ms": 3}),
+    ("generalised_k", "generalised, true k", "s--", {"color": GENERALISED, "ms": 6, "mfc": "none"}),
+    ("sharp", "sharp, and generalised at k = 0", "D-", {"color": SHARP, "ms": 3}),
+    ("sharp_rho_1", r"sharp, $\rho$ taken as 1", "^:", {"color": TRUTH, "ms": 8, "mfc": "none", "mew": 0.7}),
 )
 _PANELS: dict[Family, tuple[str, float]] = {
     "phi": ("90° minus tail angle (degrees)", 180 / np.pi),
@@ -39,9 +40,9 @@ def draw(record: Record) -> Figure:
     with drawing(WIDTH, 2.9) as figure:
         row = figure.subplots(1, 3, sharey=True)
         for axes, (family, (label, unit)) in zip(row, _PANELS.items(), strict=True):
-            for name, legend, colour, style in _LINES:
+            for name, legend, style, look in _LINES:
                 centres, share = misses_by_dial(record, family, name)
-                axes.plot(centres * unit, 100 * share, style, ms=3, color=colour, label=legend)
+                axes.plot(centres * unit, 100 * share, style, label=legend, **look)
             axes.set_xlabel(label, fontsize=8)
             axes.set_ylim(-3, 103)
         row[0].set_ylabel("designs missed (%)")

@@ -1,29 +1,36 @@
-"""One estimate as a card: the picture of its calibration, what every method says, and what it rests on."""
+"""An error estimate as a card: the answer, the picture of its calibration, and what every method says."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deep.predict.answer import ErrorEstimate, Grounds
-from figures.report import Section
+from figures.report import Section, page
+from figures.report import section as page_section
+from figures.show import Drawing, Shown
 from figures.style import CYCLE, TRUTH, drawing
-from figures.table import Table
+from figures.table import Number, Table
+from projnorm.environment import current_environment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CALIBRATED = (
-    "Left: errors predicted by each method alone; the band is the estimate's interval, circles are the methods it "
-    "rests on. Right: the labelled shifted sets it was calibrated on, each predicted by what was learnt from the other "
-    "families; the cross is the target at its estimate."
+    "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
+    "labelled shifted sets that it was calibrated on, each predicted from the other families only; the cross is the "
+    "target at its estimate, the bar its interval."
 )
 _UNCALIBRATED = (
-    "Errors predicted by each method alone; the band is the estimate's interval, which covers sampling noise only, "
-    "circles are the methods it rests on."
+    "The error that each method alone predicts; circles are the methods that the estimate is made of. The interval "
+    "covers sampling noise only."
 )
 
 
@@ -34,6 +41,7 @@ def draw(estimate: ErrorEstimate) -> Figure:
     with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
         grid = figure.subplots(1, panels, squeeze=False)[0]
         _methods(grid[0], estimate)
+        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
         if estimate.grounds is not None:
             _calibration(grid[1], estimate, estimate.grounds)
     return figure
@@ -44,26 +52,56 @@ def build(estimate: ErrorEstimate) -> Table:
     rows = [
         (
             one.method,
-            _number(one.score, "{:.4g}"),
-            _number(100 * one.error, "{:.1f} %"),
-            _number(100 * one.mae, "{:.1f}"),
+            Number(one.score, ".4g"),
+            Number(100 * one.error, ".1f"),
+            Number(100 * one.mae, ".1f"),
             one.note or ("in the estimate" if one.method in estimate.rests_on else ""),
         )
         for one in estimate.methods
     ]
-    return Table(("method", "score", "error", "MAE on families left out", ""), rows)
+    return Table(("method", "score", "error (%)", "MAE on families left out (points)", "note"), rows)
+
+
+def show(estimate: ErrorEstimate) -> Shown:
+    """The card: the answer first, then the picture and what every method says."""
+    caption = _UNCALIBRATED if estimate.grounds is None else _CALIBRATED
+    return Shown(
+        [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
+        {"error_card": Drawing("", caption, partial(draw, estimate))},
+        values(estimate, None),
+        title=f"Error on {estimate.target}: {interval(estimate)}",
+    )
 
 
 def section(estimate: ErrorEstimate) -> Section:
     """The card as a part of a page."""
-    caption = _UNCALIBRATED if estimate.grounds is None else _CALIBRATED
-    return Section(
-        f"Error on {estimate.target}",
-        " ".join([estimate.sentence, *estimate.warnings]),
-        draw(estimate),
-        build(estimate),
-        caption,
+    return page_section(show(estimate))
+
+
+def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
+    """The estimates as one HTML page that can be filed or sent.
+
+    Args:
+        estimates: Estimates, one for each target.
+        command: Command or call that made them.
+        model: Name of the model that they are about.
+        data: Names of the data by what they were used for, such as "source".
+    """
+    titles = [f"{one.target}: {interval(one)}" for one in estimates]
+    environment = asdict(current_environment())
+    about = {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "command": command, "model": model, **data}
+    return page(
+        f"Estimated error on {'; '.join(titles)}",
+        f"The error to expect of {model} on data without labels, how certain that is, and what it is based on.",
+        [section(one) for one in estimates],
+        {**about, **environment.pop("libraries"), **environment},
     )
+
+
+def interval(estimate: ErrorEstimate) -> str:
+    """The answer in a few words."""
+    error, low, high = (f"{100 * value:.1f} %" for value in (estimate.error, estimate.low, estimate.high))
+    return f"{error}, {100 * estimate.level:g} % interval {low} to {high}"
 
 
 def values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, object]:
@@ -104,16 +142,16 @@ def values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, object
 
 def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
     known = [one for one in estimate.methods if math.isfinite(one.error)]
-    axes.axvspan(100 * estimate.low, 100 * estimate.high, color=CYCLE[0], alpha=0.18, lw=0)
-    axes.axvline(100 * estimate.error, color=CYCLE[0], lw=1.2)
-    axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":")
+    axes.axvspan(100 * estimate.low, 100 * estimate.high, color=CYCLE[0], alpha=0.18, lw=0, label="interval")
+    axes.axvline(100 * estimate.error, color=CYCLE[0], lw=1.2, label="estimate")
+    axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":", label="error on the source")
     for place, one in enumerate(known):
         member = one.method in estimate.rests_on
         axes.plot(100 * one.error, place, "o" if member else "|", color=CYCLE[0] if member else TRUTH, ms=5)
     axes.set_yticks(range(len(known)), [one.method for one in known], fontsize=6.5)
     axes.invert_yaxis()
-    axes.set_xlabel("error (%); dotted: on the source")
-    axes.set_title(f"{100 * estimate.error:.1f} %, {100 * estimate.level:g} % interval", fontsize=8)
+    axes.set_xlabel("error (%)")
+    axes.set_title(interval(estimate), fontsize=8)
 
 
 def _calibration(axes: Axes, estimate: ErrorEstimate, grounds: Grounds) -> None:
@@ -134,7 +172,3 @@ def _calibration(axes: Axes, estimate: ErrorEstimate, grounds: Grounds) -> None:
     axes.set_xlabel("predicted error (%)")
     axes.set_ylabel("true error (%)")
     axes.set_title(f"{len(grounds.errors)} labelled shifted sets", fontsize=8)
-
-
-def _number(value: float, form: str) -> str:
-    return form.format(value) if math.isfinite(value) else ""

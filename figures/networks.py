@@ -2,148 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from deep.domain import IMAGE_KIND, TEXT_KIND
+from figures import comparison, ntk_experiment, small_samples, stress, sweep
+from figures.ntk_experiment import paper_panels
+from figures.report import Section, section
+from figures.show import Shown
+from projnorm.records import Record
+from projnorm.runs import DamagedRecordError, folders_of, load
 
-from deep.domain import config_of, domain_of
-from deep.ensemble import CAPTION as ENSEMBLE_CAPTION
-from deep.ensemble import ensembles
-from deep.ledger import Scores
-from deep.residuals import residual_correlations
-from figures import (
-    deep_scatter,
-    deep_table,
-    ntk_panels,
-    ntk_variants,
-    residuals,
-    severity,
-    small_samples,
-    stress,
-    sweep,
-    trajectory,
-)
-from figures.report import Section
-from projnorm.runs import DamagedRecordError, Record, folders_of, load
+__all__ = ["network_sections", "paper_panels"]
 
-# The paper's figure shows these.
-_PAPER_ALIGNED = "snow-1"
-_PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
+_SHOWS: dict[str, Callable[[Record, Path], Shown]] = {
+    IMAGE_KIND: comparison.show,
+    TEXT_KIND: comparison.show,
+    "deep-ntk": ntk_experiment.show_network,
+    "deep-sweep": sweep.show,
+    "deep-adversarial": stress.show,
+    "deep-label-shift": stress.show,
+    "deep-small-samples": small_samples.show,
+}
 
 
 def network_sections(root: Path) -> list[Section]:
-    """A section or more for every record under `root`; a damaged one is named."""
+    """A section or more for every record of a network under `root`; a damaged one is named.
+
+    Figures are saved in the folder of their record, unless they are there already.
+    """
     found: list[Section] = []
-    for kind, sections in _SECTIONS.items():
+    for kind, show in _SHOWS.items():
         for folder in folders_of(root, kind):
             try:
-                found += sections(load(folder))
+                record = load(folder)
+                found.append(section(show(record, folder), folder))
+                if kind in (IMAGE_KIND, TEXT_KIND):
+                    found += [section(one, folder) for one in comparison.details(record, folder)]
             except FileNotFoundError:  # not finished
                 continue
             except (DamagedRecordError, OSError) as problem:
                 found.append(Section(folder.name, f"This record cannot be shown: {problem}."))
     return found
-
-
-def paper_panels(record: Record) -> Figure:
-    """The three panels on kernels with the targets that the paper shows, where they are there."""
-    known = record.arrays["targets"].tolist()
-    decays = [name for name in _PAPER_DECAYS if name in known]
-    return ntk_panels.draw(
-        record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
-    )
-
-
-def _comparison(record: Record) -> Iterator[Section]:
-    config, scores = config_of(record.kind).from_json(record.config), Scores.of_arrays(record.arrays)
-    heading = deep_scatter.heading(config, scores)
-    yield Section(
-        f"Predicting the error of {domain_of(config).network} on {Path(config.data).name}",
-        deep_scatter.CAPTION,
-        deep_scatter.draw(scores, heading=heading),
-        deep_table.build(scores),
-        " ".join([deep_table.CAPTION, *_merging(record)]),
-        _configuration(record),
-    )
-    if len(set(scores.severities.tolist())) > 1:
-        yield Section(severity.TITLE, severity.CAPTION, severity.draw(scores, heading=heading))
-    if len(record.arrays["trajectory_steps"]) > 1:
-        yield Section(trajectory.TITLE, trajectory.CAPTION, trajectory.draw(record, heading=heading))
-    if len(scores.methods) > 1:
-        found = residual_correlations(scores)
-        yield Section(residuals.TITLE, residuals.CAPTION, residuals.draw(found, heading=heading))
-        if len(set(scores.families.tolist())) > 1:
-            yield Section("Methods together", ENSEMBLE_CAPTION, table=deep_table.build(ensembles(scores)))
-
-
-def _kernels(record: Record) -> Iterator[Section]:
-    yield Section(
-        ntk_panels.TITLE,
-        ntk_panels.CAPTION,
-        paper_panels(record),
-        ntk_variants.build(record),
-        ntk_variants.CAPTION,
-        _configuration(record),
-    )
-
-
-def _sweep(record: Record) -> Iterator[Section]:
-    yield Section(
-        sweep.TITLE,
-        sweep.CAPTION,
-        sweep.draw(record),
-        sweep.build(record),
-        deep_table.CAPTION,
-        _configuration(record),
-    )
-
-
-def _stress(title: str) -> Callable[[Record], Iterator[Section]]:
-    def sections(record: Record) -> Iterator[Section]:
-        yield Section(
-            title,
-            stress.CAPTION,
-            stress.draw(record, heading=record.facts["run"]),
-            stress.build(record),
-            configuration=_configuration(record),
-        )
-
-    return sections
-
-
-def _small_samples(record: Record) -> Iterator[Section]:
-    found = small_samples.measured(record)
-    yield Section(
-        small_samples.TITLE,
-        small_samples.CAPTION,
-        small_samples.draw(found, heading=record.facts["run"]),
-        small_samples.build(found),
-        configuration=_configuration(record),
-    )
-    yield Section(
-        "The default against the others",
-        "Differences on the same draws and families, with 95 % intervals from a paired bootstrap.",
-        table=small_samples.differences(found),
-    )
-
-
-def _merging(record: Record) -> list[str]:
-    """How predictions were merged, where a set of the run has fewer labels than the network."""
-    two_way = record.facts.get("two_way_targets")
-    return [f"Of {', '.join(two_way)}: {record.facts['merged']}."] if two_way else []
-
-
-def _configuration(record: Record) -> dict[str, object]:
-    return {"record": record.id, **record.config}
-
-
-_SECTIONS: dict[str, Callable[[Record], Iterator[Section]]] = {
-    "deep": _comparison,
-    "deep-text": _comparison,
-    "deep-ntk": _kernels,
-    "deep-sweep": _sweep,
-    "deep-adversarial": _stress(stress.ADVERSARIAL),
-    "deep-label-shift": _stress(stress.LABEL_SHIFT),
-    "deep-small-samples": _small_samples,
-}

@@ -31,7 +31,7 @@ def draw(record: Record) -> Figure:
     """One row per target, log scale."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    with drawing(WIDTH, 0.9 + 0.2 * len(names)) as figure:
+    with drawing(WIDTH, 0.9 + 0.2 * len(names), heading=heading(record)) as figure:
         axes = figure.subplots()
         height = np.arange(len(names))
         for i, (key, (label, colour)) in enumerate(INTERVALS.items()):
@@ -42,6 +42,5 @@ def draw(record: Record) -> Figure:
         axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlabel("squared loss")
-        figure.suptitle(heading(record), fontsize=7)
         figure.legend(fontsize=7, ncols=4, loc="outside lower center")
     return figure

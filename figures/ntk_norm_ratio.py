@@ -24,7 +24,7 @@ CAPTION = (
 def draw(record: Record) -> Figure:
     """Relative difference of the two norms against severity."""
     arrays = record.arrays
-    with drawing(WIDTH + 1.3, 3.4) as figure:
+    with drawing(WIDTH + 1.3, 3.4, heading=heading(record)) as figure:
         axes = figure.subplots()
         for family, style in looks(arrays["families"].tolist()).items():
             members = np.flatnonzero(arrays["families"] == family)
@@ -39,12 +39,11 @@ def draw(record: Record) -> Figure:
                 label=spoken(family),
                 **style,
             )
-        for level in (-0.5, 1.0):
-            axes.axhline(level, color=TRUTH, ls="--", lw=0.8)
-        axes.axhline(0.0, color=TRUTH, lw=0.8)
+        for level, label in ((-0.5, "a factor of two either way"), (1.0, None)):
+            axes.axhline(level, color=TRUTH, ls="--", lw=0.8, label=label)
+        axes.axhline(0.0, color=TRUTH, lw=0.8, label="equal norms, as the paper assumes")
         axes.set_xticks(sorted(set(arrays["severities"].tolist())))
         axes.set_xlabel("severity (0: no corruption)")
-        axes.set_ylabel(r"$(\|\tilde P\theta_\star\| - \|P\theta_\star\|)\,/\,\|P\theta_\star\|$")
-        figure.suptitle(heading(record), fontsize=7)
+        axes.set_ylabel(r"$(\|\tilde P\theta^*\| - \|P\theta^*\|)\,/\,\|P\theta^*\|$")
         figure.legend(loc="outside right upper", fontsize=6.5)
     return figure

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from figures.show import Drawing, Shown
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
-from figures.table import Table
+from figures.table import Number, Table
+from ntk.summaries import subsample_rows
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -17,17 +21,28 @@ if TYPE_CHECKING:
 TITLE = "Sampled against exact kernels"
 CAPTION = (
     "Relative error of the eigenvalues of the training kernel (left: median and largest over the index, mean over "
-    "draws) and of ProjNormLinear (right: root mean square over targets and draws) when only some "
-    "coordinates of the gradient are kept, as in the paper, or when it is projected at random. The dotted line falls "
-    "like one over the square root of the number."
+    "draws) and of ProjNormLinear (right: root mean square over targets and draws) when only some coordinates of the "
+    "gradient are kept, as in the paper, or when it is projected at random. The dotted line falls like one over the "
+    "square root of the number of features."
 )
 _LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
 
 
+def show(record: Record, _folder: Path) -> Shown:
+    """Sampled kernels beside the exact one."""
+    return Shown(
+        [table(record), CAPTION, f"Weights: {record.facts['weights']}."],
+        {"ntk_subsample": Drawing(TITLE, CAPTION, partial(draw, record))},
+        {"rows": subsample_rows(record)},
+        title=TITLE,
+        record=record,
+    )
+
+
 def draw(record: Record) -> Figure:
     """Eigenvalues on the left, ProjNormLinear on the right, against the number of features."""
-    found = values(record)
-    with drawing(WIDTH, 2.9) as figure:
+    found = subsample_rows(record)
+    with drawing(WIDTH + 0.5, 2.9) as figure:
         left, right = figure.subplots(1, 2)
         for kind in dict.fromkeys(row["kind"] for row in found):
             label, colour, marker = _LOOKS[kind]
@@ -39,53 +54,34 @@ def draw(record: Record) -> Figure:
             right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
         for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
             _root(axes)
-            axes.set_xlabel("coordinates kept, or width")
-            axes.set_ylabel(f"relative error, {what}")
+            axes.set_xlabel("features: coordinates kept, or width")
+            axes.set_ylabel(f"relative error of {what}")
             axes.legend(fontsize=6)
     return figure
 
 
 def values(record: Record) -> list[dict[str, Any]]:
-    """One row per kind and number of features."""
-    arrays = record.arrays
-    rows: list[dict[str, Any]] = []
-    for kind in dict.fromkeys(arrays["kinds"].tolist()):
-        for count in np.unique(arrays["counts"][arrays["kinds"] == kind]).tolist():
-            draws = np.flatnonzero((arrays["kinds"] == kind) & (arrays["counts"] == count))
-            eigenvalues = np.abs(arrays["eigenvalue_error"][draws])
-            rows.append(
-                {
-                    "kind": kind,
-                    "count": count,
-                    "draws": len(draws),
-                    "eigenvalue_median": float(np.median(eigenvalues, axis=1).mean()),
-                    "eigenvalue_largest": float(eigenvalues.max(axis=1).mean()),
-                    "projnorm_rms": float(np.sqrt(np.mean(arrays["projnorm_error"][draws] ** 2))),
-                    "error_shift_rms": float(np.sqrt(np.mean(arrays["error_shift"][draws] ** 2))),
-                }
-            )
-    return rows
+    """One row per kind and number of features, as plain numbers."""
+    return subsample_rows(record)
 
 
 def table(record: Record) -> Table:
-    """The same as text."""
-    header = ("features", "number", "eigenvalues: median", "largest", "ProjNormLinear: rms", "error: rms shift")
+    """One row per kind and number of features."""
+    errors = {
+        "eigenvalue_median": "eigenvalues, median error (%)",
+        "eigenvalue_largest": "largest (%)",
+        "projnorm_rms": "ProjNormLinear, rms error (%)",
+        "error_shift_rms": "error, rms shift (points)",
+    }
     cells = [
-        (
-            row["kind"],
-            f"{row['count']:,}",
-            f"{row['eigenvalue_median']:.2%}",
-            f"{row['eigenvalue_largest']:.2%}",
-            f"{row['projnorm_rms']:.2%}",
-            f"{row['error_shift_rms']:.2%}",
-        )
-        for row in values(record)
+        (row["kind"], Number(row["count"], ",d"), *(Number(100 * row[key], ".2f") for key in errors))
+        for row in subsample_rows(record)
     ]
-    return Table(header, cells)
+    return Table(("features", "number", *errors.values()), cells)
 
 
 def _root(axes: Axes) -> None:
     """A slope of one half through the first point drawn."""
     x, y = axes.lines[0].get_data()
     x, y = np.asarray(x, float), np.asarray(y, float)
-    axes.loglog(x, y[0] * np.sqrt(x[0] / x), ":", color=TRUTH, lw=0.8)
+    axes.loglog(x, y[0] * np.sqrt(x[0] / x), ":", color=TRUTH, lw=0.8, label=r"$1/\sqrt{\mathrm{number}}$")

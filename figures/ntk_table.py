@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from figures.table import Table
+from figures.table import Number, Table
 from projnorm.records import Record
 from simulations.bound_check import holds
 
@@ -15,8 +15,15 @@ CAPTION = (
     "nothing assumed shared. The last three columns say whether the interval at k = 0 holds the loss: the paper's need "
     "not; ours and the sharp one must."
 )
-_NUMBERS = ("projnorm", "error", "rho", "overlap", "test_loss")
-_INTERVALS = ("proposition", "generalised", "sharp")
+_COLUMNS = {
+    "projnorm": ("ProjNormLinear", 1.0, ".4f"),
+    "error": ("error (%)", 100.0, ".1f"),
+    "rho": ("rho", 1.0, ".3f"),
+    "overlap": ("c", 1.0, ".3f"),
+    "exponent": ("decay", 1.0, ".2f"),
+    "test_loss": ("loss", 1.0, ".4f"),
+}
+_INTERVALS = {"proposition": "paper's", "generalised": "ours", "sharp": "sharp"}
 _SAID = {True: "holds", False: "fails", None: "none"}
 
 
@@ -25,7 +32,8 @@ def values(record: Record) -> list[dict[str, Any]]:
     arrays = record.arrays
     rows = []
     for i, name in enumerate(arrays["targets"].tolist()):
-        row: dict[str, Any] = {"target": name} | {key: float(arrays[key][i]) for key in _NUMBERS}
+        row: dict[str, Any] = {"target": name}
+        row |= {key: float(arrays[key][i]) for key in _COLUMNS if key != "exponent"}
         row["exponent"] = float(arrays["decay"][i, 0])
         for key in _INTERVALS:
             ends = arrays[key][i]
@@ -37,16 +45,21 @@ def values(record: Record) -> list[dict[str, Any]]:
 
 def predictions(record: Record) -> Table:
     """ProjNormLinear beside the error."""
-    rows = [(row["target"], f"{row['projnorm']:.4f}", f"{100 * row['error']:.1f} %") for row in values(record)]
-    return Table(("target", "ProjNormLinear", "error of the kernel regression"), rows)
+    rows = [
+        (row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f")) for row in values(record)
+    ]
+    return Table(("target", "ProjNormLinear", "error of the kernel regression (%)"), rows)
 
 
 def build(record: Record) -> Table:
     """Assumptions and intervals."""
-    header = ("target", "ProjNormLinear", "error", "rho", "c", "decay", "loss", "paper", "ours", "sharp")
-    rows = []
-    for row in values(record):
-        cells = [f"{row['projnorm']:.4f}", f"{100 * row['error']:.1f} %", f"{row['rho']:.3f}", f"{row['overlap']:.3f}"]
-        cells += [f"{row['exponent']:.2f}", f"{row['test_loss']:.4f}"]
-        rows.append((row["target"], *cells, *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS)))
+    header = ("target", *(title for title, _, _ in _COLUMNS.values()), *_INTERVALS.values())
+    rows = [
+        (
+            row["target"],
+            *(Number(scale * row[key], form) for key, (_, scale, form) in _COLUMNS.items()),
+            *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS),
+        )
+        for row in values(record)
+    ]
     return Table(header, rows)

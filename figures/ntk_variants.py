@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deep.experiments.ntk_predict import VariantQuality, variant_qualities
-from figures.table import Table
+from figures.table import Number, Table
 from ntk.variants import PLAIN
 from projnorm.records import Record
 
@@ -20,13 +20,7 @@ _SHOWN = 8
 def values(record: Record) -> list[dict[str, Any]]:
     """One row per variant, the best on the probes first."""
     return [
-        {
-            "variant": row.variant,
-            **{
-                part: [found.r_squared, found.spearman]
-                for part, found in (("probes", row.probes), ("others", row.others), ("all", row.all))
-            },
-        }
+        {"variant": row.variant, **{part: [found.r_squared, found.spearman] for part, found in _parts(row).items()}}
         for row in variant_qualities(record)
     ]
 
@@ -37,10 +31,13 @@ def build(record: Record, *, every: bool = False) -> Table:
     rows = ordered if every else ordered[:_SHOWN]
     if not any(row.variant == str(PLAIN) for row in rows):
         rows = [*rows, *(row for row in ordered if row.variant == str(PLAIN))]
-    header = ("variant", "R^2 probes", "rho", "R^2 others", "rho", "R^2 all", "rho")
-    return Table(header, [(row.variant, *_cells(row)) for row in rows])
+    header = ("variant", *(f"{measure} {part}" for part in ("probes", "others", "all") for measure in ("R^2", "rho")))
+    cells = [
+        (row.variant, *(Number(value) for found in _parts(row).values() for value in (found.r_squared, found.spearman)))
+        for row in rows
+    ]
+    return Table(header, cells)
 
 
-def _cells(row: VariantQuality) -> list[str]:
-    found = (row.probes, row.others, row.all)
-    return [f"{number:.3f}" for following in found for number in (following.r_squared, following.spearman)]
+def _parts(row: VariantQuality) -> dict[str, Any]:
+    return {"probes": row.probes, "others": row.others, "all": row.all}

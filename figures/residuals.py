@@ -8,60 +8,56 @@ import numpy as np
 
 from deep.residuals import Residuals
 from figures.style import drawing
-from figures.table import Table
+from figures.table import Cell, Number, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "What the methods get wrong together"
 CAPTION = (
-    "Error regressed on each score with a straight line; correlation of what is left, for each pair of methods, with "
-    "95 % intervals from bootstrap draws of whole families. Near 1: two methods err alike and adding one to the other "
-    "gains little. In the paper (CIFAR-100, ResNet18) the others were above 0.6 among themselves and below 0.05 with "
-    "ProjNorm."
+    "The error is regressed on each score with a straight line; shown is the correlation of what is left, for each "
+    "pair of methods; the table has 95 % intervals from bootstrap draws of whole families. Near 1, two methods err alike and "
+    "adding one to the other gains little. In the paper (CIFAR-100, ResNet18) the other methods were above 0.6 among "
+    "themselves and below 0.05 with ProjNorm."
 )
 _DARK = 0.6
+# More methods than this are drawn without their intervals, which are in the table.
+_SPACIOUS = 10
 
 
 def draw(found: Residuals, *, heading: str = "") -> Figure:
     """One cell per pair, below the diagonal."""
     count = len(found.methods)
-    with drawing(1.5 + 0.85 * count, 0.9 + 0.6 * count) as figure:
+    many = count > _SPACIOUS
+    width, height = (0.4, 0.3) if many else (0.85, 0.6)
+    with drawing(1.8 + width * count, 1.2 + height * count, heading=heading) as figure:
         axes = figure.subplots()
         shown = np.where(np.tri(count, k=-1, dtype=bool), found.correlation, np.nan)[1:, :-1]
         image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for row in range(1, count):
             for column in range(row):
-                value = found.correlation[row, column]
-                axes.text(
-                    column,
-                    row - 1,
-                    _cell(found, row, column, "\n"),
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="white" if abs(value) > _DARK else "black",
-                )
-        axes.set_xticks(range(count - 1), found.methods[:-1], rotation=30, ha="right")
+                text = str(_cell(found, row, column)).replace(" [", "\n[").partition("\n" if many else "\0")[0]
+                colour = "white" if abs(found.correlation[row, column]) > _DARK else "black"
+                axes.text(column, row - 1, text, ha="center", va="center", fontsize=7, color=colour)
+        axes.set_xticks(range(count - 1), found.methods[:-1], rotation=45 if many else 30, ha="right")
         axes.set_yticks(range(count - 1), found.methods[1:])
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, label="correlation of residuals")
-        figure.suptitle(heading, fontsize=7)
     return figure
 
 
 def build(found: Residuals) -> Table:
     """The same numbers, a row a method."""
-    rows = [
-        (method, *(_cell(found, row, column, " ") if column < row else "" for column in range(row + 1)))
-        for row, method in enumerate(found.methods)
+    count = len(found.methods)
+    rows: list[list[Cell]] = [
+        [found.methods[row], *(_cell(found, row, column) if column < row else "" for column in range(count - 1))]
+        for row in range(1, count)
     ]
-    width = len(found.methods)
-    return Table(("method", *found.methods[:-1]), [(*row[:width], *[""] * (width - len(row))) for row in rows[1:]])
+    return Table(("method", *found.methods[:-1]), rows)
 
 
 def values(found: Residuals) -> dict[str, object]:
-    """As plain numbers."""
+    """The same as plain numbers."""
     return {
         "methods": list(found.methods),
         "correlation": found.correlation.tolist(),
@@ -70,6 +66,6 @@ def values(found: Residuals) -> dict[str, object]:
     }
 
 
-def _cell(found: Residuals, row: int, column: int, between: str) -> str:
-    value, low, high = (part[row, column] for part in (found.correlation, found.low, found.high))
-    return f"{value:.2f}" if np.isnan(low) else f"{value:.2f}{between}[{low:.2f}, {high:.2f}]"
+def _cell(found: Residuals, row: int, column: int) -> Number:
+    value, low, high = (float(part[row, column]) for part in (found.correlation, found.low, found.high))
+    return Number.interval(value, low, high, ".2f")

@@ -22,26 +22,20 @@ CAPTION = (
 
 def draw(scores: Scores, *, heading: str = "") -> Figure:
     """One line per family."""
-    with drawing(WIDTH + 1.3, 3.6) as figure:
+    with drawing(WIDTH + 1.3, 3.6, heading=heading) as figure:
         axes = figure.subplots()
         for family, style in looks(scores.families.tolist()).items():
             members = np.flatnonzero(scores.families == family)
             if family == CLEAN:
                 for error in scores.errors[members]:
-                    axes.axhline(100 * error, color=TRUTH, ls="--", lw=0.8)
+                    axes.axhline(100 * error, color=TRUTH, ls="--", lw=0.8, label="clean test set")
             elif len(members) and scores.severities[members].max() > 0:
                 members = members[np.argsort(scores.severities[members])]
-                axes.plot(
-                    scores.severities[members],
-                    100 * scores.errors[members],
-                    ms=4,
-                    lw=1,
-                    label=spoken(family),
-                    **style,
-                )
+                x, y = scores.severities[members], 100 * scores.errors[members]
+                axes.plot(x, y, ms=4, lw=1, label=spoken(family), **style)
         axes.set_xticks(sorted(set(scores.severities[scores.severities > 0].tolist())))
+        axes.set_ylim(bottom=0)
         axes.set_xlabel("severity")
         axes.set_ylabel("true error (%)")
         figure.legend(loc="outside right upper", fontsize=6.5)
-        figure.suptitle(heading, fontsize=7)
     return figure

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import cycle
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from deep.method_quality import DEFAULT, Difference, SizeQuality, difference, predictions, size_quality, smallest_size
+from deep.method_quality import DEFAULT, smallest_size
 from deep.projnorm import ProjNorm
+from deep.summaries import SmallSampleQualities, small_sample_qualities
 from figures.deep_table import cell
-from figures.style import CYCLE, TRUTH, WIDTH, drawing
-from figures.table import Table
+from figures.show import Drawing, Shown
+from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, drawing
+from figures.table import Number, Table
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -23,119 +24,96 @@ CAPTION = (
     "R^2 (one less the mean squared error over the variance) and mean absolute error (MAE, in points) of predicted "
     "errors, each by what was fitted to the other families at the same number of samples; the truth is the error on "
     "the whole target. Over all draws; 95 % intervals from bootstrap draws of whole families. Coverage and median "
-    "width are those of 90 % intervals on families left out. 'needs' is the fewest samples from which on R^2 is 0.9."
+    "width are those of 90 % intervals on families left out. The column 'needs' is the fewest samples from which on "
+    "R^2 is 0.9."
 )
-_MARKS = "osD^vP*X"
+_DIFFERENCES = (
+    "The default less another method, on the same draws and families, with 95 % intervals from a paired bootstrap."
+)
+_MARKS = "sD^vP"
 # ProjNorm in the paper: CIFAR-10 with ResNet18, of a line fitted to all targets.
 _PAPER_SIZE, _PAPER = 100, 0.784
-_COLOURS = {DEFAULT: TRUTH, ProjNorm.name: CYCLE[3]}
+_COLOURED = 5
+
+measured = small_sample_qualities
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Every method at every size, and the default against the others.
-
-    Attributes:
-        qualities: By method, then by size.
-        differences: The default less ProjNorm and less the best other method, where both were computed.
-    """
-
-    qualities: dict[str, list[SizeQuality]]
-    differences: list[Difference]
+def show(record: Record, _folder: Path) -> Shown:
+    """Every method at every number of samples, and the default against the best others."""
+    found = small_sample_qualities(record)
+    blocks: list[str | Table] = [build(found), CAPTION]
+    if found.differences:
+        blocks += [_DIFFERENCES, differences(found)]
+    draw_it = partial(draw, found, heading=str(record.facts["run"]))
+    figures = {"small_samples": Drawing(TITLE, CAPTION, draw_it)}
+    return Shown(blocks, figures, values(found), title=TITLE, record=record)
 
 
-def measured(record: Record) -> Measured:
-    """From a record of `projnorm deep small-samples`."""
-    arrays = record.arrays
-    qualities: dict[str, list[SizeQuality]] = {}
-    differences = []
-    for size in arrays["sizes"].tolist():
-        found = predictions(arrays, size)
-        for method, predicted in found.items():
-            qualities.setdefault(method, []).append(size_quality(predicted, arrays))
-        if DEFAULT not in found:
-            continue
-        others = [method for method in found if method not in (DEFAULT, ProjNorm.name)]
-        best = {
-            max(others, key=lambda method: qualities[method][-1].r_squared.value),
-            min(others, key=lambda method: qualities[method][-1].mae.value),
-        }
-        beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in found]
-        differences += [difference(found[DEFAULT], found[method], arrays) for method in beaten]
-    return Measured(qualities, differences)
-
-
-def build(found: Measured) -> Table:
+def build(found: SmallSampleQualities) -> Table:
     """One row per method and size, the best at the largest size first."""
     rows = [
         (
-            method if place == 0 else "",
-            f"{one.size:,}",
+            method,
+            Number(one.size, ",d"),
             cell(one.r_squared, 3),
             cell(one.mae, 1, 100.0),
             cell(one.coverage, 2),
-            f"{100 * one.width:.1f}",
-            (f"{smallest_size(sizes):,}" if smallest_size(sizes) else "more") if place == 0 else "",
+            Number(100 * one.width, ".1f"),
+            Number(smallest_size(sizes), ",d") if smallest_size(sizes) else "more",
         )
-        for method, sizes in _ranked(found)
-        for place, one in enumerate(sizes)
+        for method, sizes in found.ranked()
+        for one in sizes
     ]
-    return Table(("method", "m", "R^2", "MAE", "coverage", "width", "needs"), rows)
+    return Table(("method", "m", "R^2", "MAE (points)", "coverage", "width (points)", "needs"), rows)
 
 
-def differences(found: Measured) -> Table:
+def differences(found: SmallSampleQualities) -> Table:
     """The default against others, by paired bootstrap."""
     rows = [
-        (f"{one.better} - {one.worse}", f"{one.size:,}", cell(one.r_squared, 3), cell(one.mae, 2, 100.0))
+        (f"{one.better} - {one.worse}", Number(one.size, ",d"), cell(one.r_squared, 3), cell(one.mae, 2, 100.0))
         for one in found.differences
     ]
-    return Table(("difference", "m", "R^2", "MAE"), rows)
+    return Table(("difference", "m", "R^2", "MAE (points)"), rows)
 
 
-def values(found: Measured) -> dict[str, object]:
+def values(found: SmallSampleQualities) -> dict[str, object]:
     """The same as plain numbers."""
     return {
         "methods": {
             method: {"needs": smallest_size(sizes), "sizes": [asdict(one) for one in sizes]}
-            for method, sizes in _ranked(found)
+            for method, sizes in found.ranked()
         },
         "differences": [asdict(one) for one in found.differences],
     }
 
 
-def draw(found: Measured, *, heading: str = "") -> Figure:
-    """R^2 against m, a line a method."""
-    with drawing(WIDTH + 2.0, 3.6) as figure:
+def draw(found: SmallSampleQualities, *, heading: str = "") -> Figure:
+    """R^2 against m, a line a method: the default, ProjNorm and the best others in colour, the rest in grey."""
+    looks = {DEFAULT: (TRUTH, "o", 2.0), ProjNorm.name: (CYCLE[3], "*", 2.0)}
+    best = [method for method, _ in found.ranked() if method not in looks][:_COLOURED]
+    colours = (CYCLE[0], CYCLE[1], CYCLE[2], CYCLE[4], CYCLE[9])
+    looks |= {method: (colour, mark, 1.2) for method, colour, mark in zip(best, colours, _MARKS, strict=False)}
+    grey = [method for method, _ in found.ranked() if method not in looks]
+    with drawing(WIDTH + 1.6, 3.6, heading=heading) as figure:
         axes = figure.subplots()
-        looks = zip(cycle(CYCLE), cycle(_MARKS))
-        for (method, sizes), (colour, mark) in zip(_ranked(found), looks, strict=False):
-            x = [one.size for one in sizes]
-            y = [one.r_squared.value for one in sizes]
-            main = method in (DEFAULT, ProjNorm.name)
-            axes.plot(
-                x,
-                y,
-                marker=mark,
-                color=_COLOURS.get(method, colour),
-                lw=2.0 if main else 0.9,
-                ms=6 if main else 4,
-                label=method,
-            )
+        for method, sizes in found.ranked():
+            x, y = [one.size for one in sizes], [one.r_squared.value for one in sizes]
+            if method in looks:
+                colour, mark, width = looks[method]
+                axes.plot(x, y, marker=mark, color=colour, lw=width, ms=5, label=method, zorder=3)
+            else:
+                label = f"{len(grey)} other methods" if method == grey[0] else None
+                axes.plot(x, y, color=OTHERS, lw=0.8, label=label, zorder=1)
             if method == DEFAULT:
                 low, high = [one.r_squared.low for one in sizes], [one.r_squared.high for one in sizes]
-                axes.fill_between(x, low, high, color=TRUTH, alpha=0.12, lw=0)
-        axes.plot(_PAPER_SIZE, _PAPER, "*", mfc="none", mec=CYCLE[3], ms=11, label="ProjNorm in the paper")
+                axes.fill_between(x, low, high, color=TRUTH, alpha=0.12, lw=0, label="default, 95 % interval")
+        axes.plot(_PAPER_SIZE, _PAPER, "*", mfc="none", mec=CYCLE[3], ms=11, ls="none", label="ProjNorm in the paper")
         axes.set_xscale("log")
         ticks = sorted({one.size for sizes in found.qualities.values() for one in sizes})
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel("samples of each target m")
+        axes.set_xlabel("samples of each target, m")
         axes.set_ylabel("$R^2$ of predicted errors, families left out")
-        figure.legend(loc="outside right upper", fontsize=6.5)
-        figure.suptitle(heading, fontsize=7)
+        figure.legend(loc="outside right upper", fontsize=7)
     return figure
-
-
-def _ranked(found: Measured) -> list[tuple[str, list[SizeQuality]]]:
-    return sorted(found.qualities.items(), key=lambda item: np.nan_to_num(-item[1][-1].r_squared.value, nan=1.0))

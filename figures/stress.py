@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deep.calibration import Line
 from deep.experiments.stress import predictions
-from figures.style import CYCLE, TRUTH, drawing
-from figures.table import Table
+from figures.show import Drawing, Shown
+from figures.style import CYCLE, TRUTH, drawing, grid_size, panels
+from figures.table import Number, Table
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -19,60 +22,83 @@ ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
     "Predicted against true error, one panel a method. Circles: the targets of the run, to which each method's line "
-    "from score to error was fitted. Squares: sets of another kind, on which the line is used as it stands; the first "
-    "and the last of the table are numbered. On the diagonal the prediction is right; it may leave 0 to 100 %. "
-    "ProjNorm depends on the number of images: of a set with fewer than the targets of the run it is biased."
+    "from score to error was fitted. Squares: sets of another kind, on which the line is used as it is; the first and "
+    "the last of the table are numbered. On the diagonal the prediction is right; a line may leave 0 to 100 %, and "
+    "predictions below -25 % or above 125 % are drawn at the edge. ProjNorm depends on the number of images, so it is "
+    "biased on a set that has fewer than the targets of the run."
 )
-_COLUMNS = 3
+# Predictions beyond these are drawn at the edge.
+_LOWEST, _HIGHEST = -25.0, 125.0
+_TITLES = {"deep-adversarial": ADVERSARIAL, "deep-label-shift": LABEL_SHIFT}
+
+
+def show(record: Record, _folder: Path) -> Shown:
+    """Errors under attack, or under label shift."""
+    title = _TITLES[record.kind]
+    name = record.kind.removeprefix("deep-").replace("-", "_")
+    draw_it = partial(draw, record, heading=f"{title}, {record.facts['run']}")
+    return Shown(
+        [build(record), CAPTION],
+        {name: Drawing(title, CAPTION, draw_it)},
+        values(record),
+        title=title,
+        record=record,
+    )
 
 
 def build(record: Record) -> Table:
     """One row per set: true error and predictions in percent; then the mean squared error of each method."""
     arrays, found = record.arrays, predictions(record)
     rows = [
-        (str(name), f"{size:,}", f"{100 * error:.1f}", *(f"{100 * method.predicted[i]:.1f}" for method in found))
+        (
+            str(name),
+            Number(int(size), ",d"),
+            Number(100 * float(error), ".1f"),
+            *(Number(100 * float(method.predicted[i]), ".1f") for method in found),
+        )
         for i, (name, size, error) in enumerate(zip(arrays["sets"], arrays["sizes"], arrays["errors"], strict=True))
     ]
-    rows.append(("MSE", "", "", *(f"{method.mse:.4f}" for method in found)))
-    return Table(("set", "images", "true error (%)", *(method.method for method in found)), rows)
+    mse = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in found))
+    return Table(("set", "images", "true error (%)", *(method.method for method in found)), [*rows, mse])
 
 
 def values(record: Record) -> dict[str, object]:
     """The same as plain numbers."""
-    arrays = record.arrays
+    arrays, found = record.arrays, predictions(record)
     return {
         "sets": arrays["sets"].tolist(),
         "sizes": arrays["sizes"].tolist(),
         "errors": arrays["errors"].tolist(),
         "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
-        "predicted": {method.method: method.predicted.tolist() for method in predictions(record)},
+        "predicted": {method.method: method.predicted.tolist() for method in found},
         "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
-        "mse": {method.method: method.mse for method in predictions(record)},
+        "mse": {method.method: method.mse for method in found},
     }
 
 
 def draw(record: Record, *, heading: str = "") -> Figure:
     """One panel per method."""
     arrays, found = record.arrays, predictions(record)
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
-    with drawing(2.4 * columns + 0.4, 2.3 * rows + 0.5) as figure:
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes, method, scores in zip(grid.flat, found, arrays["run_scores"].T, strict=False):
-            axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--")
+    rows, columns = grid_size(len(found))
+    size = (2.3 * columns + 1.8, 2.2 * rows + 0.5)
+    with drawing(*size, heading=heading, x="true error (%)", y="predicted error (%)") as figure:
+        grid = panels(figure, len(found), columns, sharex=True, sharey=True)
+        for axes, method, scores in zip(grid, found, arrays["run_scores"].T, strict=True):
+            axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
             axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
             if np.isnan(method.predicted).any():  # a constant score has no line
                 continue
-            fitted = np.polyval(np.polyfit(scores, arrays["run_errors"], 1), scores)
-            axes.scatter(100 * arrays["run_errors"], 100 * fitted, s=8, color=CYCLE[0], alpha=0.5, linewidths=0)
-            axes.scatter(100 * arrays["errors"], 100 * method.predicted, s=16, marker="s", color=CYCLE[1])
-            for number in (1, len(method.predicted)):
-                point = (100 * arrays["errors"][number - 1], 100 * method.predicted[number - 1])
+            fitted = Line.fitted(scores, arrays["run_errors"]).predict(scores)
+            true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
+            look = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
+            fitted = np.clip(100 * fitted, _LOWEST, _HIGHEST)
+            axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
+            axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
+            for number in {1, len(predicted)}:
+                point = (true[number - 1], predicted[number - 1])
                 axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
-        for axes in grid.flat[len(found) :]:
-            axes.set_axis_off()
-        grid.flat[0].set_xlim(-3, 103)
-        figure.supxlabel("true error (%)", fontsize=9)
-        figure.supylabel("predicted error (%)", fontsize=9)
-        figure.suptitle(heading, fontsize=7)
+        grid[0].set_xlim(-3, 103)
+        grid[0].set_ylim(_LOWEST - 5, _HIGHEST + 5)
+        keys = max((axes.get_legend_handles_labels() for axes in grid), key=lambda pair: len(pair[0]))
+        figure.legend(*keys, loc="outside right upper", fontsize=7)
     return figure

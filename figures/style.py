@@ -76,6 +76,12 @@ def drawing(width: float, height: float, *, heading: str = "", x: str = "", y: s
         _lay_out(figure)
 
 
+def grid_size(count: int, few: int = 3, many: int = 4) -> tuple[int, int]:
+    """Rows and columns of a grid of panels: `few` columns up to nine panels, `many` for more."""
+    columns = min(count, few if count <= 9 else many)
+    return -(-count // columns), columns
+
+
 def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
     """As many panels as asked for, row by row; the places left over stay empty."""
     grid = figure.subplots(-(-count // columns), columns, squeeze=False, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from deep.calibration import Quality, qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
+from figures.show import Drawing, Shown
 from figures.style import CYCLE, TRUTH, drawing
 from figures.table import Table
 from projnorm.records import Record
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 TITLE = "ProjNorm under other settings"
 CAPTION = (
     "R^2 between ProjNorm and the true error, with 95 % intervals from bootstrap draws of whole families, as one "
-    "setting at a time is changed; the line is the run they vary. T is scaled with m, so that every image is seen "
-    "equally often."
+    "setting at a time is changed; the dashed line is the run that they vary. T is scaled with m, so that every image "
+    "is seen equally often."
 )
 _SPOKEN = {
     "T": "steps T",
@@ -31,6 +34,17 @@ _SPOKEN = {
     "batch norm": "batch norm",
     "layers": "layers trained",
 }
+
+
+def show(record: Record, _folder: Path) -> Shown:
+    """ProjNorm under every setting."""
+    return Shown(
+        [build(record), CAPTION],
+        {"sweep": Drawing(TITLE, CAPTION, partial(draw, record, heading=str(record.config["sweep"]["run"])))},
+        {"settings": values(record)},
+        title=TITLE,
+        record=record,
+    )
 
 
 def build(record: Record) -> Table:
@@ -44,23 +58,24 @@ def values(record: Record) -> list[dict[str, object]]:
 
 
 def draw(record: Record, *, heading: str = "") -> Figure:
-    """One panel per thing varied."""
+    """One panel per setting that is varied."""
     found = qualities(sweep_scores(record))
     varied, values = record.arrays["varied"].tolist(), record.arrays["values"].tolist()
-    panels = [name for name in dict.fromkeys(varied) if name]
-    with drawing(0.6 + 2.0 * max(1, len(panels)), 2.9) as figure:
-        grid = figure.subplots(1, max(1, len(panels)), sharey=True, squeeze=False)[0]
-        for axes, name, colour in zip(grid, panels, CYCLE, strict=False):
+    names = [name for name in dict.fromkeys(varied) if name]
+    with drawing(0.6 + 2.0 * max(1, len(names)), 2.9, heading=heading) as figure:
+        grid = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
+        for axes, name, colour in zip(grid, names, CYCLE, strict=False):
             members = [i for i, other in enumerate(varied) if other == name][::-1]
             r_squared, ends = _bars([found[i] for i in members])
-            axes.axhline(found[0].r_squared.value, color=TRUTH, ls="--", lw=0.8)
+            axes.axhline(found[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
             axes.errorbar(range(len(members)), r_squared, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
             axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
             axes.set_xlim(-0.6, len(members) - 0.4)
             axes.set_xlabel(_SPOKEN[name])
         grid[0].set_ylabel("$R^2$")
         grid[0].set_ylim(0, 1.03)
-        figure.suptitle(heading, fontsize=7)
+        if names:
+            grid[0].legend(loc="lower left", fontsize=7)
     return figure
 
 

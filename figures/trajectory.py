@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import seaborn as sns
 
-from figures.families import CLEAN, spoken
-from figures.style import TRUTH, drawing
+from figures.families import CLEAN, severity_keys, severity_shades, spoken
+from figures.style import TRUTH, drawing, grid_size, panels
 from projnorm.records import Record
 
 if TYPE_CHECKING:
@@ -17,11 +15,20 @@ if TYPE_CHECKING:
 
 TITLE = "ProjNorm along its training"
 CAPTION = (
-    "Distance from the reference after so many steps of training on pseudo-labels, one line a severity, darker for "
-    "stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper it falls, then "
-    "rises slowly, and the order of the shifts stays."
+    "Distance from the reference network after so many steps of training on pseudo-labels, one line a severity, darker "
+    "for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the distance "
+    "falls, then rises slowly, and the order of the shifts stays."
 )
-_COLUMNS = 6
+
+
+def require(record: Record) -> None:
+    """Refuse a run without a trajectory.
+
+    Raises:
+        ValueError: If it kept none.
+    """
+    if len(record.arrays["trajectory_steps"]) < 2:
+        raise ValueError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
 
 
 def draw(record: Record, *, heading: str = "") -> Figure:
@@ -30,28 +37,27 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     Raises:
         ValueError: If it kept none.
     """
+    require(record)
     arrays = record.arrays
     steps, paths = arrays["trajectory_steps"], arrays["trajectory"]
-    if len(steps) < 2:
-        raise ValueError(f"{record.id} kept no trajectory; run it with --trajectory 1,2,5,10 or so.")
     families = [family for family in dict.fromkeys(arrays["families"].tolist()) if family != CLEAN] or [CLEAN]
-    columns = min(_COLUMNS, len(families))
-    rows = math.ceil(len(families) / columns)
-    with drawing(max(4.0, 0.5 + 1.45 * columns), 0.6 + 1.35 * rows) as figure:
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes, family in zip(grid.flat, families, strict=False):
-            members = np.flatnonzero(arrays["families"] == family)
-            members = members[np.argsort(arrays["severities"][members], kind="stable")]
-            for target, colour in zip(members, sns.color_palette("viridis_r", len(members)), strict=True):
-                axes.plot(steps, paths[target], color=colour, lw=1)
+    rows, columns = grid_size(len(families), 3, 5)
+    ticks = sorted({int(steps[i]) for i in (0, len(steps) // 2, -1)})
+    shade = severity_shades(arrays["severities"])
+    size = (1.8 + 1.7 * columns, 0.6 + 1.5 * rows)
+    with drawing(*size, heading=heading, x="step", y="ProjNorm") as figure:
+        for axes, family in zip(
+            panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
+        ):
+            for target in np.flatnonzero(arrays["families"] == family):
+                axes.plot(steps, paths[target], color=shade[int(arrays["severities"][target])], lw=1)
             for target in np.flatnonzero(arrays["families"] == CLEAN):
                 axes.plot(steps, paths[target], "--", color=TRUTH, lw=0.8)
             axes.set_xscale("log")
+            axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axes.minorticks_off()
             axes.set_title(spoken(family), fontsize=7)
             axes.tick_params(which="both", labelsize=6)
-        for axes in grid.flat[len(families) :]:
-            axes.set_axis_off()
-        figure.supxlabel("step", fontsize=9)
-        figure.supylabel("ProjNorm", fontsize=9)
-        figure.suptitle(heading, fontsize=7)
+        keys = severity_keys(arrays["severities"], "clean test set")
+        figure.legend(handles=keys, loc="outside right upper", fontsize=7)
     return figure

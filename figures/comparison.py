@@ -1,0 +1,120 @@
+"""What a comparison of methods on a network says, on images or on text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from deep.calibration import qualities
+from deep.ensemble import CAPTION as ENSEMBLE_CAPTION
+from deep.ensemble import STACKED, ensembles
+from deep.ledger import Scores
+from deep.residuals import residual_correlations
+from deep.summaries import not_rising, run_scores
+from figures import deep_scatter, deep_table, residuals, severity, trajectory
+from figures.headings import leaves, network_name, run_heading
+from figures.show import Drawing, Shown, of_figure
+from figures.table import Table
+from projnorm.records import Record
+
+
+def show(record: Record, folder: Path) -> Shown:
+    """The table of a finished run, with the rows on tangent kernels that its folder holds."""
+    return show_scores(record.config, run_scores(record, folder), record=record)
+
+
+def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | None = None) -> Shown:
+    """The table of a run, finished or not.
+
+    Args:
+        config: Configuration of the run, as plain values.
+        scores: Scores of every method on every target so far.
+        record: Record of the run, if it is finished.
+    """
+    heading, found, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
+    table = deep_table.of_qualities(found)
+    blocks: list[str | Table] = [heading, table, deep_table.CAPTION, *_remarks(record)]
+    if falling:
+        blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
+    draw = partial(deep_scatter.draw, scores, heading=heading)
+    figures = {"scatter": Drawing(deep_scatter.TITLE, deep_scatter.CAPTION, draw)}
+    if len(set(scores.severities.tolist())) > 1:
+        draw = partial(severity.draw, scores, heading=heading)
+        figures["severity"] = Drawing(severity.TITLE, severity.CAPTION, draw)
+    where = f"{network_name(config)} on {Path(leaves(config)['data']).name}"
+    best = max(found, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
+    return Shown(
+        blocks,
+        figures,
+        {"rows": deep_table.values(found), "not_rising": falling},
+        title=f"Predicting the error of {where}",
+        verdict=f"Of {len(found)} methods, {best.method} follows the error of {where} best: R^2 = "
+        f"{best.r_squared.value:.3f} over {best.targets} targets.",
+        tables={"table": table, "targets": deep_table.targets(scores)},
+        record=record,
+    )
+
+
+def show_trajectory(record: Record, folder: Path) -> Shown:
+    """ProjNorm along its training.
+
+    Raises:
+        ValueError: If the run kept no trajectory.
+    """
+    trajectory.require(record)
+    heading = run_heading(record.config, run_scores(record, folder))
+    draw = partial(trajectory.draw, record, heading=heading)
+    return of_figure(record, "trajectory", Drawing(trajectory.TITLE, trajectory.CAPTION, draw))
+
+
+def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
+    """What the methods of a run get wrong together."""
+    found = residual_correlations(scores)
+    draw = partial(residuals.draw, found, heading=run_heading(config, scores))
+    return Shown(
+        [residuals.build(found), residuals.CAPTION],
+        {"residuals": Drawing(residuals.TITLE, residuals.CAPTION, draw)},
+        residuals.values(found),
+        title=residuals.TITLE,
+    )
+
+
+def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Shown:
+    """Methods together: the mean of standardised scores, and stacking."""
+    found = qualities(ensembles(scores, subsets), predicting=(STACKED,))
+    table = deep_table.of_qualities(found)
+    return Shown(
+        [table, f"{deep_table.CAPTION} {ENSEMBLE_CAPTION}"],
+        values={"methods": deep_table.values(found)},
+        title="Methods together",
+        tables={"ensembles": table},
+    )
+
+
+def details(record: Record, folder: Path) -> list[Shown]:
+    """What the report shows of a run besides: its trajectory, residuals and ensembles, where it has them."""
+    scores = run_scores(record, folder)
+    found = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
+    if len(scores.methods) > 1:
+        found.append(show_residuals(record.config, scores))
+        if len(set(scores.families.tolist())) > 1:
+            found.append(show_ensembles(scores))
+    return found
+
+
+def _remarks(record: Record | None) -> list[str]:
+    """What a reader of the table must know of the data and the network."""
+    if record is None:
+        return []
+    facts = record.facts
+    found = [f"Weights: {facts['weights']}."]
+    if two_way := facts.get("two_way_targets"):
+        found.append(f"Of {', '.join(two_way)}: {facts['merged']}.")
+    if small := facts.get("sets_of_fewer_than_m_pairs"):
+        found.append(f"Fewer than m pairs: {', '.join(small)}; ProjNorm depends on m.")
+    if known := facts.get("pairs_that_were_trained_on"):
+        found.append(f"Pairs that were trained on: {', '.join(f'{n} of {name}' for name, n in known.items())}.")
+    return found

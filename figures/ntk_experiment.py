@@ -1,0 +1,119 @@
+"""What experiments on tangent kernels say: the kernels, the theory checked on them, and ProjNormLinear on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_table
+from figures.show import Drawing, Shown
+from figures.table import Number, Table
+from projnorm.fit_quality import FitQuality, fit_quality
+from projnorm.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_GRAM = "The trace of a set's kernel is the sum of the squared lengths of its tangent features."
+# The paper's figure shows these targets.
+_PAPER_ALIGNED = "snow-1"
+_PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
+
+
+def show_gram(record: Record, _folder: Path) -> Shown:
+    """Kernels that were computed, and how well they agree with gradients of autograd."""
+    facts, sets, traces = record.facts, record.arrays["sets"].tolist(), record.arrays["trace"].tolist()
+    blocks: list[str | Table] = [
+        f"Tangent kernels of {facts['parameters']:,} parameters on {len(sets)} sets of images.",
+        Table(("set", "trace"), [(name, Number(trace, ".6g")) for name, trace in zip(sets, traces, strict=True)]),
+        _GRAM,
+        f"Spot check against autograd: {facts['check_error']:.2g} of the scale.",
+        f"Weights: {facts['weights']}.",
+    ]
+    if damaged := facts.get("damaged_tiles"):
+        blocks.append(f"Computed again, because they were damaged: {', '.join(damaged)}.")
+    return Shown(blocks, values={"sets": sets, "trace": traces}, title="Tangent kernels", record=record)
+
+
+def show_analysis(record: Record, _folder: Path) -> Shown:
+    """The theory's assumptions and intervals on every target."""
+    values = {"rows": ntk_table.values(record), "train_exponent": float(record.arrays["train_decay"][0])}
+    return Shown(
+        [ntk_table.build(record), ntk_table.CAPTION, *_notes(record)],
+        {"ntk_panels": _panels(record, ntk_panels.draw), **_others(record)},
+        values | asdict(_quality(record)),
+        title="The theory on tangent kernels",
+        record=record,
+    )
+
+
+def show_predictions(record: Record, _folder: Path) -> Shown:
+    """ProjNormLinear beside the error of the kernel regression."""
+    quality = _quality(record)
+    follows = (
+        f"ProjNormLinear against the error: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, "
+        f"over {len(record.arrays['targets'])} targets."
+    )
+    return Shown(
+        [ntk_table.predictions(record), follows, *_notes(record)],
+        {"ntk_panels": _panels(record, ntk_panels.draw)},
+        {"rows": ntk_table.values(record), **asdict(quality)},
+        title="ProjNormLinear on tangent kernels",
+        verdict=follows,
+        record=record,
+    )
+
+
+def show_network(record: Record, folder: Path) -> Shown:
+    """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
+    from deep.calibration import qualities
+    from deep.experiments.ntk_predict import kernel_rows
+    from deep.ledger import Scores
+    from figures import deep_table, ntk_variants
+
+    keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
+    rows = qualities(Scores.of(kernel_rows(folder.parent / record.config["run"])))
+    return Shown(
+        [ntk_variants.build(record), ntk_variants.CAPTION],
+        {"ntk_panels": _panels(record, paper_panels), **_others(record)},
+        {
+            "rows": deep_table.values(rows),
+            "variants": ntk_variants.values(record),
+            "targets": {key: record.arrays[key].tolist() for key in keys},
+        },
+        title=f"ProjNormLinear on tangent kernels of {record.config['run']}",
+        record=record,
+    )
+
+
+def paper_panels(record: Record) -> Figure:
+    """The three panels on kernels with the targets that the paper shows, where they are there."""
+    known = record.arrays["targets"].tolist()
+    decays = [name for name in _PAPER_DECAYS if name in known]
+    return ntk_panels.draw(
+        record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
+    )
+
+
+def _panels(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
+    return Drawing(ntk_panels.TITLE, ntk_panels.CAPTION, partial(draw, record))
+
+
+def _others(record: Record) -> dict[str, Drawing]:
+    modules = (ntk_norm_ratio, ntk_decay_grid, ntk_intervals)
+    return {
+        module.__name__.rpartition(".")[2]: Drawing(module.TITLE, module.CAPTION, partial(module.draw, record))
+        for module in modules
+    }
+
+
+def _quality(record: Record) -> FitQuality:
+    return fit_quality(record.arrays["projnorm"], record.arrays["error"])
+
+
+def _notes(record: Record) -> list[str]:
+    """What must be said of the numbers."""
+    return [*(f"Note: {warning}" for warning in record.facts["warnings"]), f"Weights: {record.facts['weights']}."]
