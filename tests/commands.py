@@ -5,16 +5,33 @@ from __future__ import annotations
 import contextlib
 import io
 import subprocess
+import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from projnorm.cli.app import main
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended, as a shell sees it.
+
+    Attributes:
+        code: Exit code.
+        out: Text on stdout.
+        err: Text on stderr.
+    """
+
+    code: int
+    out: str
+    err: str
 
 
-def run_here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Exit code, stdout and stderr as a shell would see them; warnings are no errors, as there."""
+def run_cli(*arguments: str, cwd: Path | None = None) -> Result:
+    """Run a command in this process; warnings are no errors, as in a shell."""
+    from projnorm.cli.app import main
+
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
@@ -26,7 +43,28 @@ def run_here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
         patch.setattr("sys.argv", ["projnorm", *arguments])
         with pytest.raises(SystemExit) as stop:
             main()
-    return subprocess.CompletedProcess(arguments, int(stop.value.code or 0), out.getvalue(), err.getvalue())
+    return Result(int(stop.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def run_process(*arguments: str, cwd: Path | None = None) -> Result:
+    """Run a command in a process of its own, where that is the point."""
+    line = [sys.executable, "-m", "projnorm", *arguments]
+    ended = subprocess.run(line, capture_output=True, text=True, cwd=cwd, check=False)
+    return Result(ended.returncode, ended.stdout, ended.stderr)
+
+
+def run_here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The same as `run_cli`, with the names of `subprocess`."""
+    result = run_cli(*arguments, cwd=cwd)
+    return subprocess.CompletedProcess(arguments, result.code, result.out, result.err)
+
+
+def assert_refused(result: Result, *words: str) -> None:
+    """A bad input is one line on stderr with all these words, nothing on stdout, and exit code 2."""
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1), result
+    assert "Traceback" not in result.err
+    for word in words:
+        assert word in result.err
 
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:

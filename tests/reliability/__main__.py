@@ -95,7 +95,9 @@ def writers_table(rows: list[dict[str, Any]]) -> str:
     faults = [*FAULTS, DAMAGE]
     cells = {(row["writer"], row["fault"]): f"{row['trials']:,} / {len(row['failures'])}" for row in rows}
     names = dict.fromkeys(row["writer"] for row in rows)
-    return _markdown(["writer", *faults], [[name, *(cells.get((name, fault), "") for fault in faults)] for name in names])
+    return _markdown(
+        ["writer", *faults], [[name, *(cells.get((name, fault), "") for fault in faults)] for name in names]
+    )
 
 
 def readers_table(rows: list[dict[str, Any]]) -> str:

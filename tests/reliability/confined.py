@@ -1,4 +1,4 @@
-"""Hostile inputs are read in a process of its own, which may use little memory and time, write nothing and start nothing.
+"""Hostile inputs are read in a process that may use little memory and time, write nothing and start nothing.
 
 `examine` starts the process and goes on with the next reader where an input ended it. The process is this module: the
 task comes as JSON on stdin, and a line of JSON for each reader goes to stdout.

@@ -267,7 +267,9 @@ def test_whole_checkpoints_of_either_format_are_read():
         assert torch.equal(state["weight"], torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("text", [b"[" * 100_000, b"9" * 5000, b"[1]", b"{}", b'{"checksums": {}}', b'{"checksums": 1}'])
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000, b"9" * 5000, b"[1]", b"{}", b'{"checksums": {}}', b'{"checksums": 1}']
+)
 def test_a_document_that_is_no_entry_is_set_aside_and_reported(tmp_path, text, caplog):
     store = Store(tmp_path)
     store.put("whole", {"a": samples.LOGITS})
