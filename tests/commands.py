@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from projnorm.cli import app
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -30,20 +32,15 @@ class Result:
 
 def run_cli(*arguments: str, cwd: Path | None = None) -> Result:
     """Run a command in this process; warnings are no errors, as in a shell."""
-    from projnorm.cli.app import main
-
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
         contextlib.chdir(cwd or Path.cwd()),
         warnings.catch_warnings(),
-        pytest.MonkeyPatch.context() as patch,
     ):
         warnings.simplefilter("default")
-        patch.setattr("sys.argv", ["projnorm", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-    return Result(int(stop.value.code or 0), out.getvalue(), err.getvalue())
+        code = app.run(arguments)
+    return Result(code, out.getvalue(), err.getvalue())
 
 
 def run_process(*arguments: str, cwd: Path | None = None) -> Result:
@@ -69,5 +66,5 @@ def assert_refused(result: Result, *words: str) -> None:
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Figures are built, and written as a few bytes instead of drawn three times; tests of figures draw them."""
-    patch.setattr("figures.style.settled", lambda figure: figure)
+    patch.setattr("figures.style._lay_out", lambda figure: None)  # noqa: ARG005
     patch.setattr("figures.style.rendered", lambda figure, extension: f"{extension} of {figure}".encode() * 20)

@@ -92,7 +92,8 @@ def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
     for name in ("test_error", "projnorm_linear", "theta_norm", "sharp"):
         assert np.array_equal(few.arrays[name][:3], many.arrays[name][:3])
     assert not np.array_equal(
-        few.arrays["test_error"], run_toy(ToyConfig(**SMALL, trials=3, seed=1), RunContext(tmp_path)).arrays["test_error"]
+        few.arrays["test_error"],
+        run_toy(ToyConfig(**SMALL, trials=3, seed=1), RunContext(tmp_path)).arrays["test_error"],
     )
 
 
