@@ -1,4 +1,7 @@
-"""Hypothesis profiles: reproducible by default, `HYPOTHESIS_PROFILE=thorough` for a long random search."""
+"""Hypothesis profiles, one thread for each pytest worker, and what `slow` covers.
+
+Property tests are reproducible by default; ``HYPOTHESIS_PROFILE=thorough`` is a long random search.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,24 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(
-    "thorough",
-    max_examples=2000,
-    derandomize=False,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+# Before numpy and torch are imported, and for the processes that tests start: workers of pytest share the cores.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+
+_QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=30, derandomize=True, **_QUIET)
+settings.register_profile("thorough", max_examples=2000, derandomize=False, print_blob=True, **_QUIET)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture
 def pictures() -> None:
     """A test that asks for this has the command line draw its figures, which takes long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What opens a browser is slow, too."""
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.slow)

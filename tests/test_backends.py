@@ -12,12 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projnorm.backends import ONE_PROCESS, Backend, count_workers, in_order, run_each
 from projnorm.device import on_device
-from projnorm.runs import ONE_PROCESS, Backend, count_workers, in_order, run_each
 
 
 def slow_square(folder: Path, item: int) -> int:
-    time.sleep(0.2)
+    time.sleep(0.1)
     (folder / str(item)).touch()
     return item**2
 

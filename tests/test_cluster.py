@@ -13,16 +13,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deep.experiments.comparison import LEDGER, run_comparison
+from deep.experiments.comparison import run_comparison
 from ntk import KernelConfig, gram
+from projnorm import cluster
+from projnorm.backends import Backend, require_shared, run_each
 from projnorm.errors import ClusterError
-from projnorm.runs import Backend, cluster, require_shared, run_each, run_tasks
+from projnorm.records import RunContext
+from projnorm.store import Store
+from projnorm.tasks import run_tasks
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.toy import ToyConfig, run_toy
 from tests.dask_cluster import DaskCluster
 from tests.deep.small import SMALL
 from tests.ntk.networks import images, plain_network
 
+pytestmark = pytest.mark.slow
 TOY = ToyConfig(d1=40, d2=20, n=20, m=20, trials=7, interval_trials=2)
 LONG = ToyConfig(d1=200, d2=100, n=100, m=100, trials=30, interval_trials=30)
 
@@ -43,18 +48,18 @@ def backend(dask) -> Backend:
 def quiet(tmp_path_factory) -> dict[str, bytes]:
     """The arrays of the long job with nobody killed."""
     root = tmp_path_factory.mktemp("quiet")
-    run_toy(LONG, root=root, backend=Backend(1))
+    run_toy(LONG, RunContext(root))
     return arrays_of(root)
 
 
 def arrays_of(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in root.glob("*/arrays-*.npz")}
+    return {path.name: path.read_bytes() for path in root.glob("*/record-*.npz")}
 
 
 def test_trials_and_batches_are_the_same_bytes_as_on_this_machine(backend, tmp_path):
     for name, where in (("local", Backend(1)), ("dask", backend)):
-        run_toy(TOY, root=tmp_path / name, backend=where)
-        run_bound_check(BoundConfig(instances=600, large=0), root=tmp_path / name, backend=where)
+        run_toy(TOY, RunContext(tmp_path / name, where))
+        run_bound_check(BoundConfig(instances=600, large=0), RunContext(tmp_path / name, where))
     assert len(arrays_of(tmp_path / "local")) == 2
     assert arrays_of(tmp_path / "dask") == arrays_of(tmp_path / "local")
 
@@ -72,27 +77,25 @@ def test_tiles_are_the_same_bits_as_on_this_machine_and_no_worker_needs_the_fold
 
 
 def test_a_comparison_of_predictors_is_the_same_as_on_this_machine(backend, tmp_path):
-    here = run_comparison(SMALL, root=tmp_path / "here")
-    there = run_comparison(SMALL, root=tmp_path / "there", backend=backend)
+    here = run_comparison(SMALL, RunContext(tmp_path / "here"))
+    there = run_comparison(SMALL, RunContext(tmp_path / "there", backend))
     for name, array in here.arrays.items():
         np.testing.assert_array_equal(there.arrays[name], array, err_msg=name)
-    ledgers = [(tmp_path / name / here.id / LEDGER).read_bytes() for name in ("here", "there")]
-    assert ledgers[0] == ledgers[1]
 
 
 def test_a_task_that_fails_is_its_own_error(backend, tmp_path):
     with pytest.raises(ZeroDivisionError):
-        run_tasks(_inverse, [1, 0], folder=tmp_path, backend=backend, description="test")
+        run_tasks(_inverse, [1, 0], store=Store(tmp_path), backend=backend, description="test")
     with pytest.raises(FileNotFoundError):
-        run_tasks(_read, ["nowhere"], folder=tmp_path / "other", backend=backend, description="test")
+        run_tasks(_read, ["nowhere"], store=Store(tmp_path / "other"), backend=backend, description="test")
 
 
 def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_computed(backend, tmp_path, monkeypatch):
     require_shared(tmp_path, backend)
     monkeypatch.setattr(cluster, "_sees", lambda _: False)
-    with pytest.raises(ClusterError, match=r"does not see .*; this command needs --out on a file system that all"):
-        run_comparison(SMALL, root=tmp_path, backend=backend)
-    assert not list(tmp_path.glob("trained/*"))
+    with pytest.raises(ClusterError, match=r"does not see .*a file system that all"):
+        run_comparison(SMALL, RunContext(tmp_path, backend))
+    assert not list(tmp_path.rglob("*.npz"))
     assert not list(tmp_path.glob("**/.seen*"))
 
 
@@ -141,7 +144,7 @@ def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_gone_on_from
         own.close()
     assert (process.returncode, output) == (2, "")
     assert error.count("\n") == 1
-    assert f"the Dask scheduler at {own.address} was lost; what was finished is kept" in error
+    assert f"the Dask scheduler at {own.address} was lost; finished tasks are stored" in error
     kept = {path: path.stat().st_mtime_ns for path in tasks()}
     assert 3 <= len(kept) < LONG.trials
     resumed = subprocess.Popen([*command[:-4], "--workers", "1"], stdout=subprocess.DEVNULL)
@@ -155,7 +158,7 @@ def test_a_task_that_kills_its_worker_and_a_cluster_without_workers_are_told(tmp
     own = DaskCluster(tmp_path, workers=1, settings={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
     try:
         with pytest.raises(ClusterError, match="a task brought down every worker it was given to"):
-            run_tasks(_suicide, [1], folder=tmp_path, backend=Backend(scheduler=own.address), description="test")
+            run_tasks(_suicide, [1], store=Store(tmp_path), backend=Backend(scheduler=own.address), description="test")
         monkeypatch.setattr(cluster, "_WORKER", 0.5)
         with pytest.raises(ClusterError, match=r"has no worker; start some with `dask worker tcp://.* --nthreads 1`"):
             _squares(Backend(scheduler=own.address))
@@ -168,7 +171,7 @@ def _long_job(root: Path, address: str) -> tuple[list[str], Callable[[], Iterato
     names = ("d1", "d2", "n", "m", "trials", "interval_trials")
     sizes = [part for name in names for part in (f"--{name.replace('_', '-')}", str(getattr(LONG, name)))]
     command = [sys.executable, "-m", "projnorm", "toy", *sizes, "--json", "--out", str(root / "job")]
-    return [*command, "--backend", "dask", "--scheduler", address], lambda: (root / "job").glob("runs/*/tasks/*.npz")
+    return [*command, "--backend", "dask", "--scheduler", address], lambda: (root / "job").glob("runs/*/tasks-*/*.npz")
 
 
 def _wait_for(reached) -> None:

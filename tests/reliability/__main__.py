@@ -7,19 +7,21 @@ and writes nothing.
 from __future__ import annotations
 
 import argparse
-import json
+import random
 import re
-import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 from benchmarks.harness import write_result
-from tests.reliability.examination import measure_readers
-from tests.reliability.measurement import measure_writers, readers_table, writers_table
+from tests.reliability import fuzzing
+from tests.reliability.confined import ROOT, examine
+from tests.reliability.faults import DAMAGE, FAULTS, LostError, damaged_files, put_fault
+from tests.reliability.readers import READERS
+from tests.reliability.writers import WRITERS, Writer
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "results" / "reliability.json"
 DOCUMENT = ROOT / "docs" / "reliability.md"
 
@@ -28,26 +30,82 @@ def main() -> int:
     """Measure, write, and print the tables; exit code 1 if anything was lost or failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few trials, nothing written")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    trials, parts, inputs, lines, seconds = (5, 4, 20, 40, 0.0) if asked.quick else (50, 32, 300, 1000, 30.0)
+    parser.add_argument("--fuzz", type=float, default=30.0, help="seconds of atheris for each binary reader")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything that is drawn")
+    options = parser.parse_args()
+    trials, parts, inputs, seconds = (5, 4, 20, 0.0) if options.quick else (50, 32, 300, options.fuzz)
     with ThreadPoolExecutor(1) as beside:  # readers are tried in processes of their own
-        reading = beside.submit(measure_readers, inputs, seconds, asked.seed)
-        writers = measure_writers(trials, parts, asked.seed, lambda line: _say(sys.stderr, line))
-        readers = [*reading.result(), _command_line(lines, asked.seed)]
-    tables = {"writers": markdown(writers_table(writers)), "readers": markdown(readers_table(readers))}
-    if not asked.quick:
-        result = {"seconds_of_fuzzing_each": seconds, "writers": writers, "readers": readers}
-        write_result(RESULT, "python -m tests.reliability", result)
+        reading = beside.submit(measure_readers, list(READERS), inputs, seconds, options.seed)
+        writers = [row for writer in WRITERS.values() for row in measure_writer(writer, trials, parts, options.seed)]
+        readers = reading.result()
+    tables = {"writers": writers_table(writers), "readers": readers_table(readers)}
+    if not options.quick:
+        measured = {"seconds_of_fuzzing_each": seconds, "writers": writers, "readers": readers}
+        write_result(RESULT, "python -m tests.reliability", measured)
         DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    _say(sys.stdout, "\n\n".join(tables.values()))
-    return int(any(row["losses"] for row in writers) or any(row["failures"] for row in readers))
+    sys.stdout.write("\n\n".join(tables.values()) + "\n")
+    failures = [failure for row in (*writers, *readers) for failure in row["failures"]]
+    sys.stdout.write("".join(f"{failure}\n" for failure in failures))
+    return int(bool(failures))
 
 
-def markdown(table: list[list[str]]) -> str:
-    """A table of cells as Markdown."""
-    header, *rows = ["| " + " | ".join(row) + " |" for row in table]
-    return "\n".join([header, "|" + " --- |" * len(table[0]), *rows])
+def measure_writer(writer: Writer, trials: int, parts: int, seed: int) -> list[dict[str, Any]]:
+    """Put every fault to a writer: a row for each, with the number of trials and what was lost."""
+    rows = []
+    for fault in FAULTS:
+        lost = []
+        for trial in range(trials):
+            try:
+                put_fault(fault, writer, seed + trial)
+            except LostError as loss:
+                lost.append(f"{writer.name}, {fault}: {loss}")
+        rows.append({"writer": writer.name, "fault": fault, "trials": trials, "failures": lost})
+    if writer.checked:
+        tried, lost = 0, []
+        with tempfile.TemporaryDirectory(prefix="projnorm-faults-") as folder:
+            try:
+                for _ in damaged_files(writer, Path(folder) / "job", random.Random(seed), parts=parts):
+                    tried += 1
+            except LostError as loss:
+                lost = [f"{writer.name}, {DAMAGE}: {loss}"]
+        rows.append({"writer": writer.name, "fault": DAMAGE, "trials": tried, "failures": lost})
+    return rows
+
+
+def measure_readers(names: list[str], inputs: int, seconds: float, seed: int) -> list[dict[str, Any]]:
+    """A row for each reader: how many hostile inputs it was given, how many it read, and what failed.
+
+    Args:
+        names: Names in `READERS`.
+        inputs: Number of hostile variants of whole files for each reader.
+        seconds: Seconds of the coverage-guided fuzzer for each binary reader; there is none where it is not installed.
+        seed: Seed of everything that is drawn.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [{**row, "executions": 0} for row in examine(names, inputs, seed, Path(folder))]
+    for row in rows:
+        if seconds and READERS[row["reader"]].instrumented and fuzzing.is_installed():
+            row["executions"], failures = fuzzing.fuzz(row["reader"], seconds, seed)
+            row["failures"] += failures
+    return rows
+
+
+def writers_table(rows: list[dict[str, Any]]) -> str:
+    """A line for each writer and a column for each fault: trials / losses."""
+    faults = [*FAULTS, DAMAGE]
+    cells = {(row["writer"], row["fault"]): f"{row['trials']:,} / {len(row['failures'])}" for row in rows}
+    names = dict.fromkeys(row["writer"] for row in rows)
+    return _markdown(
+        ["writer", *faults], [[name, *(cells.get((name, fault), "") for fault in faults)] for name in names]
+    )
+
+
+def readers_table(rows: list[dict[str, Any]]) -> str:
+    """A line for each reader: inputs, how many of them gave a result, executions of the fuzzer, failures."""
+    header = ["reader", "hostile inputs", "of these read", "executions, coverage-guided", "failures"]
+    keys = ("inputs", "results", "executions")
+    cells = [[row["reader"], *(f"{row[key]:,}" for key in keys), str(len(row["failures"]))] for row in rows]
+    return _markdown(header, cells)
 
 
 def with_tables(text: str, tables: dict[str, str]) -> str:
@@ -58,24 +116,9 @@ def with_tables(text: str, tables: dict[str, str]) -> str:
     return text
 
 
-def _say(stream: TextIO, line: str) -> None:
-    stream.write(f"{line}\n")
-    stream.flush()
-
-
-def _command_line(lines: int, seed: int) -> dict[str, object]:
-    command = [sys.executable, "-m", "tests.reliability.command_line", str(lines), str(seed)]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False).stdout)
-    failures = found["failures"]
-    return {
-        "reader": "the command line",
-        "form": "arguments",
-        "inputs": found["inputs"],
-        "results": None,
-        "executions": 0,
-        "failures": len(failures),
-        "what": failures,
-    }
+def _markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|" + " --- |" * len(header), *lines[1:]])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ import io
 import struct
 import tarfile
 import zipfile
+from collections.abc import Callable
 from functools import cache
 
 from hypothesis import strategies as st
 
-from tests.reliability import seeds
+from tests.reliability import samples
 
 BOMB = 400_000_000
 _SIDES = (0, 1, 2, 3, 5, 32, 2**31, 2**32, 2**62, 2**63, 10**30, -1, -(2**63))
@@ -21,25 +22,22 @@ _TYPES = (
     "'nonsense'", "None", "1", "[]", "{}", "[('a', [('b', '|O')])]",
 )  # fmt: skip
 _HEADERS = (
-    "(" * 5000,
-    "[" * 200 + "]" * 200,
+    "(" * 5000, "[" * 200 + "]" * 200, "'''", "\\", "\t  x\n y", "1 if", "0777", "'\\d'", "9" * 5000,
     "{'descr': '<f8', 'fortran_order': False, 'shape': (3L, 2L)}",
     "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), 'x': __import__('os').system('true')}",
     "{'descr': '<f8', 'fortran_order': 1, 'shape': (3, 2)}",
     "{'descr': '<f8', 'fortran_order': False, 'shape': [3, 2]}",
     "{'descr': '<f8', 'fortran_order': False, 'shape': (True, 2)}",
-    "'''",
-    "\\",
-    "\t  x\n y",
-    "1 if",
-    "0777",
-    "'\\d'",
-    "9" * 5000,
-)
+)  # fmt: skip
 _NAMES = (
     "images.npy", "labels.npy", "logits.npy", "x.npy", "x", ".npy", "../x.npy", "/x.npy", "a\nb.npy", "a\x1b[2J.npy",
     "X.npy", "x/", "é.npy", "x.jsonl", "../x.jsonl", "/x.tsv", "data.pkl", "archive/data.pkl",
 )  # fmt: skip
+_MEMBERS = (
+    "train.bin", "test.bin", "train", "test", "../test.bin", "/test.bin", "x", "a/" * 100 + "test.bin", "test.bin\0x",
+    "é",
+)  # fmt: skip
+_COMPRESSIONS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 @st.composite
@@ -60,8 +58,7 @@ def lying_npy(draw: st.DrawFn) -> bytes:
 @st.composite
 def lying_npz(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
     """Members that lie about arrays, beside or instead of true ones."""
-    with zipfile.ZipFile(io.BytesIO(draw(st.sampled_from(whole)))) as archive:
-        files = [(name, archive.read(name)) for name in archive.namelist()]
+    files = list(samples.unzipped(draw(st.sampled_from(whole))).items())
     for _ in range(draw(st.integers(1, 2))):
         content = draw(lying_npy())
         if files and draw(st.booleans()):
@@ -69,7 +66,7 @@ def lying_npz(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
             files[at] = files[at][0], content
         else:
             files.append((draw(st.sampled_from(_NAMES)), content))
-    return _zip(files, draw(st.sampled_from(_COMPRESSIONS)), draw(st.sampled_from((b"", b"a comment"))))
+    return samples.zipped(files, draw(st.sampled_from(_COMPRESSIONS)), draw(st.sampled_from((b"", b"a comment"))))
 
 
 @st.composite
@@ -94,37 +91,21 @@ def lying_zip(draw: st.DrawFn, whole: tuple[bytes, ...], name: str) -> bytes:
 @st.composite
 def zips_of_text(draw: st.DrawFn) -> bytes:
     """Some files of pairs and some of nothing, packed in any way."""
-    some = (seeds.pairs_json(), seeds.pairs_table(), b"", b"\0" * 100, seeds.pairs_json()[:40])
+    some = (samples.pairs_json(), samples.pairs_table(), b"", b"\0" * 100, samples.pairs_json()[:40])
     files = draw(st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(some)), min_size=1, max_size=3))
-    return _zip(files, draw(st.sampled_from(_COMPRESSIONS)), b"")
+    return samples.zipped(files, draw(st.sampled_from(_COMPRESSIONS)))
 
 
 @st.composite
 def lying_tar(draw: st.DrawFn) -> bytes:
     """Links, devices, sparse files, sizes that cannot be, names that lead elsewhere, too many members."""
     buffer = io.BytesIO()
-    kinds = (*b"0123456", *b"7LKSxgD", 0)
-    names = (
-        "train.bin",
-        "test.bin",
-        "train",
-        "test",
-        "../test.bin",
-        "/test.bin",
-        "x",
-        "a/" * 100 + "test.bin",
-        "test.bin\0x",
-        "é",
-    )
+    contents = (b"", *samples.cifar_binary().values(), samples.cifar_batch(), b"30 path=../../test.bin\n", b"x" * 600)
     for _ in range(draw(st.integers(1, 5))):
-        member = tarfile.TarInfo(draw(st.sampled_from(names)))
-        member.type = bytes([draw(st.sampled_from(kinds))])
+        member = tarfile.TarInfo(draw(st.sampled_from(_MEMBERS)))
+        member.type = bytes([draw(st.sampled_from((*b"01234567LKSxgD", 0)))])
         member.linkname = draw(st.sampled_from(("", "test.bin", "../../x", "/etc/passwd")))
-        content = draw(
-            st.sampled_from(
-                (b"", *seeds.cifar_binary().values(), seeds.cifar_batch(), b"30 path=../../test.bin\n", b"x" * 600)
-            )
-        )
+        content = draw(st.sampled_from(contents))
         member.size = draw(st.sampled_from((len(content), len(content), 0, 10**6, 2**33, 2**60)))
         header = member.tobuf(draw(st.sampled_from((tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))))
         padded = content + bytes(-len(content) % 512)
@@ -132,14 +113,11 @@ def lying_tar(draw: st.DrawFn) -> bytes:
     return gzip.compress(buffer.getvalue() + bytes(1024), 1, mtime=0)
 
 
-def damaged_inside_gzip(inside: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+def damaged_inside_gzip(
+    whole: tuple[bytes, ...], damaged: Callable[[tuple[bytes, ...]], st.SearchStrategy[bytes]]
+) -> st.SearchStrategy[bytes]:
     """Damage that the checksum of gzip does not see."""
-    return inside.map(lambda data: gzip.compress(data, 1, mtime=0))
-
-
-def unzipped(whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """What is in the gzip files."""
-    return tuple(gzip.decompress(data) for data in whole if data[:2] == b"\x1f\x8b")
+    return damaged(tuple(map(gzip.decompress, whole))).map(lambda data: gzip.compress(data, 1, mtime=0))
 
 
 def bomb(name: str, method: int, declared: int | None = None) -> bytes:
@@ -154,19 +132,4 @@ def _packed_zeros(name: str, method: int) -> bytes:
     with zipfile.ZipFile(buffer, "w", method, compresslevel=1) as archive, archive.open(name, "w") as member:
         for _ in range(BOMB // 1_000_000):
             member.write(bytes(1_000_000))
-    return buffer.getvalue()
-
-
-_COMPRESSIONS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-
-
-def _zip(files: list[tuple[str, bytes]], method: int, comment: bytes) -> bytes:
-    import warnings
-
-    buffer = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as archive:
-        warnings.simplefilter("ignore")  # of two members of one name
-        archive.comment = comment
-        for name, data in files:
-            archive.writestr(name, data)
     return buffer.getvalue()

@@ -1,38 +1,31 @@
-"""Reads hostile inputs in a process of its own, which may use little memory and time and may write nothing.
+"""Hostile inputs are read in a process that may use little memory and time, write nothing and start nothing.
 
-Run by `tests.reliability.examination`; the task comes as JSON on stdin, and what was found goes to stdout, a line of
-JSON a reader.
+`examine` starts the process and goes on with the next reader where an input ended it. The process is this module: the
+task comes as JSON on stdin, and a line of JSON for each reader goes to stdout.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import hashlib
+import importlib
 import json
 import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
-
-from projnorm.files import CEILING_VARIABLE
-from tests.reliability.inputs import hostile
-from tests.reliability.readers import READERS, Reader
-
-SECONDS = 4.0
-CEILING = 50_000_000
-# More than the ceiling, since what is read is unpacked and then checked or converted.
-ROOM = 5 * CEILING
+ROOT = Path(__file__).resolve().parents[2]
+_CEILING = 50_000_000
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
     "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename", "os.mkdir",
@@ -41,29 +34,76 @@ _FORBIDDEN = (
 )  # fmt: skip
 
 
+def examine(
+    readers: Sequence[str], inputs: int, seed: int, kept: Path, *, table: str = "tests.reliability.readers:READERS"
+) -> list[dict[str, Any]]:
+    """Give each reader hostile inputs, in a process that a bad one may end.
+
+    Args:
+        readers: Names in the table.
+        inputs: Number of hostile inputs for each reader.
+        seed: Seed of the inputs.
+        kept: Folder for the inputs that show a failure.
+        table: Module and name of the table of readers.
+
+    Returns:
+        For each reader its name, the number of inputs, how many were read (the others were properly refused, but for
+        the failures), and the failures, each with the file that shows it.
+    """
+    found: list[dict[str, Any]] = []
+    left = list(readers)
+    while left:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.reliability.confined"],
+            input=json.dumps({"readers": left, "inputs": inputs, "seed": seed, "kept": str(kept), "table": table}),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            check=False,
+        )
+        done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+        found += done
+        left = left[len(done) :]
+        if left:  # the process was ended by what the next one was given
+            reason = f"the process ended with {ended.returncode}: {(ended.stderr.strip() or 'no message')[-2000:]}"
+            found.append({"reader": left.pop(0), "inputs": 0, "results": 0, "failures": [reason]})
+    return found
+
+
 class TooSlowError(BaseException):
-    """An input that takes longer than it may."""
+    """An input takes longer than it may."""
 
 
 class EscapeError(BaseException):
-    """An input that does what no reader needs to do."""
+    """An input does what no reader needs to do."""
 
 
 class Guard:
     """Watches what is done while an input is read."""
 
     def __init__(self, allowed: Path) -> None:
+        """Writing below `allowed` is no escape."""
         self._allowed = str(allowed)
         self._armed = False
         sys.addaudithook(self._audit)
 
     @contextmanager
-    def armed(self) -> Iterator[None]:
-        self._armed = True
+    def limits(self, room: int, seconds: float, *, armed: bool) -> Iterator[None]:
+        """So many bytes more than are in use now, so much time, and nothing that leads outside."""
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        faulthandler.dump_traceback_later(60, exit=True)
+        self._armed = armed
         try:
             yield
         finally:
             self._armed = False
+            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._armed:
@@ -77,25 +117,61 @@ class Guard:
             raise EscapeError(f"{event} {arguments}")
 
 
-def examine(reader: Reader, inputs: int, seed_number: int, guard: Guard, folder: Path, kept: Path) -> dict[str, Any]:
-    """How a reader takes so many hostile inputs."""
+def _read(reader: Any, data: bytes, folder: Path, guard: Guard) -> str | None:
+    """What is wrong with how an input is taken; empty if it gives a result, None if it is properly refused."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path = reader.put(folder, data)
+    before = sorted(folder.rglob("*"))
+    problem: str | None = ""
+    try:
+        with guard.limits(reader.room, reader.seconds, armed=reader.confined):
+            reader.read(path)
+    except (ValueError, OSError) as error:
+        problem = refusal(error)
+    except BaseException as error:  # noqa: BLE001 - any other exception is what is looked for
+        frames = traceback.extract_tb(error.__traceback__)[-4:]
+        where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+        problem = f"{type(error).__name__}: {str(error)[:500]} {where}"
+    if not problem and not reader.writes and sorted(folder.rglob("*")) != before:
+        problem = "files appeared or went"
+    return problem
+
+
+def refusal(error: Exception) -> str | None:
+    """What is wrong with how an input is refused: the message must be one line."""
+    message = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
+    return f"refused in several lines or none: {message!r}" if "\n" in message or not message else None
+
+
+def _examine(reader: Any, inputs: int, seed_number: int, guard: Guard, folder: Path, kept: Path) -> dict[str, Any]:
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+
+    from tests.reliability.hostile import hostile
+
     found: dict[str, Any] = {"reader": reader.name, "inputs": 0, "results": 0, "failures": []}
-    current, marker = folder / "current", folder / "marker"
+    marker = folder / "marker"
+
+    def fail(what: str, data: bytes) -> None:
+        path = kept / hashlib.sha256(data).hexdigest()[:16]
+        path.write_bytes(data)
+        found["failures"].append(f"{what} ({path})")
 
     def once(data: bytes) -> None:
         found["inputs"] += 1
-        current.write_bytes(data)
-        failure = read_once(reader, data, guard, folder / "read")
-        if failure is None and marker.exists():
-            failure = "the marker is there"
-        if failure == "":
+        problem = _read(reader, data, folder / "read", guard)
+        if problem == "" and not marker.exists():
             found["results"] += 1
-        elif failure is not None:
-            found["failures"].append(_failure(failure, data, kept))
+        elif problem is not None:
+            fail(problem or "the marker is there", data)
 
-    for data in reader.seeds():
-        if problem := read_once(reader, data, guard, folder / "read", strict=True):
-            found["failures"].append(_failure(f"a whole file: {problem}", data, kept))
+    for data in reader.seeds():  # without limits, since libraries are imported here
+        shutil.rmtree(folder / "whole", ignore_errors=True)
+        (folder / "whole").mkdir()
+        try:
+            reader.read(reader.put(folder / "whole", data))
+        except (ValueError, OSError) as error:
+            fail(f"a whole file is refused: {error}", data)
     profile = settings(
         max_examples=inputs,
         database=None,
@@ -107,80 +183,28 @@ def examine(reader: Reader, inputs: int, seed_number: int, guard: Guard, folder:
     return found
 
 
-def read_once(reader: Reader, data: bytes, guard: Guard, folder: Path, *, strict: bool = False) -> str | None:
-    """What is wrong with how an input is taken; empty if it gives a result, None if it is properly refused."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    path = reader.place(folder, data)
-    before = sorted(str(p) for p in folder.rglob("*"))
-    start = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, SECONDS if not strict else 0.0)
-    faulthandler.dump_traceback_later(60, exit=True)
-    try:
-        with nullcontext() if strict else _little_memory(), nullcontext() if strict else guard.armed():
-            reader.read(path)
-        problem: str | None = ""
-    except reader.refusals as error:
-        message = f"{error.strerror or error}" if isinstance(error, OSError) else str(error)
-        problem = f"refused in several lines or none: {message!r}" if "\n" in message or not message else None
-        problem = f"refused: {message}" if strict else problem
-    except (TooSlowError, EscapeError) as error:
-        problem = f"{type(error).__name__}: {error} {_where(error)}"
-    except BaseException as error:  # noqa: BLE001 - any other exception is what is looked for
-        problem = f"{type(error).__name__}: {error} {_where(error)}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        faulthandler.cancel_dump_traceback_later()
-    if not problem and time.perf_counter() - start > SECONDS and not strict:
-        problem = f"took {time.perf_counter() - start:.1f} s"
-    if not problem and sorted(str(p) for p in folder.rglob("*")) != before and reader.name != "tiles":
-        problem = "files appeared or went"
-    return problem
-
-
-def _failure(what: str, data: bytes, kept: Path) -> dict[str, str]:
-    """What is wrong, and where the input is that shows it."""
-    path = kept / hashlib.sha256(data).hexdigest()[:16]
-    path.write_bytes(data)
-    return {"what": what, "input": str(path)}
-
-
-def _where(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-
-
-@contextmanager
-def _little_memory() -> Iterator[None]:
-    """As much address space as is in use now, and some room."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def _too_slow(*_: object) -> None:
-    raise TooSlowError(f"more than {SECONDS:g} s")
+    raise TooSlowError("it takes too long")
 
 
 def main() -> None:
     """Examine the readers that stdin names."""
+    from projnorm.files import CEILING_VARIABLE
+
     task = json.load(sys.stdin)
+    module, _, name = task["table"].partition(":")
+    readers = getattr(importlib.import_module(module), name)
     sys.dont_write_bytecode = True
-    os.environ[CEILING_VARIABLE] = str(CEILING / 1e9)
+    os.environ[CEILING_VARIABLE] = str(_CEILING / 1e9)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_slow)
-    with tempfile.TemporaryDirectory() as name:
-        folder, out = Path(name), sys.stdout
-        sys.stdout = sys.stderr
+    with tempfile.TemporaryDirectory() as scratch:
+        out, sys.stdout = sys.stdout, sys.stderr
+        folder = Path(scratch) / "inside"
+        folder.mkdir()
         guard = Guard(folder)
         for reader in task["readers"]:
-            out.write(json.dumps({"begins": reader, "current": str(folder / "current")}) + "\n")
-            out.flush()
-            found = examine(READERS[reader], task["inputs"], task["seed"], guard, folder, Path(task["kept"]))
+            found = _examine(readers[reader], task["inputs"], task["seed"], guard, folder, Path(task["kept"]))
             out.write(json.dumps(found) + "\n")
             out.flush()
 

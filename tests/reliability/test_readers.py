@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.reliability import coverage_guided
-from tests.reliability.examination import Examined, examine, measure_readers
-from tests.reliability.readers import READERS
-
-INPUTS = 30
-_ROOT = Path(__file__).resolve().parents[2]
+from tests.reliability import fuzzing
+from tests.reliability.confined import examine
+from tests.reliability.readers import READERS, Reader
 
 
-@pytest.fixture(scope="module")
-def examined(tmp_path_factory) -> dict[str, Examined]:
-    kept = tmp_path_factory.mktemp("kept")
-    return {one.reader: one for one in examine(list(READERS), INPUTS, 0, kept)}
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_reader_gives_a_result_or_refuses_in_one_line(examined, reader):
-    assert examined[reader].failures == ()
-    assert examined[reader].inputs >= INPUTS
-
-
-def test_any_command_line_ends_in_a_result_or_one_line():
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.reliability.command_line", str(2 * INPUTS), "0"],
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        check=False,
+def _broken(said: str, harm: Callable[[Path], object]) -> Reader:
+    """A reader that does harm to anything but a whole file; `said` is what must be said of it."""
+    return Reader(
+        *(said, "bytes", lambda: b"whole", "x", lambda path: path.read_bytes() == b"whole" or harm(path)), seconds=0.5
     )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
-    assert found["failures"] == []
-    assert found["inputs"] >= 2 * INPUTS
+
+
+def _refuse(_path: Path) -> None:
+    raise ValueError("a\nb")
+
+
+def _loop(_path: Path) -> None:
+    while True:
+        pass
+
+
+BROKEN = {
+    reader.name: reader
+    for reader in (
+        _broken("files appeared", lambda path: path.with_name("new").touch()),
+        _broken("ZeroDivisionError", lambda _: 1 / 0),
+        _broken("EscapeError", lambda path: (path.parents[2] / "escaped").touch()),
+        _broken("MemoryError", lambda _: bytearray(10**9)),
+        _broken("TooSlowError", _loop),
+        _broken("refused in several lines", _refuse),
+        _broken("the process ended with 7", lambda _: os._exit(7)),
+    )
+}
 
 
 @pytest.mark.slow
-def test_a_coverage_guided_fuzzer_finds_nothing_in_a_short_time():
-    reader = next(name for name, reader in READERS.items() if reader.modules)
-    if not coverage_guided.is_installed():
-        pytest.skip("atheris is not installed; it is in the extra `fuzz`")
-    found = coverage_guided.fuzz(reader, 2.0, 0)
-    assert found is not None
-    assert found.failures == ()
-    assert found.executions > 0
-
-
-@pytest.mark.slow
-def test_the_table_has_a_row_for_every_reader():
-    rows = measure_readers(inputs=1, seconds=0.0, seed=1)
+def test_every_reader_gives_a_result_or_refuses_in_one_line(tmp_path):
+    rows = examine(list(READERS), 60, 0, tmp_path)
     assert [row["reader"] for row in rows] == list(READERS)
-    assert all(row["failures"] == 0 and row["inputs"] for row in rows)
+    assert [(row["reader"], failure) for row in rows for failure in row["failures"]] == []
+    assert all(row["inputs"] >= 60 for row in rows)
+
+
+@pytest.mark.slow
+def test_a_reader_that_does_more_than_read_is_caught(tmp_path):
+    """The confined process itself, with readers that are not as they should be."""
+    rows = examine(list(BROKEN), 2, 0, tmp_path, table=f"{__name__}:BROKEN")
+    assert [row["reader"] for row in rows] == list(BROKEN)
+    for row in rows:
+        assert row["reader"] in row["failures"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not fuzzing.is_installed(), reason="atheris is not installed; it is in the extra `fuzz`")
+def test_a_coverage_guided_fuzzer_finds_nothing_in_a_short_time():
+    executions, failures = fuzzing.fuzz("image set .npz", 2.0, 0)
+    assert failures == []
+    assert executions > 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 import pytest
 import torch
 
 from projnorm.files import locate
 from projnorm.vision import ImageNetInput, ImageSet, digits, load_splits, read_image_set
-from tests.damage import damaged_copies
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
@@ -46,30 +43,6 @@ def test_npz_files_with_and_without_a_split(tmp_path):
     together = np.concatenate([halves.train.images, halves.test.images])
     assert {i.tobytes() for i in together} == {i.tobytes() for i in IMAGES}
     np.testing.assert_array_equal(read_image_set(tmp_path / "one.npz").images, IMAGES)
-
-
-@pytest.mark.parametrize("label_bytes", [1, 2])
-def test_the_binary_version_of_cifar(tmp_path, label_bytes):
-    def write(name, images, labels):
-        planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
-        coarse = np.full((len(images), label_bytes - 1), 99, np.uint8)
-        (tmp_path / name).write_bytes(np.hstack([coarse, labels[:, None].astype(np.uint8), planes]).tobytes())
-
-    if label_bytes == 1:
-        write("data_batch_1.bin", IMAGES[:4], LABELS[:4])
-        write("data_batch_2.bin", IMAGES[4:8], LABELS[4:8])
-        write("test_batch.bin", IMAGES[8:], LABELS[8:])
-    else:
-        write("train.bin", IMAGES[:8], LABELS[:8])
-        write("test.bin", IMAGES[8:], LABELS[8:])
-    splits = load_splits(tmp_path)
-    np.testing.assert_array_equal(splits.train.images, IMAGES[:8])
-    np.testing.assert_array_equal(splits.train.labels, LABELS[:8])
-    np.testing.assert_array_equal(splits.test.images, IMAGES[8:])
-    file = next(tmp_path.glob("*test*.bin" if label_bytes == 1 else "test.bin"))
-    file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"test.*bin: 12,29. bytes are not a whole number of records"):
-        load_splits(tmp_path)
 
 
 def test_data_that_is_not_there_or_not_whole_is_refused(tmp_path):
@@ -127,12 +100,3 @@ def test_an_image_set_takes_rows():
     chosen = ImageSet("x", IMAGES, LABELS).take(np.array([3, 1]))
     assert len(chosen) == 2
     np.testing.assert_array_equal(chosen.labels, LABELS[[3, 1]])
-
-
-def test_a_damaged_npz_is_one_error_or_whole(tmp_path):
-    path = tmp_path / "x.npz"
-    np.savez_compressed(path, images=IMAGES[:2, :4, :4], labels=LABELS[:2])
-    for data in damaged_copies(path.read_bytes(), 400):
-        path.write_bytes(data)
-        with suppress(ValueError):
-            read_image_set(path)

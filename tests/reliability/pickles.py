@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import struct
 import zipfile
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from tests.reliability import seeds
+from tests.reliability import samples
 
 _OPCODES = (
     b"(", b"0", b"1", b"2", b")", b"]", b"}", b"\x85", b"\x86", b"\x87", b"t", b"l", b"d", b"a", b"e", b"s", b"u",
@@ -33,8 +32,8 @@ def evil(marker: Path) -> st.SearchStrategy[bytes]:
         b"\x80\x02cbuiltins\nexec\nX" + _string(f"open({str(marker)!r}, 'w')") + b"\x85R.",
         b"\x80\x02cio\nopen\nX" + _string(str(marker)) + b"X" + _string("w") + b"\x86R.",
         b"\x80\x04\x8c\x05posix\x8c\x06system\x93X" + struct.pack("<I", len(touch)) + touch + b"\x85R.",
-        b"\x80\x02cbuiltins\nbytearray\n" + _long(10**10) + b"\x85R.",
-        b"\x80\x02ctorch\nTensor\n" + _long(10**11) + b"\x85R.",
+        b"\x80\x02cbuiltins\nbytearray\n" + long(10**10) + b"\x85R.",
+        b"\x80\x02ctorch\nTensor\n" + long(10**11) + b"\x85R.",
         b"\x80\x02" + laughs() + b".",
         b"\x80\x02}X\x04\x00\x00\x00data" + laughs() + b"s.",
         b"\x80\x02}X\x06\x00\x00\x00labels" + laughs() + b"s.",
@@ -54,25 +53,15 @@ def programs(draw: st.DrawFn) -> bytes:
 @st.composite
 def evil_weights(draw: st.DrawFn, marker: Path) -> bytes:
     """A weight file of torch whose document is another, or whose sizes and places are."""
-    with zipfile.ZipFile(io.BytesIO(seeds.torch_file())) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    document = next(name for name in files if name.endswith("data.pkl"))
     if draw(st.booleans()):
-        files[document] = draw(st.one_of(evil(marker), programs()))
+        document = draw(st.one_of(evil(marker), programs()))
     else:
-        content = bytearray(files[document])
+        content = bytearray(samples.torch_document())
         numbers = [at for at in range(len(content) - 1) if content[at] == 0x4B]
         for _ in range(draw(st.integers(1, 3))):
-            at = draw(st.sampled_from(numbers))
-            content[at + 1] = draw(st.integers(0, 255))
-        files[document] = bytes(content)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(
-        buffer, "w", draw(st.sampled_from((zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
-    ) as out:
-        for name, content in files.items():
-            out.writestr(name, content)
-    return buffer.getvalue()
+            content[draw(st.sampled_from(numbers)) + 1] = draw(st.integers(0, 255))
+        document = bytes(content)
+    return samples.torch_file_with(document, draw(st.sampled_from((zipfile.ZIP_STORED,) * 2 + (zipfile.ZIP_DEFLATED,))))
 
 
 def laughs(depth: int = 60) -> bytes:
@@ -110,5 +99,5 @@ def _string(text: str) -> bytes:
     return struct.pack("<I", len(text.encode())) + text.encode()
 
 
-def _long(number: int) -> bytes:
+def long(number: int) -> bytes:
     return pickle.dumps(number, 2)[2:-1]

@@ -9,21 +9,21 @@ import json
 import pickle
 import tarfile
 import tempfile
+import warnings
 import zipfile
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
 from PIL import Image
 
-from deep.config import DeepConfig
-from deep.ledger import Row
-from ntk.store import FORMAT as TILES_FORMAT
-from projnorm.runs import new_record, save, to_npz
+from projnorm.arrays import to_npz
+from projnorm.store import digest
 from simulations.bound_check import BoundConfig, draw_instance, save_instance
+from simulations.toy import ToyConfig
 from tests.text.checkpoints import save_bert
 
 PIXELS = np.arange(3072, dtype=np.uint8)
@@ -41,13 +41,15 @@ def image_set() -> bytes:
     return to_npz({"images": IMAGES, "labels": np.array([0, 1])})
 
 
-def outputs() -> bytes:
+def outputs() -> tuple[bytes, bytes]:
+    """As logits with named classes, and as probabilities with those of another model."""
     names = np.array(["cat", "dog"])
-    return to_npz({"logits": LOGITS, "features": LOGITS, "labels": names[[0, 1, 1]], "classes": names})
+    shared = {"probabilities": np.full((3, 2), 0.5), "other_logits": LOGITS[None], "labels": np.array([0, 1, 1])}
+    return to_npz({"logits": LOGITS, "features": LOGITS, "labels": names[[0, 1, 1]], "classes": names}), to_npz(shared)
 
 
-def probabilities() -> bytes:
-    return to_npz({"probabilities": np.full((3, 2), 0.5), "other_logits": LOGITS[None], "labels": np.array([0, 1, 1])})
+def npy_files() -> tuple[bytes, bytes]:
+    return npy(LOGITS), npy(np.asfortranarray(LOGITS), version=(2, 0))
 
 
 @cache
@@ -57,32 +59,37 @@ def instance() -> bytes:
         return (Path(folder) / "x.npz").read_bytes()
 
 
-@cache
-def record() -> tuple[bytes, bytes]:
-    """The document and the arrays."""
-    meanings = {"a": "numbers", "b": "letters"}
-    made = new_record("toy", {"n": 3, "sigmas": [0.5]}, {"a": LOGITS, "b": np.array(["x"])}, meanings, 1.5, {"k": "v"})
-    with tempfile.TemporaryDirectory() as folder:
-        saved = save(made, Path(folder))
-        return (saved / "record.json").read_bytes(), next(saved.glob("*.npz")).read_bytes()
+def entry() -> bytes:
+    """The document of an entry of the store, whose arrays are those of `image_set`."""
+    return checksummed(image_set(), {"facts": {"steps": 3}, "names": ["x"]})
 
 
-def manifest() -> bytes:
-    digest = hashlib.sha256(npy(LOGITS)).hexdigest()
-    return json.dumps({"format": TILES_FORMAT, "identity": {"a": 1}, "tiles": {"0-0": digest}}).encode()
+def record() -> bytes:
+    """The document of a record."""
+    facts = {
+        "id": "toy-0",
+        "kind": "toy",
+        "config": {"n": 3},
+        "created": "2026-01-01T00:00:00+00:00",
+        "wall_seconds": 1.5,
+        "environment": {"python": "3"},
+        "facts": {"k": "v"},
+        "meanings": {"images": "pixels", "labels": "classes"},
+    }
+    return checksummed(image_set(), facts)
 
 
-def ledger() -> bytes:
-    rows = (Row("fog-1", "fog", 1, "made", 5, 0.25, method, 0.5) for method in ("ATC", "AC"))
-    return b"".join(json.dumps(asdict(row)).encode() + b"\n" for row in rows)
+def checksummed(arrays: bytes, document: Any) -> bytes:
+    """A document of the store with the checksums that belong to it and to the arrays beside it."""
+    if not isinstance(document, dict):
+        return json.dumps(document).encode()
+    document.pop("checksums", None)
+    sha256 = {"arrays": hashlib.sha256(arrays).hexdigest()}
+    return json.dumps({**document, "checksums": {**sha256, "document": digest([document, sha256], 64)}}).encode()
 
 
-def run_description() -> bytes:
-    return json.dumps({"config": asdict(DeepConfig(n_validation=5, m=5)), "inputs": {"torch": "2"}}).encode()
-
-
-def configuration() -> bytes:
-    return json.dumps(asdict(DeepConfig())).encode()
+def settings() -> bytes:
+    return ToyConfig().to_toml().encode()
 
 
 def tensors() -> dict[str, torch.Tensor]:
@@ -100,10 +107,6 @@ def torch_file(*, legacy: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def checkpoint() -> bytes:
-    return json.dumps({"sha256": hashlib.sha256(safetensors_file()).hexdigest(), "facts": {"steps": 3}}).encode()
-
-
 def cifar_binary() -> dict[str, bytes]:
     record = bytes([1, 2]) + PIXELS.tobytes()
     return {"train.bin": record, "test.bin": record}
@@ -113,26 +116,51 @@ def cifar_batch(protocol: int = 2) -> bytes:
     return pickle.dumps({b"data": PIXELS[None], b"fine_labels": [3], b"filenames": [b"a.png"]}, protocol)
 
 
+def cifar_batches() -> dict[str, bytes]:
+    return {"train": cifar_batch(), "test": cifar_batch(4)}
+
+
 def archive(files: dict[str, bytes]) -> bytes:
     return gzip.compress(tarred(files), 1, mtime=0)
 
 
-def tarred(files: dict[str, bytes]) -> bytes:
+def tarred(files: dict[str, bytes], *, prefix: str = "cifar/", extra: tuple[tarfile.TarInfo, ...] = ()) -> bytes:
+    """A tar file of `files` under a prefix, behind `extra` members that hold zeros."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as out:
+        for member in extra:
+            out.addfile(member, io.BytesIO(bytes(member.size)))
         for name, data in files.items():
-            member = tarfile.TarInfo(f"cifar/{name}")
+            member = tarfile.TarInfo(prefix + name)
             member.size = len(data)
             out.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(
+    files: dict[str, bytes] | list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED, comment: bytes = b""
+) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as out:
-        for name, data in files.items():
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as out:
+        warnings.simplefilter("ignore")  # about two members of one name
+        out.comment = comment
+        for name, data in files.items() if isinstance(files, dict) else files:
             out.writestr(name, data)
     return buffer.getvalue()
+
+
+def unzipped(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def torch_file_with(document: bytes, method: int = zipfile.ZIP_STORED) -> bytes:
+    """A weight file of torch with another document inside."""
+    return zipped({**unzipped(torch_file()), "archive/data.pkl": document}, method)
+
+
+def torch_document() -> bytes:
+    return unzipped(torch_file())["archive/data.pkl"]
 
 
 def pairs_json() -> bytes:
@@ -142,6 +170,10 @@ def pairs_json() -> bytes:
 
 def pairs_table() -> bytes:
     return b"gold_label\tsentence1\tsentence2\tcategory\nentailment\tA cat.\tA pet.\tx\ncontradiction\ta\tb\ty\n"
+
+
+def pairs_zip() -> bytes:
+    return zipped({"readme.txt": b"no", "x.jsonl": pairs_json()})
 
 
 def picture(form: str) -> bytes:

@@ -1,62 +1,54 @@
-"""Hostile variants of a whole file: damage of any kind, and lies that its format allows."""
+"""Hostile variants of whole files: damage of any kind, and lies that the format allows."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.reliability import archives, pickled
+from tests.reliability import archives, arguments, pickles
 
 # Numbers at which sizes and offsets break.
 EDGES = (0, 1, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**33, 2**40, 2**62, 2**63 - 1, 2**63)
 _DEEP = 100_000
-# What stands in a document for text that is no JSON value of Python's.
+# Stands in a document for text that json.dumps would not write.
 _HOLE = "@hole@"
 _RAW = (
-    "[" * _DEEP,
-    "[" * _DEEP + "]" * _DEEP,
-    '{"a":' * _DEEP,
-    '{"a":' * _DEEP + "1" + "}" * _DEEP,
-    "[" * 900 + "]" * 900,
-    "9" * 5000,
-    "-" + "9" * 4000,
-    "1e400",
-    "-1e400",
-    "NaN",
-    "Infinity",
-    "-Infinity",
-    '"\\ud800"',
-    '"\\u0000"',
-    '"a\\nb"',
-    '"../../x"',
-    "1.5e308",
-    "",
-)
+    "[" * _DEEP, "[" * _DEEP + "]" * _DEEP, '{"a":' * _DEEP, '{"a":' * _DEEP + "1" + "}" * _DEEP,
+    "[" * 900 + "]" * 900, "9" * 5000, "-" + "9" * 4000, "1e400", "-1e400", "NaN", "Infinity", "-Infinity",
+    '"\\ud800"', '"\\u0000"', '"a\\nb"', '"../../x"', "1.5e308", "",
+)  # fmt: skip
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 0.5, 2**31, 2**63, 2**64, 10**30, 10**400, "", "x", "1", [], {}, [[]], [None], [1.5],
     ["x", "x"], {"a": 1}, [[[[1]]]], "x" * 100_000,
+)  # fmt: skip
+_CELLS = (
+    b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\t\t\t", b"{}", b"[]", b"{", b"x" * 20_000,
+    b"\x85", b"\x1b[2J",
 )  # fmt: skip
 
 
 def hostile(form: str, whole: tuple[bytes, ...], marker: Path) -> st.SearchStrategy[bytes]:
     """Variants of whole files of a form; `marker` is a file that none of them may bring about."""
+    if form == "arguments":
+        return arguments.command_lines()
     ways = [damaged(whole), damaged(whole), st.binary(max_size=64), st.sampled_from([b"", *whole])]
-    more = {
-        "json": (documents(whole),),
-        "jsonl": (lines(whole), documents(whole)),
-        "text": (lines(whole),),
-        "npy": (archives.lying_npy(),),
-        "npz": (archives.lying_npz(whole), archives.lying_zip(whole, "images.npy")),
-        "zip": (archives.lying_zip(whole, "x.jsonl"), archives.zips_of_text()),
-        "tar.gz": (archives.lying_tar(), archives.damaged_inside_gzip(damaged(archives.unzipped(whole)))),
-        "pickle": (pickled.evil(marker), pickled.programs()),
-        "pth": (pickled.evil(marker), pickled.evil_weights(marker), archives.lying_zip(whole, "archive/data.pkl")),
-        "safetensors": (lying_safetensors(),),
+    lies = {
+        "json": lambda: (documents(whole),),
+        "jsonl": lambda: (lines(whole), documents(whole)),
+        "text": lambda: (lines(whole),),
+        "npy": lambda: (archives.lying_npy(),),
+        "npz": lambda: (archives.lying_npz(whole), archives.lying_zip(whole, "images.npy")),
+        "zip": lambda: (archives.lying_zip(whole, "x.jsonl"), archives.zips_of_text()),
+        "tar.gz": lambda: (archives.lying_tar(), archives.damaged_inside_gzip(whole, damaged)),
+        "pickle": lambda: (pickles.evil(marker), pickles.programs()),
+        "pth": lambda: (pickles.evil(marker), pickles.evil_weights(marker), archives.lying_zip(whole, "a/data.pkl")),
+        "safetensors": lambda: (lying_safetensors(),),
     }
-    return st.one_of(*ways, *more.get(form, ()))
+    return st.one_of(*ways, *lies.get(form, tuple)())
 
 
 @st.composite
@@ -65,7 +57,6 @@ def damaged(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
     data = bytearray(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 4))):
         last = max(0, len(data) - 1)
-        # Not one_of, which takes two ranges that happen to be equal for one.
         low, high = draw(st.sampled_from(((0, 128), (-64, -1), (0, -1))))
         at = draw(st.integers(max(0, last + low) if low else 0, min(last, high) if high > 0 else last))
         span = draw(st.integers(1, 64))
@@ -88,25 +79,24 @@ def damaged(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
                 data[at : at + width] = number.to_bytes(width, draw(st.sampled_from(("little", "big"))))
             case "splice":
                 data[at:] = draw(st.sampled_from(whole))[draw(st.integers(0, last)) :]
-            case _:
-                pass
     return bytes(data)
 
 
 @st.composite
 def documents(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
     """A JSON document with a value taken out or replaced by what should not be there, or in no proper encoding."""
-    document = json.loads(draw(st.sampled_from(whole)).split(b"\n")[0] if whole[0].count(b"}\n{") else whole[0])
+    document = json.loads(whole[0].split(b"\n")[0] if whole[0].count(b"}\n{") else whole[0])
     for _ in range(draw(st.integers(1, 2))):
-        places = list(_places(document))
-        if not places:
+        if not (places := list(_places(document))):
             break
         holder, key = draw(st.sampled_from(places))
-        way = draw(st.sampled_from(("replace", "replace", "raw", "raw", "delete")))
-        if way == "delete":
-            del holder[key]
-        else:
-            holder[key] = draw(st.sampled_from(_VALUES)) if way == "replace" else _HOLE
+        match draw(st.sampled_from(("replace", "replace", "raw", "raw", "delete"))):
+            case "delete":
+                del holder[key]
+            case "raw":
+                holder[key] = _HOLE
+            case _:
+                holder[key] = draw(st.sampled_from(_VALUES))
     text = json.dumps(document).replace(f'"{_HOLE}"', draw(st.sampled_from(_RAW)))
     return draw(st.sampled_from((b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\0"))) + text.encode() + b"\n"
 
@@ -114,62 +104,41 @@ def documents(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
 @st.composite
 def lines(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
     """Lines taken out, doubled, joined, or with a cell replaced."""
-    kept = draw(st.sampled_from(whole)).split(b"\n")
-    strange = (
-        b"",
-        b"\0",
-        b"\xff",
-        b"\xed\xa0\x80",
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\t\t\t",
-        b"{}",
-        b"[]",
-        b"{",
-        b"x" * 20_000,
-        b"\x85",
-        b"\x1b[2J",
-    )
+    rows = draw(st.sampled_from(whole)).split(b"\n")
     for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(kept) - 1))
+        at = draw(st.integers(0, len(rows) - 1))
         match draw(st.sampled_from(("strange", "double", "join", "cell", "many"))):
             case "strange":
-                kept[at] = draw(st.sampled_from(strange))
+                rows[at] = draw(st.sampled_from(_CELLS))
             case "double":
-                kept[at:at] = kept[at:]
+                rows[at:at] = rows[at:]
             case "join":
-                kept[at : at + 2] = [b"\t".join(kept[at : at + 2])]
+                rows[at : at + 2] = [b"\t".join(rows[at : at + 2])]
             case "cell":
-                cells = kept[at].split(b"\t")
-                cells[draw(st.integers(0, len(cells) - 1))] = draw(st.sampled_from(strange))
-                kept[at] = b"\t".join(cells)
+                cells = rows[at].split(b"\t")
+                cells[draw(st.integers(0, len(cells) - 1))] = draw(st.sampled_from(_CELLS))
+                rows[at] = b"\t".join(cells)
             case "many":
-                kept[at:at] = [b""] * 5000
-    return b"\n".join(kept)
+                rows[at:at] = [b""] * 5000
+    return b"\n".join(rows)
 
 
 @st.composite
 def lying_safetensors(draw: st.DrawFn) -> bytes:
     """Headers of any length, with any type, shape and place."""
-    kind = draw(st.sampled_from(("F32", "F64", "BF16", "F8_E4M3", "F4", "I64", "BOOL", "C64", "U16", "X", "")))
-    shape = draw(st.lists(st.sampled_from((0, 1, 2, 3, *EDGES[-6:], -1)), max_size=4))
-    ends = [draw(st.sampled_from((0, 4, 8, 24, *EDGES[-4:]))) for _ in range(2)]
-    header = json.dumps(
-        {
-            draw(st.sampled_from(("w", "__metadata__", "", "a\nb"))): {
-                "dtype": kind,
-                "shape": shape,
-                "data_offsets": ends,
-            }
-        }
-    )
+    entry = {
+        "dtype": draw(st.sampled_from(("F32", "F64", "BF16", "F8_E4M3", "F4", "I64", "BOOL", "C64", "U16", "X", ""))),
+        "shape": draw(st.lists(st.sampled_from((0, 1, 2, 3, *EDGES[-6:], -1)), max_size=4)),
+        "data_offsets": [draw(st.sampled_from((0, 4, 8, 24, *EDGES[-4:]))) for _ in range(2)],
+    }
+    header = json.dumps({draw(st.sampled_from(("w", "__metadata__", "", "a\nb"))): entry})
     if draw(st.integers(0, 4)) == 0:
         header = "[" * 1000
     length = draw(st.sampled_from((len(header), len(header), len(header), *EDGES))) % 2**64
     return length.to_bytes(8, "little") + header.encode() + bytes(draw(st.sampled_from((0, 4, 8, 24, 48))))
 
 
-def _places(value: Any) -> Any:
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every holder and key or index of a document."""
     if isinstance(value, dict | list):
         for key in list(value) if isinstance(value, dict) else range(len(value)):
