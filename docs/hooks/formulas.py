@@ -71,5 +71,6 @@ def _plain(source: str) -> str:
 
 
 def _accented(mathml: str) -> str:
-    """Browsers draw a tilde close to its letter if it is said to be an accent, which latex2mathml leaves out."""
-    return re.sub(r"<mover>(?=<m[a-z]+[^>]*>[^<]*</m[a-z]+><mo[^>]*>&#x0007E;)", '<mover accent="true">', mathml)
+    """Say what latex2mathml leaves out: a tilde is an accent, and the bars of a norm have one height."""
+    mathml = re.sub(r"<mover>(?=<m[a-z]+[^>]*>[^<]*</m[a-z]+><mo[^>]*>&#x0007E;)", '<mover accent="true">', mathml)
+    return mathml.replace("<mo>&#x02016;</mo>", '<mo stretchy="false">&#x02016;</mo>')
