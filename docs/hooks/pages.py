@@ -7,12 +7,14 @@ between pages.
 from __future__ import annotations
 
 import ast
+import contextlib
+import dataclasses
 import importlib
 import inspect
+import io
 import os
 import posixpath
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +37,6 @@ EXAMPLES = (
 )
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)")
-_COMMAND = re.compile(r"^ {2,4}([a-z][a-z-]*)(?:  |$)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -88,41 +89,53 @@ def api_page(package: ModuleType) -> str:
         elif owner != name:
             elsewhere.append(f"| `{public}` | [`{home}.{exported.__qualname__}`][] |")
         elif inspect.isclass(exported) or inspect.isfunction(exported):
-            documented.append(f"::: {home}.{exported.__qualname__}\n")
+            documented += [f"::: {home}.{exported.__qualname__}", *_settings(exported), ""]
     text = [f"# {name}\n", inspect.getdoc(package) or "", ""]
     if elsewhere:
         text += [f"| `{name}.` | is |", "| --- | --- |", *elsewhere, ""]
     return "\n".join([*text, *documented])
 
 
+def _settings(exported: object) -> list[str]:
+    """The settings of a configuration as a table, in place of a signature; nothing for anything else."""
+    from projnorm.config import Config, settings
+
+    if not (inspect.isclass(exported) and issubclass(exported, Config)):
+        return []
+    rows = []
+    for one in settings(exported):
+        default = "required" if one.default is dataclasses.MISSING else f"`{_default(one.default)}`"
+        rows.append(f"| `{one.name}` | {default} | {one.rule.help} |".replace("\n", " "))
+    hidden = ["    options:", "      members: false", "      show_signature: false"]
+    return [*hidden, "", "| setting | default | meaning |", "| --- | --- | --- |", *rows]
+
+
+def _default(value: object) -> str:
+    return f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else str(value)
+
+
 def command_line_page() -> str:
     """The help of every command, as it prints it."""
-    sections = ["# Command line\n", "Every command with its settings, as `--help` prints them.\n"]
-    commands: list[tuple[str, ...]] = [()]
-    while commands:
-        command = commands.pop(0)
-        text = _help(command)
-        inner = [(*command, name) for name in _subcommands(text)]
-        commands = inner + commands
-        sections.append(f"## {' '.join(('projnorm', *command))}\n\n```text\n{text.rstrip()}\n```\n")
-    return "\n".join(sections)
+    from projnorm.cli.app import SUMMARIES
+
+    text = [
+        "# Command line\n",
+        "Every command with its settings, as `--help` prints them. `--config FILE` reads settings from a TOML file;",
+        "every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad input,",
+        "70 for a bug, 130 when interrupted.\n",
+    ]
+    text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *SUMMARIES)]
+    return "\n".join(text)
 
 
-def _help(command: tuple[str, ...]) -> str:
-    line = [sys.executable, "-m", "projnorm", *command, "--help"]
-    environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stdout
+def _help(name: str) -> str:
+    from projnorm.cli.app import run
 
-
-def _subcommands(text: str) -> list[str]:
-    _, _, section = text.partition("ommands:\n")
-    names = []
-    for line in section.split("\n\n")[0].splitlines():
-        match = _COMMAND.match(line)
-        if match:
-            names.append(match.group(1))
-    return names
+    os.environ["COLUMNS"] = "80"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        if run([*name.split(), "--help"]):
+            raise SystemExit(f"`projnorm {name} --help` failed")
+    return printed.getvalue()
 
 
 def examples_page() -> str:
