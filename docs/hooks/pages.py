@@ -26,6 +26,16 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 
 PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
+# Of the ground that the packages share, what somebody who adds to them needs.
+GROUND = (
+    "projnorm.config.setting",
+    "projnorm.config.Config",
+    "projnorm.records.Record",
+    "projnorm.records.recorded",
+    "projnorm.store.Store",
+    "projnorm.store.Entry",
+    "projnorm.errors",
+)
 DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 EXAMPLES = (
     "scikit_learn_error",
@@ -80,7 +90,8 @@ def api_page(package: ModuleType) -> str:
     """What a package exports, each documented once: on the page of the package that defines it."""
     name = package.__name__
     documented, elsewhere = [], []
-    for public in sorted(getattr(package, "__all__", ()), key=str.lower):
+    names = getattr(package, "__all__", None) or dir(package)
+    for public in sorted((one for one in names if not one.startswith("_")), key=str.lower):
         exported = getattr(package, public)
         home = exported.__name__ if inspect.ismodule(exported) else getattr(exported, "__module__", name)
         owner = home.partition(".")[0]
@@ -93,6 +104,8 @@ def api_page(package: ModuleType) -> str:
     text = [f"# {name}\n", inspect.getdoc(package) or "", ""]
     if elsewhere:
         text += [f"| `{name}.` | is |", "| --- | --- |", *elsewhere, ""]
+    if name == "projnorm":
+        documented += [f"::: {one}\n" for one in GROUND]
     return "\n".join([*text, *documented])
 
 
