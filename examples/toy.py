@@ -21,7 +21,7 @@ names = {"test_error": "test error", "projnorm_linear": "ProjNormLinear", "confi
 for axis, (name, label) in zip(axes, names.items(), strict=True):
     values = record.arrays[name]
     axis.errorbar(config.sigmas, values.mean(axis=0), values.std(axis=0), marker="o", capsize=3)
-    axis.set(xlabel="sigma", ylabel=label)
+    axis.set(xlabel="sigma", ylabel=label, ylim=(0, 1))
     change = values.mean(axis=0)[-1] / values.mean(axis=0)[0] - 1
     print(f"From sigma = 0 to 5 the {label} changes by {100 * change:+.0f} %.")
 figure.suptitle("Mean and standard deviation over 10 trials", fontsize="medium")
