@@ -1,6 +1,7 @@
 # Short names for the commands of README.md and CONTRIBUTING.md.
 PYTHON ?= python3
 BIN := .venv/bin
+SITE := site
 
 .PHONY: demo test lint bench figures examples docs
 
@@ -28,9 +29,9 @@ figures: .venv
 examples: .venv
 	for script in examples/*.py; do $(BIN)/python $$script docs/images; done
 
-# The site, into site/; warnings are errors, and so is anything that a page loads from another host.
+# The site, into $(SITE); warnings are errors, and so is anything that a page loads from another host.
 docs: .venv
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -d $(SITE)
 
 .venv: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
