@@ -1,14 +1,15 @@
 # Short names for the commands of README.md and CONTRIBUTING.md.
 PYTHON ?= python3
 BIN := .venv/bin
+SITE := site
 
-.PHONY: demo test lint bench figures
+.PHONY: demo test lint bench figures examples docs
 
 demo: .venv
 	$(BIN)/projnorm report
 
 test: .venv
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto -m "not slow"
 
 lint: .venv
 	$(BIN)/ruff check .
@@ -23,6 +24,14 @@ bench: .venv
 
 figures: .venv
 	$(BIN)/projnorm figures --full
+
+# The figures on the page of examples.
+examples: .venv
+	for script in examples/*.py; do $(BIN)/python $$script docs/images; done
+
+# The site, into $(SITE); warnings are errors, and so is anything that a page loads from another host.
+docs: .venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -d $(SITE)
 
 .venv: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

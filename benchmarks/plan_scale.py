@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import write_result
+from ntk.dry_run import plan_experiment
+from projnorm.cli.on_paper import run_values, spread_values
 
 from deep.plan import plan_run
 from deep.presets import PRESETS, TEXT_PRESETS
 from figures.table import Table
-from ntk.dry_run import plan_experiment
 from ntk.experiment import NtkConfig
-from projnorm.cli.on_paper import run_values, spread_values
 from projnorm.runs.rates import Rates
 from projnorm.vision import PAPER_FAMILIES
 

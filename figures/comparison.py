@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deep.calibration import qualities
-from deep.ensemble import CAPTION as ENSEMBLE_CAPTION
-from deep.ensemble import STACKED, ensembles
+from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
 from deep.ledger import Scores
 from deep.residuals import residual_correlations
 from deep.summaries import not_rising, run_scores

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deep.predict.answer import ErrorEstimate, Grounds
-from figures.report import Section, page
-from figures.report import section as page_section
+from figures.report import Section, page, section as page_section
 from figures.show import Drawing, Shown
 from figures.style import CYCLE, TRUTH, drawing
 from figures.table import Number, Table

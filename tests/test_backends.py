@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, in_order, run_each
 from projnorm.device import on_device

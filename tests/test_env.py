@@ -11,7 +11,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-
 from projnorm import __version__
 from projnorm.environment import CORE, EXTRAS, diagnose
 from tests.commands import run_cli

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm.records import RunContext
 from projnorm_theory import check_assumptions, principal_angles, spectrum

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from ntk.store import ChangedInputError
 from torch import nn
 
 from deep.config import RunConfig
@@ -26,7 +27,6 @@ from deep.projnorm import ProjNorm
 from deep.samples import Target
 from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
-from ntk.store import ChangedInputError
 from projnorm.device import choose_device, on_device
 from projnorm.files import read_file
 from projnorm.progress import watched

@@ -29,8 +29,7 @@ from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.progress import tracked
 from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
-from projnorm.vision.targets import CLEAN
-from projnorm.vision.targets import Target as ImageTarget
+from projnorm.vision.targets import CLEAN, Target as ImageTarget
 from projnorm.vision.weights import RANDOM
 
 PREDICT_KIND = "deep-ntk"

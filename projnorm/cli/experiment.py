@@ -112,7 +112,6 @@ def _show_costs(
     experiment: Experiment, config: Config, context: RunContext, options: CostOptions, *, as_json: bool
 ) -> int:
     from figures.costs import show
-
     from projnorm.costs import CostAssumptions
 
     assumptions = CostAssumptions(options.devices, options.tflops, options.gbps)

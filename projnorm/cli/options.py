@@ -238,7 +238,7 @@ def _flags_of(cls: type[Config], base: Config | None = None, prefix: tuple[str, 
         first = True
         for flag in _flags_of(one.type, inner, () if one.rule.flat else (one.name,)):
             path = (*prefix, one.name, *(flag.path if one.rule.flat else flag.path[1:]))
-            yield _Flag(path, flag.name, flag.setting, flag.default, one.rule.help if first else flag.group)
+            yield _Flag(path, flag.name, flag.setting, flag.default, one.rule.help.rstrip(".") if first else flag.group)
             first = False
 
 

@@ -73,8 +73,7 @@ def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None
 
 def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Draw ProjNorm of a finished run along its training."""
-    from figures import deep_scatter
-    from figures import trajectory as figure
+    from figures import deep_scatter, trajectory as figure
     from projnorm.records import load_record
 
     run = _opened(out, options.run)
@@ -86,8 +85,7 @@ def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -
 def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Correlate what the estimators of a run get wrong: residuals of the error regressed on each score."""
     from deep.residuals import residual_correlations
-    from figures import deep_scatter
-    from figures import residuals as figure
+    from figures import deep_scatter, residuals as figure
 
     run = _opened(out, options.run)
     scores = run.scores()

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.linalg import sqrtm
 from scipy.optimize import linprog
 from scipy.stats import norm

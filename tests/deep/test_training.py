@@ -7,8 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import nn
 
 from deep.checkpoints import load_checkpoint, save_checkpoint

@@ -7,18 +7,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from ntk.dry_run import plan_experiment
+from ntk.spread import Parcel, spread
 from torch.utils.flop_counter import FlopCounterMode
 
 from ntk import KernelConfig
-from ntk.dry_run import plan_experiment
 from ntk.engine import Engine
 from ntk.experiment import Experiment, NtkConfig
 from ntk.kernels import as_sets, plan_kernels
 from ntk.kinds import LayerCost
 from ntk.plan import Cut, Sizes, chunks, loads, make_plan, to_drop
-from ntk.spread import Parcel, spread
 from projnorm.runs.rates import Rates, busiest
 from projnorm.vision import resnet18
 

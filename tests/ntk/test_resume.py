@@ -11,11 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
-from ntk import ChangedInputError, KernelConfig, gram
-from ntk import engine as engine_module
-from ntk.experiment import NtkConfig
 from ntk.store import TileStore, read_manifest
+
+from ntk import ChangedInputError, KernelConfig, engine as engine_module, gram
+from ntk.experiment import NtkConfig
 from ntk.subsample import SubsampleConfig, run_subsample
 from projnorm.runs import Backend, sealed_json
 from tests.ntk.networks import images, plain_network

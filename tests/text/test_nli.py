@@ -8,8 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm.text import LABELS, TWO_WAY, MalformedFileError, read_pairs
 

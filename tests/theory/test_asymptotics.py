@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm_theory import deterministic_projnorm, min_norm_solution, projnorm_linear, toy_asymptotics
 

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound, sharp_interval
 from simulations import counterexample, spectral_design

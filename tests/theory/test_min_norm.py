@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm_theory import RowSpace, min_norm_solution, ood_loss
 from projnorm_theory.factor import METHODS

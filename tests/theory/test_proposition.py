@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from projnorm_theory import check_assumptions, min_norm_solution, ood_loss, projnorm_linear, proposition_bound
 from simulations import counterexample

@@ -1,0 +1,167 @@
+"""Pages that are made while the site is built: the API, the command line, the examples, and documents from the root.
+
+Links in the documents are written between files of the repository, so that they work on GitHub; here they become links
+between pages.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import importlib
+import inspect
+import io
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
+# Of the ground that the packages share, what somebody who adds to them needs.
+GROUND = (
+    "projnorm.config.setting",
+    "projnorm.config.Config",
+    "projnorm.records.Record",
+    "projnorm.records.recorded",
+    "projnorm.store.Store",
+    "projnorm.store.Entry",
+    "projnorm.errors",
+)
+DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+EXAMPLES = (
+    "scikit_learn_error",
+    "toy",
+    "bound",
+    "tangent_kernel",
+    "projnorm_of_classifier",
+    "compare_estimators",
+)
+
+_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages, the documents of the root, and the records and figures that pages link to."""
+    sys.path.insert(0, str(ROOT))  # the packages of this clone, whatever is installed
+    for source, target in DOCUMENTS.items():
+        files.append(File.generated(config, target, content=(ROOT / source).read_text("utf-8")))
+    for path in sorted((ROOT / "results").rglob("*.*")):
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    pages = {f"api/{name}.md": api_page(importlib.import_module(name)) for name in PACKAGES}
+    pages |= {"command-line.md": command_line_page(), "examples.md": examples_page()}
+    for uri, content in pages.items():
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Turn links between files of the repository into links between pages of the site."""
+    uri = page.file.src_uri
+    folder = "" if uri in DOCUMENTS.values() else posixpath.dirname(f"docs/{uri}")
+
+    def rewritten(match: re.Match[str]) -> str:
+        before, target = match.groups()
+        if re.match(r"[a-z]+:", target):
+            return match.group(0)
+        path = posixpath.normpath(posixpath.join(folder, target))
+        return before + posixpath.relpath(_on_site(path), posixpath.dirname(uri) or ".")
+
+    return _LINK.sub(rewritten, markdown)
+
+
+def _on_site(path: str) -> str:
+    if path == "README.md":
+        return "index.md"
+    if path.startswith("examples"):
+        return "examples.md"
+    return DOCUMENTS.get(path, path.removeprefix("docs/"))
+
+
+def api_page(package: ModuleType) -> str:
+    """What a package exports, each documented once: on the page of the package that defines it."""
+    name = package.__name__
+    documented, elsewhere = [], []
+    names = getattr(package, "__all__", None) or dir(package)
+    for public in sorted((one for one in names if not one.startswith("_")), key=str.lower):
+        exported = getattr(package, public)
+        home = exported.__name__ if inspect.ismodule(exported) else getattr(exported, "__module__", name)
+        owner = home.partition(".")[0]
+        if inspect.ismodule(exported):
+            elsewhere.append(f"| `{public}` | the package [`{owner}`]({owner}.md) |")
+        elif owner != name:
+            elsewhere.append(f"| `{public}` | [`{home}.{exported.__qualname__}`][] |")
+        elif inspect.isclass(exported) or inspect.isfunction(exported):
+            documented += [f"::: {home}.{exported.__qualname__}", *_settings(exported), ""]
+    text = [f"# {name}\n", inspect.getdoc(package) or "", ""]
+    if elsewhere:
+        text += [f"| `{name}.` | is |", "| --- | --- |", *elsewhere, ""]
+    if name == "projnorm":
+        documented += [f"::: {one}\n" for one in GROUND]
+    return "\n".join([*text, *documented])
+
+
+def _settings(exported: object) -> list[str]:
+    """The settings of a configuration as a table, in place of a signature; nothing for anything else."""
+    from projnorm.config import Config, settings
+
+    if not (inspect.isclass(exported) and issubclass(exported, Config)):
+        return []
+    rows = []
+    for one in settings(exported):
+        default = "required" if one.default is dataclasses.MISSING else f"`{_default(one.default)}`"
+        rows.append(f"| `{one.name}` | {default} | {one.rule.help} |".replace("\n", " "))
+    hidden = ["    options:", "      members: false", "      show_signature: false"]
+    return [*hidden, "", "| setting | default | meaning |", "| --- | --- | --- |", *rows]
+
+
+def _default(value: object) -> str:
+    return f"{type(value).__name__}()" if dataclasses.is_dataclass(value) else str(value)
+
+
+def command_line_page() -> str:
+    """The help of every command, as it prints it."""
+    from projnorm.cli.app import SUMMARIES
+
+    text = [
+        "# Command line\n",
+        "Every command with its settings, as `--help` prints them. `--config FILE` reads settings from a TOML file;",
+        "every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad input,",
+        "70 for a bug, 130 when interrupted.\n",
+    ]
+    text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *SUMMARIES)]
+    return "\n".join(text)
+
+
+def _help(name: str) -> str:
+    from projnorm.cli.app import run
+
+    os.environ["COLUMNS"] = "80"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        if run([*name.split(), "--help"]):
+            raise SystemExit(f"`projnorm {name} --help` failed")
+    return printed.getvalue()
+
+
+def examples_page() -> str:
+    """Each example with the figure that it draws; its docstring is the question."""
+    text = [
+        "# Examples\n",
+        "Short scripts, each of which answers one question: `python examples/NAME.py FOLDER` prints the answer and",
+        "draws a figure into `FOLDER`, or into the current folder.\n",
+    ]
+    for name in EXAMPLES:
+        source = (ROOT / "examples" / f"{name}.py").read_text("utf-8")
+        question, _, explanation = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
+        code = source.partition('"""\n\n')[2]
+        text += [f"## {question}\n", explanation.strip(), "", f"![{question}](images/{name}.png)\n"]
+        text += [f"```python title='examples/{name}.py'\n{code}```\n"]
+    return "\n".join(text)

@@ -1,0 +1,35 @@
+"""How wrong is my scikit-learn model on new, unlabelled data?
+
+A model that reads digits is given noisier and noisier digits. The estimate with its 90 % interval uses the labelled
+validation set and the new inputs; the true error is shown for comparison.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import projnorm as pn
+
+X, y = load_digits(return_X_y=True)
+model = LogisticRegression(max_iter=1000).fit(X[:600], y[:600])
+rng = np.random.default_rng(0)
+noise = (0, 1, 2, 3, 4, 6)
+targets = {f"noise {sigma}": X[1200:] + rng.normal(0, sigma, X[1200:].shape) for sigma in noise}
+
+estimates = pn.estimate_errors(model, (X[600:1200], y[600:1200]), targets)
+truth = [np.mean(model.predict(inputs) != y[1200:]) for inputs in targets.values()]
+for estimate, true in zip(estimates, truth, strict=True):
+    print(f"{estimate.target}: {estimate.error:.1%} [{estimate.low:.1%}, {estimate.high:.1%}], in truth {true:.1%}")
+
+error = np.array([estimate.error for estimate in estimates])
+ends = np.array([[e.error - e.low, e.high - e.error] for e in estimates]).T
+figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
+axis.errorbar(noise, 100 * error, 100 * ends, marker="o", capsize=3, label="estimate, 90 % interval")
+axis.plot(noise, 100 * np.array(truth), "kx", label="truth")
+axis.set(xlabel="standard deviation of the noise", ylabel="error (%)")
+axis.legend()
+figure.savefig(Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "scikit_learn_error.png", dpi=80)

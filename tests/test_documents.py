@@ -1,0 +1,102 @@
+"""The documents say what is true: their links, commands and examples work, and the README is short."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deep.estimators import base
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def test_the_readme_is_at_most_8_kilobytes():
+    assert (ROOT / "README.md").stat().st_size <= 8192
+
+
+def test_the_readme_commands_use_the_constraints():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for line in readme.splitlines() if line.startswith("python3 -m venv")]
+    assert len(commands) == 2
+    assert all("-c constraints.txt" in command for command in commands)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_between_documents_lead_somewhere(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not target.startswith(("http", "mailto")):
+            assert ((ROOT / document).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_in_documents_exist(document):
+    from projnorm.cli.app import SUMMARIES
+
+    text = (ROOT / document).read_text(encoding="utf-8")
+    words = re.findall(
+        r"(?:^ {4}|[`/])(?:PROJNORM_DATA=\S+ )?projnorm ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", text, re.MULTILINE
+    )
+    groups = {name.split()[0] for name in SUMMARIES}
+    for command in words:
+        first = command.split()[0]
+        assert command in SUMMARIES or first in SUMMARIES or (first == command and first in groups), command
+
+
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [
+        ("README.md", 1),
+        ("docs/toy-and-bounds.md", 8),
+        pytest.param("docs/first-estimate.md", 3, marks=pytest.mark.slow),
+        pytest.param("docs/predict.md", 1, marks=pytest.mark.slow),
+        ("docs/ntk.md", 3),
+        ("docs/deep.md", 1),
+        ("CONTRIBUTING.md", 1),
+    ],
+)
+def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # CONTRIBUTING.md adds one
+    blocks = PYTHON.findall((ROOT / document).read_text(encoding="utf-8"))
+    assert len(blocks) >= least
+    names: dict[str, object] = {"__name__": "document"}
+    for block in blocks:
+        exec(compile(block, document, "exec"), names)  # noqa: S102 - our own document
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def test_the_citation_names_the_paper_and_the_version():
+    from projnorm import __version__
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__
+    assert citation["preferred-citation"]["year"] == 2022
+    assert len(citation["preferred-citation"]["authors"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("html", "resources"),
+    [
+        ('<script src="https://a.example/x.js"></script>', ["https://a.example/x.js"]),
+        ('<link rel="stylesheet" href="//a.example/x.css">', ["//a.example/x.css"]),
+        ('<img src="HTTP://a.example/x.png" srcset="https://a.example/y.png 2x">', 2),
+        ("<style>@import 'https://a.example/x.css';</style>", ["https://a.example/x.css"]),
+        ('<p style="background: url(https://a.example/x.png)">', ["https://a.example/x.png"]),
+        ('<a href="https://a.example">a link</a><img src="x.png"><link rel="canonical" href="https://a.example">', []),
+    ],
+)
+def test_the_site_is_searched_for_resources_of_other_hosts(html, resources):
+    spec = importlib.util.spec_from_file_location("offline", ROOT / "docs" / "hooks" / "offline.py")
+    assert spec is not None
+    assert spec.loader is not None
+    offline = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(offline)
+    found = offline.resources_elsewhere(html)
+    assert found == resources or len(found) == resources
