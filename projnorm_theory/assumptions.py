@@ -13,6 +13,7 @@ from scipy import linalg
 from projnorm_theory.bounds import tail_ends, tail_overlap
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius, spectral
+from projnorm_theory.results import Result
 from projnorm_theory.spectra import Alignment, PowerLawFit, alignment, fit_power_law, span_gap
 from projnorm_theory.validation import FloatArray, InputError, as_count
 
@@ -21,7 +22,7 @@ _EVERY_K_UP_TO = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CovariateShift:
+class CovariateShift(Result):
     r"""Whether one ground truth can give the responses of both sets (the paper's Assumption 1).
 
     Attributes:
@@ -39,7 +40,7 @@ class CovariateShift:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NormAssumption:
+class NormAssumption(Result):
     r"""The paper's Assumption 2, equal projected norms, measured.
 
     Attributes:
@@ -62,7 +63,7 @@ class NormAssumption:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BoundTightness:
+class BoundTightness(Result):
     """The paper's interval against the true loss for every `k`: a diagnostic, not a bound.
 
     Attributes:
@@ -81,7 +82,7 @@ class BoundTightness:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AssumptionReport:
+class AssumptionReport(Result):
     r"""Every assumption of the theory, measured on labelled data; prints as a table.
 
     Attributes:

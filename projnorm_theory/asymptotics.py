@@ -14,6 +14,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
+from projnorm_theory.results import Result
 from projnorm_theory.validation import EPS, FloatArray, InputError, as_count, as_rows, as_vector
 
 # E|z| of a standard normal, and the variance of sign(z) that z does not explain linearly.
@@ -23,7 +24,7 @@ _LARGEST_SIGMA = 1e100  # beyond, its square leaves float64 once multiplied by t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeterministicProjNorm:
+class DeterministicProjNorm(Result):
     r"""The value ProjNormLinear concentrates on.
 
     Attributes:
@@ -36,7 +37,7 @@ class DeterministicProjNorm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ToyAsymptotics:
+class ToyAsymptotics(Result):
     """Closed forms of the Gaussian toy experiment; each field has the shape of `sigma`.
 
     Attributes:

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius
+from projnorm_theory.results import Result
 from projnorm_theory.spectra import span_gap
 from projnorm_theory.validation import FloatArray, InputError, as_count, as_finite_result, as_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LossInterval:
+class LossInterval(Result):
     """An interval for the test loss, with what it rests on.
 
     Attributes:
@@ -42,6 +43,15 @@ class LossInterval:
     training_residual: float
     interpolates: bool
     assumptions: tuple[str, ...]
+
+    def headline(self) -> str:
+        """The ends, and whether the assumptions that need no labels hold."""
+        checked = {True: ", valid", False: ", NOT valid: an assumption that needs no labels fails", None: ""}
+        low, high = self.rho
+        ratio = f"rho = {low:.4g}" if low == high else f"rho from {low:.4g} to {high:.4g}"
+        fit = "" if self.interpolates else ", the training data is not interpolated"
+        valid = checked[getattr(self, "valid", None)]
+        return f"TestLoss from {self.lower:.6g} to {self.upper:.6g} ({ratio}{valid}{fit})"
 
     def contains(self, loss: float, *, rtol: float = 0.0) -> bool:
         """Whether `loss` lies in the interval widened by ``rtol`` times its upper end."""

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 from projnorm_theory.factor import factor
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.products import times
+from projnorm_theory.results import Result
 from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MinNormSolution:
+class MinNormSolution(Result):
     """Minimum-norm solution, with how it was computed.
 
     Attributes:

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 from projnorm_theory.factor import factor
 from projnorm_theory.linear_pair import LinearPair, TrainingFit
 from projnorm_theory.norms import frobenius
+from projnorm_theory.results import Result
 from projnorm_theory.validation import InputError, as_matrix, as_non_negative, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProjNormLinear:
+class ProjNormLinear(Result):
     """``||theta - P~ theta||``, with how it was computed.
 
     Attributes:
@@ -26,6 +27,10 @@ class ProjNormLinear:
     value: float
     rank: int
     method: str
+
+    def headline(self) -> str:
+        """The value and how it was computed."""
+        return f"ProjNormLinear {self.value:.6g} (rank {self.rank}, {self.method})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

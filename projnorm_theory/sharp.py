@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.bounds import LossInterval, loss_ratio, other_leg, training_assumptions
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
+from projnorm_theory.results import Result
 from projnorm_theory.row_space import RowSpace, remove_span
 from projnorm_theory.trust_region import extreme_on_sphere
 from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_range, as_rows
@@ -43,7 +44,7 @@ class SharpInterval(LossInterval):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttainingTruths:
+class AttainingTruths(Result):
     r"""Two ground truths consistent with everything known, at the two ends of the sharp interval.
 
     Attributes:

@@ -12,12 +12,13 @@ from scipy.special import stdtrit
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import spectral
+from projnorm_theory.results import Result
 from projnorm_theory.row_space import default_rcond, triangular_factor
 from projnorm_theory.validation import FloatArray, InputError, as_count, as_fraction, as_matrix, as_rcond, as_vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spectrum:
+class Spectrum(Result):
     r"""Nonzero eigenvalues of :math:`X^\top X`.
 
     Attributes:
@@ -47,7 +48,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PowerLawFit:
+class PowerLawFit(Result):
     """``eigenvalue_i ~ prefactor * i**(-exponent)``, a line in log-log coordinates.
 
     Attributes:
@@ -72,7 +73,7 @@ class PowerLawFit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alignment:
+class Alignment(Result):
     r"""How the leading eigenvectors of the two covariances lie to each other.
 
     Attributes:
