@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from projnorm.errors import InputError
 from projnorm.files import locate, memory_ceiling
 from projnorm.text.encoding import HASHED_VOCABULARY, IDS, MASK, TYPES, Encode, Tokens, hashed_words
 
@@ -114,7 +115,7 @@ def load_pair_classifier(model: str, *, num_outputs: int, seed: int) -> LoadedPa
         seed: Of what is drawn.
 
     Raises:
-        ValueError: If there is no such checkpoint, it is damaged, or is none of a classifier's body.
+        InputError: If there is no such checkpoint, it is damaged, or is none of a classifier's body.
     """
     with torch.random.fork_rng(devices=[]), _quiet():
         torch.manual_seed(seed)
@@ -135,7 +136,7 @@ def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
     Checkpoints whose sizes are known are not read. Attention is written out, so that its products can be counted.
 
     Raises:
-        ValueError: If the sizes are not known and there is no such checkpoint.
+        InputError: If the sizes are not known and there is no such checkpoint.
     """
     from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
 
@@ -156,12 +157,12 @@ def download_checkpoint(model: str) -> None:
     """Fetch a checkpoint by its name on the hub into the cache of `huggingface_hub`: its weights as safetensors only.
 
     Raises:
-        ValueError: If it is not to be had.
+        InputError: If it is not to be had.
     """
     from huggingface_hub import snapshot_download
 
     if model == TINY or locate(model).is_dir():
-        raise ValueError(f"--download needs --model to be a name on the hub; got {model!r}.")
+        raise InputError(f"--download needs --model to be a name on the hub; got {model!r}.")
     name, revision = _named(model)
     with _readable(model):
         snapshot_download(name, revision=revision, allow_patterns=_FILES)
@@ -171,7 +172,7 @@ def load_encode(model: str, length: int) -> Encode:
     """What turns pairs into the arrays that a network of this name takes.
 
     Raises:
-        ValueError: If it has none, or takes fewer tokens than `length`.
+        InputError: If it has none, or takes fewer tokens than `length`.
     """
     if model == TINY:
         _require_length(model, length, _TINY_POSITIONS)
@@ -183,7 +184,7 @@ def load_encode(model: str, length: int) -> Encode:
         config = AutoConfig.from_pretrained(**_source(model))
     _require_length(model, length, min(tokenizer.model_max_length, _places(config)))
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(
+        raise InputError(
             f"`model` {model}: its tokenizer has {len(tokenizer):,} tokens and its network {config.vocab_size:,}."
         )
 
@@ -231,10 +232,10 @@ def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str
     inside = f"{body.base_model_prefix}."
     lacking = sorted(key for key in report["missing_keys"] if key.startswith(inside) and "pooler" not in key)
     if lacking:
-        raise ValueError(f"`model` {model}: its weights lack {len(lacking)} of the network's, such as {lacking[0]}.")
+        raise InputError(f"`model` {model}: its weights lack {len(lacking)} of the network's, such as {lacking[0]}.")
     other = sorted(str(key) for key, *_ in report["mismatched_keys"])
     if misfits := [key for key in other if key.startswith(inside)]:
-        raise ValueError(f"`model` {model}: its {misfits[0]} has another shape than its configuration says.")
+        raise InputError(f"`model` {model}: its {misfits[0]} has another shape than its configuration says.")
     drawn = tuple(f"body.{key}" for key in (*report["missing_keys"], *other))
     return PairClassifier(body, has_types=getattr(body.config, "type_vocab_size", 0) > 1), drawn
 
@@ -265,7 +266,7 @@ def _require_possible(config: Any) -> None:
     """Refuse sizes that no memory holds, before a network of them is built.
 
     Raises:
-        ValueError: If it would be larger than the ceiling.
+        InputError: If it would be larger than the ceiling.
     """
     layers, width, inner, vocabulary, places = (
         int(getattr(config, name, None) or 0)
@@ -273,12 +274,12 @@ def _require_possible(config: Any) -> None:
     )
     weights = width * (vocabulary + places + layers * (width + inner))
     if layers > _MOST_LAYERS or weights * _FLOAT > memory_ceiling():
-        raise ValueError(f"its configuration asks for {layers:,} layers and {weights:,} weights or more")
+        raise InputError(f"its configuration asks for {layers:,} layers and {weights:,} weights or more")
 
 
 def _require_length(model: str, length: int, most: int) -> None:
     if length > most:
-        raise ValueError(f"`length` must be at most {most:,} for {model}; got {length:,}.")
+        raise InputError(f"`length` must be at most {most:,} for {model}; got {length:,}.")
 
 
 def _places(config: Any) -> int:
@@ -307,7 +308,7 @@ def _readable(model: str) -> Iterator[None]:
     except (*_UNREADABLE, StrictDataclassError) as problem:
         reason = " ".join(str(problem).split())[:_LONGEST_REASON].rstrip(".") or type(problem).__name__
         hint = "" if locate(model).exists() else "; a name on the hub is fetched with --download"
-        raise ValueError(f"`model` {model}: no checkpoint could be read there: {reason}{hint}.") from None
+        raise InputError(f"`model` {model}: no checkpoint could be read there: {reason}{hint}.") from None
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
 from projnorm.files import memory_ceiling, parse_json, read_file
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -167,11 +168,11 @@ def joined(name: str, parts: Sequence[Pairs]) -> Pairs:
     """Several sets as one; they have the same classes and were read with the same `keep`.
 
     Raises:
-        ValueError: If there is none, or some are two-way and others are not.
+        InputError: If there is none, or some are two-way and others are not.
     """
     if len({part.classes for part in parts}) != 1:
         names = ", ".join(part.name for part in parts) or "none"
-        raise ValueError(f"{name}: sets that are joined must have the same classes; got {names}.")
+        raise InputError(f"{name}: sets that are joined must have the same classes; got {names}.")
     return Pairs(
         name,
         tuple(text for part in parts for text in part.premises),

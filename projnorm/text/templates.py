@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from projnorm.errors import InputError
 from projnorm.text.nli import LABELS, Pairs
 
 TEMPLATES = "templates"
@@ -56,7 +57,7 @@ def made_family(name: str) -> tuple[str, int]:
     """The dial and the strength of a shifted set."""
     found = _NAME.fullmatch(name)
     if found is None or found[1] is None:
-        raise ValueError(f"`{name}` is no shifted set of templates.")
+        raise InputError(f"`{name}` is no shifted set of templates.")
     return found[1], int(found[2])
 
 
@@ -65,11 +66,11 @@ def made_pairs(name: str) -> Pairs:
     """A set by its name: "templates" to train on, or one shifted, such as "templates-words-2"; always the same pairs.
 
     Raises:
-        ValueError: If there is none of this name.
+        InputError: If there is none of this name.
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        raise ValueError(f"`{name}` is no set of templates; there are {TEMPLATES} and {TEMPLATES}-DIAL-STRENGTH.")
+        raise InputError(f"`{name}` is no set of templates; there are {TEMPLATES} and {TEMPLATES}-DIAL-STRENGTH.")
     dial, strength = found[1], int(found[2] or 0)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     labels = rng.integers(len(LABELS), size=_SHIFTED if dial else _TRAINING)

@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
+from projnorm.errors import InputError
 from projnorm.files import DATA_VARIABLE, open_file, read_file
 from projnorm.runs import write_atomically
 from projnorm.vision.cifar_pickles import Batch, read_batch
@@ -86,7 +87,7 @@ def read_cifar(path: Path) -> Splits:
     """CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; of two versions in one, the binary one.
 
     Raises:
-        ValueError: If the files are not there, not whole, or larger than they can be.
+        InputError: If the files are not there, not whole, or larger than they can be.
         OSError: If they cannot be read.
     """
     if path.is_dir():
@@ -100,7 +101,7 @@ def read_cifar(path: Path) -> Splits:
             try:
                 files = _members(stream)
             except _UNREADABLE as error:
-                raise ValueError(f"{path}: not a whole archive of CIFAR ({error}).") from None
+                raise InputError(f"{path}: not a whole archive of CIFAR ({error}).") from None
     return _splits(_version(files, path), files, path, verified=md5 in PUBLISHED_MD5.values())
 
 
@@ -112,11 +113,11 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
         cache: Where it is kept; by default the folder that PROJNORM_DATA names, or else ``~/.cache/projnorm``.
 
     Raises:
-        ValueError: If it cannot be downloaded or arrives damaged; nothing is kept then.
+        InputError: If it cannot be downloaded or arrives damaged; nothing is kept then.
         OSError: If the cache cannot be written to.
     """
     if name not in DOWNLOADS:
-        raise ValueError(f"`name` must be one of {', '.join(DOWNLOADS)}; got {name!r}.")
+        raise InputError(f"`name` must be one of {', '.join(DOWNLOADS)}; got {name!r}.")
     path = cached_archive(name, cache)
     file, folder, published = path.name, path.parent, PUBLISHED_MD5[path.name]
     url = f"{_HOST}/{file}"
@@ -129,12 +130,12 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
             data = response.read(_MOST_PACKED)
     except (URLError, TimeoutError, ConnectionError, ssl.SSLError, HTTPException) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise ValueError(
+        raise InputError(
             f"cannot download {url} ({reason}); fetch the file where there is a network and put it into {folder}, or "
             "pass its path as the data."
         ) from None
     if (md5 := _md5(data)) != published:
-        raise ValueError(
+        raise InputError(
             f"the download of {url} is damaged ({len(data):,} bytes with MD5 {md5}, not {published}); nothing was "
             "kept, try again."
         )
@@ -156,9 +157,9 @@ class _Bounded(gzip.GzipFile):
         data = super().read(size)
         self._at_end += not data
         if self._at_end > _MOST_AT_END:  # tarfile asks on, as often as a member says it is large
-            raise ValueError("it ends too early")
+            raise InputError("it ends too early")
         if self.tell() > _MOST_UNPACKED:
-            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
+            raise InputError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
         return data
 
 
@@ -168,14 +169,14 @@ def _members(stream: _Bounded) -> dict[str, bytes]:
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for count, member in enumerate(archive, start=1):
             if count > _MOST_MEMBERS:
-                raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
+                raise InputError(f"it has more than {_MOST_MEMBERS:,} members")
             name = PurePosixPath(member.name).name
             if name not in _LIMITS or not member.isreg() or member.issparse():
                 continue
             if name in found:
-                raise ValueError(f"it has two files called {name}")
+                raise InputError(f"it has two files called {name}")
             if member.size > _LIMITS[name]:
-                raise ValueError(f"its {name} has {member.size:,} bytes, at most {_LIMITS[name]:,} are possible")
+                raise InputError(f"its {name} has {member.size:,} bytes, at most {_LIMITS[name]:,} are possible")
             content = archive.extractfile(member)
             assert content is not None
             found[name] = content.read()
@@ -186,7 +187,7 @@ def _members(stream: _Bounded) -> dict[str, bytes]:
 
 def _file(path: Path) -> bytes:
     if path.stat().st_size > _LIMITS[path.name]:
-        raise ValueError(
+        raise InputError(
             f"{path}: has {path.stat().st_size:,} bytes, at most {_LIMITS[path.name]:,} are possible for CIFAR."
         )
     return read_file(path)
@@ -196,7 +197,7 @@ def _version(names: Collection[str], path: Path) -> _Version:
     for version in _VERSIONS:
         if version.train[0] in names and version.test in names:
             return version
-    raise ValueError(
+    raise InputError(
         f"{path}: no binary version of CIFAR-10 (data_batch_1.bin, ... and test_batch.bin) or CIFAR-100 (train.bin and "
         "test.bin) here, and no Python version (the same without .bin); other images belong into train/<class> and "
         "test/<class>."
@@ -208,7 +209,7 @@ def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified:
     names = [name for name in version.train if name in files]
     lacking = next((name for name in version.train if name not in files), None)
     if lacking and (lacking in version.train[: len(names)] or len(files[names[0]]) >= _IMAGES_IN_A_BATCH * _PIXELS):
-        raise ValueError(f"{path}: lacks {lacking}.")
+        raise InputError(f"{path}: lacks {lacking}.")
     train, test = (
         _image_set([_batch(files[name], version, path / name) for name in part], path)
         for part in (names, [version.test])
@@ -222,15 +223,15 @@ def _batch(data: bytes, version: _Version, path: Path) -> Batch:
         try:
             batch = read_batch(data, width=_PIXELS)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}.") from None
+            raise InputError(f"{path}: {error}.") from None
     else:
         length = version.label_bytes + _PIXELS
         if not data or len(data) % length:
-            raise ValueError(f"{path}: {len(data):,} bytes are not a whole number of records of {length:,}.")
+            raise InputError(f"{path}: {len(data):,} bytes are not a whole number of records of {length:,}.")
         records = np.frombuffer(data, dtype=np.uint8).reshape(-1, length)
         batch = Batch(records[:, version.label_bytes :], records[:, version.label_bytes - 1].astype(np.int64))
     if batch.labels.max() >= version.classes:
-        raise ValueError(
+        raise InputError(
             f"{path}: has class {batch.labels.max()}; CIFAR-{version.classes} has 0 to {version.classes - 1}."
         )
     return batch

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
 from projnorm.files import locate, read_file
 from projnorm.runs import from_npy, map_npy
 from projnorm.vision.images import ImageSet, Labels
@@ -48,18 +49,18 @@ class CifarC:
             indices: Which images, from 0 to ``per_severity - 1``; image `i` is image `i` of the clean test set.
 
         Raises:
-            ValueError: If there are no such images, or the file has changed.
+            InputError: If there are no such images, or the file has changed.
             OSError: If it cannot be read.
         """
         if family not in self.families:
-            raise ValueError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
+            raise InputError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
         if severity not in range(1, _LEVELS + 1):
-            raise ValueError(f"`severity` must be 1 to {_LEVELS}; got {severity!r}.")
+            raise InputError(f"`severity` must be 1 to {_LEVELS}; got {severity!r}.")
         indices = np.asarray(indices)
         if indices.ndim != 1 or not indices.size or not np.issubdtype(indices.dtype, np.integer):
-            raise ValueError(f"`indices` must be one or more integers; got {indices.dtype} of shape {indices.shape}.")
+            raise InputError(f"`indices` must be one or more integers; got {indices.dtype} of shape {indices.shape}.")
         if not 0 <= indices.min() <= indices.max() < self.per_severity:
-            raise ValueError(
+            raise InputError(
                 f"`indices` must be 0 to {self.per_severity - 1:,}; they run from {indices.min()} to {indices.max()}."
             )
         stored = _images(self.folder / f"{family}.npy", _LEVELS * self.per_severity)
@@ -74,16 +75,16 @@ def open_cifar_c(folder: str | Path) -> CifarC:
         folder: With ``labels.npy`` and ``<family>.npy``, as given or under the folder that PROJNORM_DATA names.
 
     Raises:
-        ValueError: If a file is missing or not what it should be; every one is looked at, but no pixels are read.
+        InputError: If a file is missing or not what it should be; every one is looked at, but no pixels are read.
         OSError: If a file cannot be read.
     """
     folder = locate(folder)
     if not (folder / _LABELS).is_file():
-        raise ValueError(f"{folder}: has no {_LABELS}; pass the unpacked folder CIFAR-10-C or CIFAR-100-C.")
+        raise InputError(f"{folder}: has no {_LABELS}; pass the unpacked folder CIFAR-10-C or CIFAR-100-C.")
     labels = _labels(folder / _LABELS)
     paths = sorted(path for path in folder.glob("*.npy") if path.name != _LABELS and not path.name.startswith("."))
     if not paths:
-        raise ValueError(f"{folder}: has {_LABELS}, but no <family>.npy beside it.")
+        raise InputError(f"{folder}: has {_LABELS}, but no <family>.npy beside it.")
     for path in paths:
         _images(path, _LEVELS * len(labels))
     return CifarC(folder, tuple(path.stem for path in paths), labels)
@@ -94,22 +95,22 @@ def _labels(path: Path) -> Labels:
     try:
         stored = from_npy(data)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}.") from None
+        raise InputError(f"{path}: {error}.") from None
     if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
-        raise ValueError(
+        raise InputError(
             f"{path}: must hold integers, as many for each of {_LEVELS} severities; got {stored.dtype} of shape "
             f"{stored.shape}."
         )
     by_severity = np.array(stored).reshape(_LEVELS, -1)
     if not (by_severity == by_severity[0]).all():
-        raise ValueError(f"{path}: the labels of the {_LEVELS} severities differ from one another.")
+        raise InputError(f"{path}: the labels of the {_LEVELS} severities differ from one another.")
     return by_severity[0].astype(np.int64)
 
 
 def _images(path: Path, count: int) -> NDArray[np.uint8]:
     stored = map_npy(path)
     if stored.dtype != np.uint8 or stored.shape != (count, *_IMAGE):
-        raise ValueError(
+        raise InputError(
             f"{path}: must be uint8 of shape {(count, *_IMAGE)}, like {_LABELS}; got {stored.dtype} of shape "
             f"{stored.shape}."
         )

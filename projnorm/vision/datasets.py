@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.errors import InputError
 from projnorm.files import locate, read_file
 from projnorm.runs import from_npz
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
@@ -26,7 +27,7 @@ def load_splits(source: str | Path) -> Splits:
             `train_labels`, `test_images` and `test_labels`, or with `images` and `labels`, which are then halved.
 
     Raises:
-        ValueError: If there is no such set, or it is not whole.
+        InputError: If there is no such set, or it is not whole.
         OSError: If it cannot be read.
     """
     if str(source) == DIGITS:
@@ -35,9 +36,9 @@ def load_splits(source: str | Path) -> Splits:
     if str(source) in DOWNLOADS and not path.exists():
         path = cached_archive(str(source))
         if not path.exists():
-            raise ValueError(f"{source} is not at {path}; pass --download to fetch it, or the path of its archive.")
+            raise InputError(f"{source} is not at {path}; pass --download to fetch it, or the path of its archive.")
     if not path.exists():
-        raise ValueError(
+        raise InputError(
             f"there is no data at {path}; pass an archive or folder of CIFAR, a folder with train/<class>/* and "
             f"test/<class>/*, an .npz file, or {DIGITS!r}."
         )
@@ -56,7 +57,7 @@ def read_image_set(path: Path) -> ImageSet:
     """The `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes in the order of names.
 
     Raises:
-        ValueError: If they are not there, or not what they should be.
+        InputError: If they are not there, or not what they should be.
         OSError: If a file cannot be read.
     """
     path = locate(path)
@@ -65,7 +66,7 @@ def read_image_set(path: Path) -> ImageSet:
     arrays = _npz(path)
     for key in ("images", "labels"):
         if key not in arrays:
-            raise ValueError(f"{path}: has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}.")
+            raise InputError(f"{path}: has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}.")
     return _image_set(path, arrays, "")
 
 
@@ -84,7 +85,7 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
     try:
         return from_npz(data)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}.") from None
+        raise InputError(f"{path}: {error}.") from None
 
 
 def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageSet:
@@ -97,7 +98,7 @@ def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageS
 def _halves(whole: ImageSet) -> Splits:
     """Two halves in an order drawn once and for all, so that training and test never mix."""
     if len(whole) < 2:
-        raise ValueError(f"{whole.name}: at least 2 images are needed for a training and a test set.")
+        raise InputError(f"{whole.name}: at least 2 images are needed for a training and a test set.")
     order = np.random.default_rng(_DIGITS_SEED).permutation(len(whole))
     half = (len(whole) + 1) // 2
     return Splits(whole.take(order[:half]), whole.take(order[half:]))

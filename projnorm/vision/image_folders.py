@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.errors import InputError
 from projnorm.files import memory_ceiling, read_file
 from projnorm.vision.images import Images, ImageSet, Splits
 
@@ -41,12 +42,12 @@ def read_folder_splits(folder: Path) -> Splits:
     """``train/<class>/*`` and ``test/<class>/*``, or ``val`` for ``test``; classes are numbered in the order of names.
 
     Raises:
-        ValueError: If a part or a class is missing, or an image is damaged or of another size than the first.
+        InputError: If a part or a class is missing, or an image is damaged or of another size than the first.
         OSError: If a file cannot be read.
     """
     part = next((name for name in TEST_NAMES if (folder / name).is_dir()), None)
     if part is None:
-        raise ValueError(f"{folder}: has {TRAIN} but no folder test or val beside it.")
+        raise InputError(f"{folder}: has {TRAIN} but no folder test or val beside it.")
     train, test = _listing(folder / TRAIN), _listing(folder / part)
     if train.classes != test.classes:
         only = (
@@ -57,7 +58,7 @@ def read_folder_splits(folder: Path) -> Splits:
             )
             if extra
         )
-        raise ValueError(f"{folder}: {TRAIN} and {part} must have the same classes; {' and '.join(only)}.")
+        raise InputError(f"{folder}: {TRAIN} and {part} must have the same classes; {' and '.join(only)}.")
     images = _read_all((*train.files, *test.files))
     return Splits(
         ImageSet(
@@ -71,7 +72,7 @@ def read_class_folders(folder: Path) -> ImageSet:
     """``<class>/*``; classes are numbered in the order of their names.
 
     Raises:
-        ValueError: If there is no class, or an image is damaged or of another size than the first.
+        InputError: If there is no class, or an image is damaged or of another size than the first.
         OSError: If a file cannot be read.
     """
     listing = _listing(folder)
@@ -82,7 +83,7 @@ def _listing(folder: Path) -> _Listing:
     """Everything in the order of names; hidden files, and files of other kinds, are passed over."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
-        raise ValueError(f"{folder}: has no folders, one for each class.")
+        raise InputError(f"{folder}: has no folders, one for each class.")
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -92,7 +93,7 @@ def _listing(folder: Path) -> _Listing:
             if entry.suffix.lower() in _ENDINGS and not entry.name.startswith(".") and entry.is_file()
         )
         if not inside:
-            raise ValueError(f"{folder / name}: has no images ({', '.join(_ENDINGS)}).")
+            raise InputError(f"{folder / name}: has no images ({', '.join(_ENDINGS)}).")
         files += inside
         labels += [label] * len(inside)
     return _Listing(tuple(classes), tuple(files), tuple(labels))
@@ -105,14 +106,14 @@ def _read_all(files: tuple[Path, ...]) -> Images:
             raise MemoryError
         images = np.empty((len(files), *first.shape), dtype=np.uint8)
     except MemoryError:
-        raise ValueError(
+        raise InputError(
             f"{files[0].parent.parent}: {len(files):,} images of {first.shape[1]} x {first.shape[0]} px do not fit "
             "into memory; resize them first."
         ) from None
     for index, file in enumerate(files):
         pixels = _pixels(file)
         if pixels.shape != first.shape:
-            raise ValueError(
+            raise InputError(
                 f"{file}: is {pixels.shape[1]} x {pixels.shape[0]} px, but {files[0]} is {first.shape[1]} x "
                 f"{first.shape[0]} px; resize the images to one size first."
             )
@@ -131,12 +132,12 @@ def _pixels(file: Path) -> Images:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 if image.mode.split(";")[0] in _DEEP_MODES:
-                    raise ValueError(f"it has pixels of mode {image.mode}; convert it to 8 bits first")
+                    raise InputError(f"it has pixels of mode {image.mode}; convert it to 8 bits first")
                 if image.width * image.height > _MOST_PIXELS_A_BYTE * len(data):
-                    raise ValueError(f"it says {image.width} x {image.height} px, and has {len(data):,} bytes")
+                    raise InputError(f"it says {image.width} x {image.height} px, and has {len(data):,} bytes")
                 return np.asarray(image.convert("RGB"))
     except UnidentifiedImageError:
-        raise ValueError(f"{file}: not a PNG, JPEG, BMP or WebP image.") from None
+        raise InputError(f"{file}: not a PNG, JPEG, BMP or WebP image.") from None
     except (
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
@@ -150,4 +151,4 @@ def _pixels(file: Path) -> Images:
         struct.error,
         zlib.error,
     ) as error:
-        raise ValueError(f"{file}: cannot be read as an image ({error}).") from None
+        raise InputError(f"{file}: cannot be read as an image ({error}).") from None

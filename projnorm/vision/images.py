@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from projnorm.errors import InputError
+
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
@@ -38,17 +40,17 @@ class ImageSet:
     def __post_init__(self) -> None:
         """Refuse what is not a set of labelled RGB images."""
         if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] != 3 or not self.images.size:
-            raise ValueError(
+            raise InputError(
                 f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {self.images.dtype} of shape "
                 f"{self.images.shape}."
             )
         if self.labels.shape != (len(self.images),) or not np.issubdtype(self.labels.dtype, np.integer):
-            raise ValueError(
+            raise InputError(
                 f"{self.name}: labels must be {len(self.images)} integers; got {self.labels.dtype} of shape "
                 f"{self.labels.shape}."
             )
         if not 0 <= self.labels.min() <= self.labels.max() < _MOST_CLASSES:
-            raise ValueError(
+            raise InputError(
                 f"{self.name}: labels must be classes from 0 to {_MOST_CLASSES - 1:,}; they run from "
                 f"{self.labels.min()} to {self.labels.max()}."
             )

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from projnorm.errors import InputError
+
 ENCODE = "_codecs.encode"
 NDARRAY = "numpy.ndarray"
 ORDERED_DICT = "collections.OrderedDict"
@@ -62,7 +64,7 @@ def follow(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
         admitted: Whether a function of this name may be asked for; of a call nothing but its arguments is kept.
 
     Raises:
-        ValueError: If it asks for anything else.
+        InputError: If it asks for anything else.
         LookupError, TypeError, AttributeError: If the instructions make no sense.
     """
     with warnings.catch_warnings():
@@ -74,10 +76,10 @@ def raw(value: Any) -> bytes:
     """Python 2 wrote bytes as strings, which are read as Latin-1.
 
     Raises:
-        ValueError: If it is neither.
+        InputError: If it is neither.
     """
     if not isinstance(value, str | bytes):
-        raise ValueError("it holds something else where bytes should be")
+        raise InputError("it holds something else where bytes should be")
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
@@ -146,12 +148,12 @@ class _Follower:
                 case "BUILD":
                     state = stack.pop()
                     if not isinstance(stack[-1], Made):
-                        raise ValueError("it gives a state to what has none")
+                        raise InputError("it gives a state to what has none")
                     stack[-1].state = state
                 case "PROTO" | "FRAME" | "STOP":
                     pass
                 case name:
-                    raise ValueError(f"it has the instruction {name}, which no such file needs")
+                    raise InputError(f"it has the instruction {name}, which no such file needs")
         return stack.pop()
 
     def _since_mark(self) -> list[Any]:
@@ -162,23 +164,23 @@ class _Follower:
 
     def _global(self, name: str) -> _Global:
         if not self._admitted(name):
-            raise ValueError(f"it asks for {name[:_LONGEST_NAME]!r}, which no such file needs; nothing in it was run")
+            raise InputError(f"it asks for {name[:_LONGEST_NAME]!r}, which no such file needs; nothing in it was run")
         return _Global(name)
 
     def _stand_in(self, function: Any, arguments: Any, position: int | None) -> Any:
         if not isinstance(function, _Global) or not isinstance(arguments, tuple):
-            raise ValueError("it calls what is no function")
+            raise InputError("it calls what is no function")
         if function.name == _BYTES and not arguments:
             return b""
         if function.name == ENCODE and len(arguments) == 2 and arguments[1] == "latin1":
             # One string could be encoded time and again.
             self._encoded += len(found := raw(arguments[0]))
             if self._encoded > (position or 0):
-                raise ValueError("it makes more bytes than it holds")
+                raise InputError("it makes more bytes than it holds")
             return found
         # A copy of what there is, made time and again, would be as bad.
         if function.name in (_BYTES, ENCODE, NDARRAY) or (function.name == ORDERED_DICT and arguments):
-            raise ValueError(f"it calls {function.name} in a way that no such file does")
+            raise InputError(f"it calls {function.name} in a way that no such file does")
         return Made(function.name, arguments)
 
 
@@ -189,6 +191,6 @@ def _with_items(target: Any, items: list[Any]) -> Any:
     # Hashing tuples that hold one another many times over could take for ever.
     keys = items[::2]
     if not isinstance(target, dict) or len(items) % 2 or not all(isinstance(key, str | bytes | int) for key in keys):
-        raise ValueError("it holds a dictionary whose keys are not names")
+        raise InputError("it holds a dictionary whose keys are not names")
     target.update(zip(keys, items[1::2], strict=True))
     return target

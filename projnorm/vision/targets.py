@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
 from projnorm.vision.cifar_c import CifarC
 from projnorm.vision.corruptions import corrupt, corrupt_cached
 from projnorm.vision.datasets import read_image_set
@@ -55,10 +56,10 @@ def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option:
     """`count` different indices in ascending order.
 
     Raises:
-        ValueError: If there are not so many images; `option` is named as the culprit.
+        InputError: If there are not so many images; `option` is named as the culprit.
     """
     if count > len(images):
-        raise ValueError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
+        raise InputError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
     return np.sort(rng.choice(len(images), size=count, replace=False))
 
 
@@ -75,7 +76,7 @@ def generated_targets(
         cache: Folder that keeps the corrupted images.
 
     Raises:
-        ValueError: If there is no such family or severity.
+        InputError: If there is no such family or severity.
         OSError: If the cache cannot be written to.
     """
     chosen = test.take(indices)
@@ -94,12 +95,12 @@ def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, 
     """As `generated_targets`, with the corrupted images from the official files.
 
     Raises:
-        ValueError: If the files are not of this test set, or lack a family.
+        InputError: If the files are not of this test set, or lack a family.
         OSError: If they cannot be read.
     """
     chosen = test.take(indices)
     if cifar_c.per_severity != len(test) or not np.array_equal(cifar_c.labels[indices], chosen.labels):
-        raise ValueError(
+        raise InputError(
             f"{cifar_c.folder}: its labels are not those of the test set of {test.name}; pass the files made from it."
         )
     targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
@@ -127,14 +128,14 @@ def given_targets(
         names: Names of the training classes, where they have some; a folder's classes are numbered after them.
 
     Raises:
-        ValueError: If a file is no set of images, or has classes that training lacks.
+        InputError: If a file is no set of images, or has classes that training lacks.
         OSError: If it cannot be read.
     """
     targets = []
     for path in paths:
         whole = _numbered_after(names, read_image_set(Path(path)))
         if classes is not None and whole.labels.max() >= classes:
-            raise ValueError(f"{path}: has class {whole.labels.max()}; the training images have 0 to {classes - 1}.")
+            raise InputError(f"{path}: has class {whole.labels.max()}; the training images have 0 to {classes - 1}.")
         drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
         targets.append(Target(Path(path).stem, GIVEN, 0, GIVEN, drawn))
     return targets
@@ -145,7 +146,7 @@ def _numbered_after(names: tuple[str, ...], images: ImageSet) -> ImageSet:
     if not names or not images.class_names:
         return images
     if unknown := sorted(set(images.class_names) - set(names)):
-        raise ValueError(f"{images.name}: has the class {unknown[0]!r}, which the training images lack.")
+        raise InputError(f"{images.name}: has the class {unknown[0]!r}, which the training images lack.")
     numbers = np.array([names.index(name) for name in images.class_names])
     return ImageSet(images.name, images.images, numbers[images.labels], names)
 
@@ -154,9 +155,9 @@ def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> N
     """Refuse two targets of one name, or one that is `taken`.
 
     Raises:
-        ValueError: If a name is not free.
+        InputError: If a name is not free.
     """
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1 or name in taken:
-            raise ValueError(f"no target set may be called {name!r}, which is taken; rename the file.")
+            raise InputError(f"no target set may be called {name!r}, which is taken; rename the file.")

@@ -18,6 +18,7 @@ from urllib.error import URLError
 import torch
 from torch import Tensor, nn
 
+from projnorm.errors import InputError
 from projnorm.files import locate, memory_ceiling, read_file
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 from projnorm.vision.pickles import ORDERED_DICT, follow
@@ -109,11 +110,11 @@ def load_network(
         cache: Where a download is kept; the hub folder of torch by default.
 
     Raises:
-        ValueError: If the file does not fit the network, is not a weight file, or cannot be had.
+        InputError: If the file does not fit the network, is not a weight file, or cannot be had.
         OSError: If it cannot be read.
     """
     if architecture not in NETWORKS:
-        raise ValueError(f"`architecture` must be one of {', '.join(NETWORKS)}; got {architecture!r}.")
+        raise InputError(f"`architecture` must be one of {', '.join(NETWORKS)}; got {architecture!r}.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = NETWORKS[architecture](num_outputs).eval()
@@ -133,7 +134,7 @@ def weights_hash(architecture: str, weights: str | Path) -> str:
     """The SHA-256 of the file that `load_network` would read; empty for random weights.
 
     Raises:
-        ValueError: If there is no such file, or it cannot be had.
+        InputError: If there is no such file, or it cannot be had.
         OSError: If it cannot be read.
     """
     return "" if str(weights) == RANDOM else hashlib.sha256(_bytes(_path(architecture, weights))).hexdigest()
@@ -143,10 +144,10 @@ def download(architecture: str, cache: Path | None = None) -> Path:
     """The official ImageNet weights, from the cache if they are there.
 
     Raises:
-        ValueError: If they cannot be downloaded or arrive damaged.
+        InputError: If they cannot be downloaded or arrive damaged.
     """
     if architecture not in _OFFICIAL:
-        raise ValueError(f"there are no ImageNet weights of {architecture}; pass a file, or {RANDOM!r}.")
+        raise InputError(f"there are no ImageNet weights of {architecture}; pass a file, or {RANDOM!r}.")
     file = _OFFICIAL[architecture]
     folder = cache or Path(torch.hub.get_dir()) / "checkpoints"
     path = folder / file
@@ -158,12 +159,12 @@ def download(architecture: str, cache: Path | None = None) -> Path:
     try:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=digest, progress=False)
     except (URLError, TimeoutError) as error:
-        raise ValueError(
+        raise InputError(
             f"cannot download {url} ({getattr(error, 'reason', error)}); fetch the file where there is a network and "
             "pass its path as the weights, or use random weights."
         ) from None
     except RuntimeError as error:
-        raise ValueError(f"the download of {url} is damaged ({error}); nothing was kept, try again.") from None
+        raise InputError(f"the download of {url} is damaged ({error}); nothing was kept, try again.") from None
     return path
 
 
@@ -175,7 +176,7 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
         path: Its name, which tells its format.
 
     Raises:
-        ValueError: If it is not a file of plain tensors.
+        InputError: If it is not a file of plain tensors.
     """
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
@@ -184,18 +185,18 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
         try:
             return load(data)
         except (SafetensorError, *_UNREADABLE) as error:
-            raise ValueError(f"{path}: not a safetensors file ({_reason(error)}).") from None
+            raise InputError(f"{path}: not a safetensors file ({_reason(error)}).") from None
     try:
         _require_plain(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a strange file is warned of is refused below
             document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
-        raise ValueError(f"{path}: not a file of plain weights ({_reason(error)}).") from None
+        raise InputError(f"{path}: not a file of plain weights ({_reason(error)}).") from None
     if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
         document = document["state_dict"]
     if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
-        raise ValueError(f"{path}: holds no weights by name.")
+        raise InputError(f"{path}: holds no weights by name.")
     return {str(key).removeprefix("module."): value for key, value in document.items()}
 
 
@@ -213,10 +214,10 @@ def _require_plain(data: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         total, most = sum(member.file_size for member in archive.infolist()), memory_ceiling()
         if total > most:
-            raise ValueError(f"it unpacks to {total:,} bytes, at most {most:,} are read")
+            raise InputError(f"it unpacks to {total:,} bytes, at most {most:,} are read")
         described = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
         if len(described) != 1 or any(member.compress_type for member in archive.infolist()):
-            raise ValueError("it is a zip file, but not one that torch wrote")
+            raise InputError("it is a zip file, but not one that torch wrote")
         follow(archive.read(described[0]), _is_needed)
 
 
@@ -238,7 +239,7 @@ def _path(architecture: str, weights: str | Path, cache: Path | None = None) -> 
 
 def _bytes(path: Path) -> bytes:
     if not path.exists():
-        raise ValueError(
+        raise InputError(
             f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}."
         )
     return read_file(path)
@@ -251,7 +252,7 @@ def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, 
     for key, value in state.items():
         if key in expected and value.shape != expected[key].shape:
             advice = f"; pass num_outputs={len(value)} or drop_head=True" if key.startswith(f"{head}.") else ""
-            raise ValueError(
+            raise InputError(
                 f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}{advice}."
             )
     # Files from before PyTorch counted batches have no such entry, and nothing here uses it.
@@ -259,12 +260,12 @@ def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, 
     unknown = [key for key in state if key not in expected]
     for what, keys in (("lacks", missing), ("has the unknown", unknown)):
         if keys:
-            raise ValueError(f"{path}: {what} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
+            raise InputError(f"{path}: {what} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
     for key, value in state.items():
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_complex():
-            raise ValueError(f"{path}: {key!r} is not a plain tensor of real numbers.")
+            raise InputError(f"{path}: {key!r} is not a plain tensor of real numbers.")
         if not bool(torch.isfinite(value.to(torch.float64)).all()):
-            raise ValueError(f"{path}: {key!r} is not finite.")
+            raise InputError(f"{path}: {key!r} is not finite.")
         if key.endswith("running_var") and bool((value < 0).any()):
-            raise ValueError(f"{path}: {key!r} is a variance and must not be negative.")
+            raise InputError(f"{path}: {key!r} is a variance and must not be negative.")
     model.load_state_dict(state, strict=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
 from projnorm.vision.corruptions import blur, digital, noise, spatter, weather
 from projnorm.vision.corruptions.draws import Draws, Floats
 from projnorm.vision.images import Images
@@ -55,15 +56,15 @@ def corrupt(
         indices: Which image each one is, so that a subset is corrupted as the whole set is; 0, 1, ... by default.
 
     Raises:
-        ValueError: If there is no such family or severity, or the images are not what they should be.
+        InputError: If there is no such family or severity, or the images are not what they should be.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise ValueError(
+        raise InputError(
             f"`images` must be uint8 of shape (n, height, width, 3); got {images.dtype} of shape {images.shape}."
         )
     keys = np.arange(len(images)) if indices is None else np.asarray(indices)
     if keys.shape != (len(images),):
-        raise ValueError(f"`indices` must hold one number per image, {len(images)}; got shape {keys.shape}.")
+        raise InputError(f"`indices` must hold one number per image, {len(images)}; got shape {keys.shape}.")
     stream = stream_of(family, severity, seed)
     out = np.empty_like(images)
     for start in range(0, len(images), _BLOCK):
@@ -77,12 +78,12 @@ def stream_of(family: str, severity: int, seed: int) -> int:
     """The stream of random numbers of a family at a severity: each draws its own.
 
     Raises:
-        ValueError: If there is no such family or severity, or the seed is too large for its own stream.
+        InputError: If there is no such family or severity, or the seed is too large for its own stream.
     """
     if family not in FAMILIES:
-        raise ValueError(f"`family` must be one of {', '.join(FAMILIES)}; got {family!r}.")
+        raise InputError(f"`family` must be one of {', '.join(FAMILIES)}; got {family!r}.")
     if not isinstance(severity, int | np.integer) or severity not in SEVERITIES:
-        raise ValueError(f"`severity` must be 1 to 5; got {severity!r}.")
+        raise InputError(f"`severity` must be 1 to 5; got {severity!r}.")
     if not 0 <= seed < _LARGEST_SEED:
-        raise ValueError(f"`seed` must be at least 0 and below {_LARGEST_SEED:,}; got {seed}.")
+        raise InputError(f"`seed` must be at least 0 and below {_LARGEST_SEED:,}; got {seed}.")
     return (seed * len(FAMILIES) + list(FAMILIES).index(family)) * len(SEVERITIES) + severity
