@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from ntk.store import ChangedInputError
+from projnorm.errors import ChangedInputError
 from torch import nn
 
 from deep.config import RunConfig
