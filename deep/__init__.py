@@ -1,46 +1,52 @@
-"""The neural ProjNorm, the predictors it is compared with, and the comparison."""
+"""The neural ProjNorm, the methods it is compared with, the comparison, and the error of your own model.
 
-from deep.calibration import Interval, Quality, qualities
-from deep.config import METHODS, DeepConfig
-from deep.estimators.agree_score import AgreeScore
-from deep.estimators.atc import ATC
-from deep.estimators.conf_score import ConfScore
-from deep.estimators.entropy import Entropy
-from deep.estimators.evidence import Estimator, Evidence
-from deep.estimators.rotation import Rotation, train_rotation_head
-from deep.experiments.comparison import run_comparison
-from deep.ledger import Ledger, Row, Scores
-from deep.outputs import Outputs, forward
-from deep.presets import PRESETS, preset
-from deep.projnorm import ProjNorm, ProjNormValue, train_reference
-from deep.training import Hardware, Recipe, train
+The class of every method is here too: `deep.COT`, `deep.ATC`, ...
+"""
 
-__all__ = [
-    "ATC",
-    "METHODS",
-    "PRESETS",
-    "AgreeScore",
-    "ConfScore",
-    "DeepConfig",
-    "Entropy",
-    "Estimator",
-    "Evidence",
-    "Hardware",
-    "Interval",
-    "Ledger",
-    "Outputs",
-    "ProjNorm",
-    "ProjNormValue",
-    "Quality",
-    "Recipe",
-    "Rotation",
-    "Row",
-    "Scores",
-    "forward",
-    "preset",
-    "qualities",
-    "run_comparison",
-    "train",
-    "train_reference",
-    "train_rotation_head",
-]
+from typing import Any
+
+from projnorm.lazy import attach
+
+_get, _names = attach(
+    __name__,
+    {
+        "DeepConfig": "deep.config",
+        "ESTIMATORS": "deep.estimators",
+        "ErrorEstimate": "deep.estimate",
+        "Estimator": "deep.estimators",
+        "METHODS": "deep.config",
+        "Outputs": "deep.outputs",
+        "PRESETS": "deep.presets",
+        "Recipe": "deep.training",
+        "Scores": "deep.ledger",
+        "TextConfig": "deep.config",
+        "estimate_error": "deep.estimate",
+        "estimate_errors": "deep.estimate",
+        "estimator": "deep.estimators",
+        "preset": "deep.presets",
+        "qualities": "deep.calibration",
+        "read_outputs": "deep.outputs",
+        "run_comparison": "deep.experiments.comparison",
+        "train": "deep.training",
+        "train_reference": "deep.projnorm",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _names():
+        return _get(name)
+    if name[:1].isupper() and name in (classes := _estimators()):
+        return classes[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_names(), *_estimators()])
+
+
+def _estimators() -> dict[str, Any]:
+    """The classes of the methods by their names."""
+    from deep.estimators import ESTIMATORS
+
+    return {one.__name__: one for one in ESTIMATORS.values()}

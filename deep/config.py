@@ -7,30 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from deep.estimators import ESTIMATORS
 from projnorm.runs.configuration import configuration
 from projnorm.vision import FAMILIES, NETWORKS, PAPER_FAMILIES, SEVERITIES
 from projnorm.vision.weights import RANDOM
 
-# The paper's six, which are the default, and later ones that need no more than the outputs of the network.
+# The paper's six methods, which are the default; and later ones, which look at outputs of the evaluated network alone.
 METHODS = ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm")
-LATER_METHODS = (
-    "AC",
-    "DoC",
-    "IM",
-    "COT",
-    "COTT",
-    "NuclearNorm",
-    "MI",
-    "MaNo",
-    "Dispersion",
-    "MDE",
-    "GdScore",
-    "Frechet",
-    "FeatureShift",
-    "CBPE",
-    "BBSE",
-    "ProjNormLinear",
-    "Dis2",
+LATER_METHODS = tuple(
+    name for name, one in ESTIMATORS.items() if name not in METHODS and one.needs <= {"labels", "features", "torch"}
 )
 LARGEST_SEED = 2**32
 

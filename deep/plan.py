@@ -15,8 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from deep.config import DeepConfig, RunConfig, TextConfig
 from deep.domain import domain_of
-from deep.estimators.rotation import TURNS
-from deep.projnorm import ProjNorm
+from deep.estimators.projnorm import ProjNorm
+from deep.rotation import TURNS
 from deep.stages import NETWORK, REFERENCE, ROTATION, stages_of
 from projnorm.runs.rates import Rates, busiest
 from projnorm.text import LABELS, blank_pair_classifier

@@ -23,14 +23,16 @@ from torch import Tensor, nn
 from deep.checkpoints import load_checkpoint, save_checkpoint
 from deep.config import DeepConfig, RunConfig
 from deep.domain import Domain, Loaded, domain_of
-from deep.estimators.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
-from deep.outputs import Outputs, forward_cached
+from deep.forward import forward_cached
+from deep.outputs import Outputs
 from deep.projnorm import parameters_of, train_reference
+from deep.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
 from deep.samples import RunData, Samples
 from deep.training import Hardware, Prepare, Recipe, batches_per_epoch, cross_entropy, train
 from projnorm import __version__
 from projnorm.progress import Meter
 from projnorm.runs import sole_writer
+from projnorm.store import Store
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
 # The second network differs from the first in its head and its batches.
@@ -189,11 +191,12 @@ def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
 
 
 def outputs_of(work: Workplace, samples: Samples) -> Outputs:
-    """What the evaluated network says of these samples, computed once."""
-    path = work.outputs / f"{samples.sha256[:24]}.npz"
-    return forward_cached(
-        path, network_of(work), work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware
+    """What the evaluated network says of these samples, computed once; with the samples and their labels."""
+    store, key, network = Store(work.outputs), samples.sha256[:24], network_of(work)
+    outputs = forward_cached(
+        store, key, network, work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware
     )
+    return replace(outputs, labels=samples.labels, inputs=samples.inputs, name=samples.name)
 
 
 def rotation_head_of(work: Workplace) -> nn.Module:

@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from ntk.store import ChangedInputError
+from projnorm.errors import ChangedInputError
 from torch import nn
 
 from deep.config import RunConfig
 from deep.domain import config_of, kind_of
-from deep.estimators.evidence import Evidence
+from deep.estimators.projnorm import ProjNorm
+from deep.forward import forward
 from deep.ledger import Ledger, Row, Scores
 from deep.methods import estimator_of
-from deep.outputs import forward
-from deep.projnorm import ProjNorm
+from deep.outputs import Outputs
 from deep.samples import Target
 from deep.stages import REFERENCE, Workplace, forget_stages, has_stages, outputs_of, run_stage, stages_of
 from deep.training import Hardware, one_thread, require_precision
@@ -303,25 +303,24 @@ def _tasks(work: Workplace, ledger: Ledger) -> list[_Task]:
 
 def _score(work: Workplace, task: _Task) -> list[Row]:
     target = work.data.targets[task.target]
-    samples, outputs = target.samples, outputs_of(work, target.samples)
-    evidence = Evidence(samples.inputs, outputs, samples.labels if work.config.labels == "true" else None)
+    outputs = outputs_of(work, target.samples)
     error = target.error(outputs.predicted)
     rows = []
     for method in task.methods:
         estimator = estimator_of(work, method)
         if isinstance(estimator, ProjNorm):
-            score = _projnorm(work, estimator, target, evidence)
+            score = _projnorm(work, estimator, target, outputs)
         else:
-            score = estimator.score(evidence)
+            score = estimator.score(outputs)
         rows.append(Row.of(target, error, method, score))
     return rows
 
 
-def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, evidence: Evidence) -> float:
+def _projnorm(work: Workplace, estimator: ProjNorm, target: Target, outputs: Outputs) -> float:
     """The value, from its parts; they are computed unless another run with the same training has."""
     if (parts := _parts(work, target)) is None:
         meter, batch = work.meter(target.name), work.projnorm_recipe.batch
-        found = estimator.measure_on(evidence, watch=lambda step, _: meter.at(step * batch))
+        found = estimator.measure(outputs, watch=lambda step, _: meter.at(step * batch))
         meter.close()
         parts = {
             "value": np.array(found.value),
@@ -347,7 +346,7 @@ def _make_ready(work: Workplace, method: str) -> None:
 
 
 def _validation_error(work: Workplace, _: None) -> float:
-    return outputs_of(work, work.data.validation).error(work.data.validation.labels)
+    return outputs_of(work, work.data.validation).error
 
 
 def _arrays(work: Workplace, ledger: Ledger) -> dict[str, np.ndarray]:

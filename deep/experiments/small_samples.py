@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from deep.checkpoints import checkpoint_hash
-from deep.estimators.catalogue import FROM_OUTPUTS, NEEDS_THREE
-from deep.estimators.evidence import Estimator, Evidence
+from deep.estimators import ESTIMATORS, Estimator, build
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import finished_run
-from deep.outputs import Outputs, forward
-from deep.predict.methods import COSTLY
-from deep.projnorm import ProjNorm
+from deep.forward import forward
+from deep.methods import estimator_of, resources_of
+from deep.outputs import Outputs
 from deep.samples import Samples, few_indices
 from deep.stages import (
     NETWORK,
@@ -30,7 +30,6 @@ from deep.stages import (
     has_stages,
     network_of,
     outputs_of,
-    reference_of,
     run_stage,
 )
 from deep.training import one_thread
@@ -130,9 +129,9 @@ def run_small_samples(
 
 def methods_of(config: SmallSamplesConfig, work: Workplace) -> tuple[str, ...]:
     """Those that need outputs only, GDE if there is a second network, and ProjNorm if it is asked for."""
-    left_out = {*COSTLY, *NEEDS_THREE, *(() if _has_second(work) else ("GDE",))}
-    found = tuple(method for method in FROM_OUTPUTS if method not in left_out)
-    return (*found, ProjNorm.name) if config.projnorm_size else found
+    left_out = {"others"} if _has_second(work) else {"second", "others"}
+    cheap = tuple(name for name, one in ESTIMATORS.items() if not one.costly and not one.needs & left_out)
+    return (*cheap, ProjNorm.name) if config.projnorm_size else cheap
 
 
 def _has_second(work: Workplace) -> bool:
@@ -157,7 +156,7 @@ def _task(
     with one_thread(work.hardware):
         samples = work.data.targets[index].samples
         outputs, estimators = _with_second(work, samples), _estimators(work, methods)
-        trained = None if few is None else _projnorm(few)
+        trained = None if few is None else estimator_of(few, ProjNorm.name)
         scores = np.full((len(config.sizes), config.draws, len(methods)), np.nan)
         for row, size in enumerate(config.sizes):
             for draw in range(config.draws):
@@ -165,25 +164,20 @@ def _task(
                     scores[row, draw] = scores[row, 0]
                     continue
                 chosen = few_indices(len(samples), size, _seed(config.seed, index, draw))
-                evidence = Evidence(samples.inputs[chosen], outputs.take(chosen))
+                drawn = outputs.take(chosen)
                 for column, method in enumerate(methods):
                     if method in estimators:
-                        scores[row, draw, column] = estimators[method].score(evidence)
+                        scores[row, draw, column] = estimators[method].score(drawn)
                     elif trained is not None and size == config.projnorm_size:
-                        scores[row, draw, column] = trained.score(evidence)
+                        scores[row, draw, column] = trained.score(drawn)
     return {"scores": scores}
 
 
 @lru_cache(maxsize=1)
 def _estimators(work: Workplace, methods: tuple[str, ...]) -> dict[str, Estimator]:
     """Those that need outputs only, learnt once in every process."""
-    validation = work.data.validation
-    known = _with_second(work, validation)
-    return {
-        method: FROM_OUTPUTS[method](known, validation.labels, work.config.seed)
-        for method in methods
-        if method != ProjNorm.name
-    }
+    source, resources = _with_second(work, work.data.validation), resources_of(work)
+    return {method: build(method, resources, source) for method in methods if method != ProjNorm.name}
 
 
 def _seed(seed: int, target: int, draw: int) -> int:
@@ -197,18 +191,7 @@ def _with_second(work: Workplace, samples: Samples) -> Outputs:
     if not _has_second(work):
         return own
     second = forward(network_of(work, SECOND), work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware)
-    return Outputs(own.logits, own.features, (second.logits,))
-
-
-def _projnorm(few: Workplace) -> ProjNorm:
-    return ProjNorm(
-        few.initial().model,
-        reference_of(few),
-        few.projnorm_recipe,
-        few.config.seed,
-        few.prepare,
-        few.hardware,
-    )
+    return replace(own, others=(second.logits,))
 
 
 def _assembled(facts: Arrays, results: Sequence[Arrays]) -> Arrays:

@@ -18,9 +18,9 @@ import numpy as np
 
 from deep.config import RunConfig, TextConfig
 from deep.domain import domain_of, image_config
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import open_run, run_comparison
 from deep.ledger import Scores
-from deep.projnorm import ProjNorm
 from deep.stages import Workplace
 from deep.training import Hardware
 from projnorm.device import choose_device
