@@ -102,9 +102,7 @@ class ProjNormConfig(Recipe):
     labels: str = setting(
         "pseudo", "Labels that ProjNorm trains on; true for the paper's ablation.", choices=("pseudo", "true")
     )
-    trajectory: tuple[int, ...] = setting(
-        (), "Steps after which the distance is recorded too.", least=1, distinct=True
-    )
+    trajectory: tuple[int, ...] = setting((), "Steps after which the distance is recorded too.", least=1, distinct=True)
 
     def check(self) -> None:
         """As of every training; the steps of the trajectory are steps of it."""
@@ -244,7 +242,7 @@ class TextConfig(Config):
 RunConfig = DeepConfig | TextConfig
 IMAGE_KIND, TEXT_KIND = "deep", "deep-text"
 # Configurations of runs by the kind of their record.
-RUN_CONFIGS: dict[str, type[DeepConfig] | type[TextConfig]] = {IMAGE_KIND: DeepConfig, TEXT_KIND: TextConfig}
+RUN_CONFIGS: dict[str, type[DeepConfig | TextConfig]] = {IMAGE_KIND: DeepConfig, TEXT_KIND: TextConfig}
 
 
 def kind_of(config: RunConfig) -> str:
@@ -263,13 +261,7 @@ def image_config(config: RunConfig) -> DeepConfig:
     return config
 
 
-def run_setting() -> Any:
-    """The setting that names the run which an experiment is about."""
-    return setting("", "Name of the finished run, or its beginning; the only one there is by default.", positional=True)
-
-
 def _check_samples(config: RunConfig) -> None:
-    if config.projnorm.samples > config.data.m:
-        raise InputError(
-            f"`projnorm.samples` must be 0 for all, or from 2 to m = {config.data.m:,}; got {config.projnorm.samples:,}."
-        )
+    samples, m = config.projnorm.samples, config.data.m
+    if samples > m:
+        raise InputError(f"`projnorm.samples` must be 0 for all, or from 2 to m = {m:,}; got {samples:,}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-
 from deep.estimators.base import Estimator, learnt, register
 from deep.estimators.softmax import probabilities
 from deep.estimators.temperature import fit_temperature

@@ -63,13 +63,9 @@ class ProjNorm(Estimator):
         r = resources
         assert r.initial is not None
         reference = None if r.reference is None else r.reference()
-        return cls(
-            r.initial, reference, r.recipe, r.seed, r.prepare, r.device, r.labels, r.trajectory, r.samples
-        )
+        return cls(r.initial, reference, r.recipe, r.seed, r.prepare, r.device, r.labels, r.trajectory, r.samples)
 
-    def measure(
-        self, target: Outputs, *, watch: Callable[[int, nn.Module], None] | None = None
-    ) -> ProjNormValue:
+    def measure(self, target: Outputs, *, watch: Callable[[int, nn.Module], None] | None = None) -> ProjNormValue:
         """Train on a target and compare with the reference; `watch` as in `deep.training.train`.
 
         Raises:

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.attacks import pgd
-from deep.config import image_config, run_setting
+from deep.config import image_config
 from deep.domain import domain_of
-from deep.experiments.stress import require_different, run_to_calibrate_on, spoken, stress_record
+from deep.experiments.config import AdversarialConfig, spoken
+from deep.experiments.stress import run_to_calibrate_on, stress_record
 from deep.runs import Run
 from deep.samples import few_indices
 from deep.stages import data_of, network_of
-from projnorm.config import Config, setting
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext
 from projnorm.vision import ImageSet
 
 ADVERSARIAL_KIND = "deep-adversarial"
-PAPER_EPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.5, 8.0)
-_PIXELS = 255
-
-
-@dataclass(frozen=True)
-class AdversarialConfig(Config):
-    """Attacks on the network of a run, whose targets calibrate."""
-
-    run: str = run_setting()
-    eps: tuple[float, ...] = setting(
-        PAPER_EPS, "Largest changes of a pixel, in 255ths.", least=0.0, most=_PIXELS, nonempty=True
-    )
-    m: int = setting(0, "Number of images of the clean set that are attacked; 0 for all of the run.", least=0)
-    steps: int = setting(20, "Number of steps of an attack.", least=1)
-
-    def check(self) -> None:
-        """Every size of an attack has a name of its own, and ProjNorm needs two images."""
-        require_different("eps", self.eps)
-        if self.m == 1:
-            raise InputError("`m` must be 0 for all, or at least 2; got 1.")
 
 
 def run_adversarial(config: AdversarialConfig, context: RunContext) -> Record:

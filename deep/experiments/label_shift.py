@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.config import image_config, run_setting
-from deep.experiments.stress import require_different, run_to_calibrate_on, spoken, stress_record
+from deep.config import image_config
+from deep.experiments.config import LabelShiftConfig, spoken
+from deep.experiments.stress import run_to_calibrate_on, stress_record
 from deep.runs import Run
 from deep.stages import data_of, outputs_of
-from projnorm.config import Config, setting
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext
 from projnorm.vision import ImageSet, load_splits
-from projnorm.vision.settings import LARGEST_SEED
 
 LABEL_SHIFT_KIND = "deep-label-shift"
-
-
-@dataclass(frozen=True)
-class LabelShiftConfig(Config):
-    """Mixtures of the classes of a run, whose targets calibrate."""
-
-    run: str = run_setting()
-    groups: int = setting(
-        5, "Number of groups of classes by their error on the test set, the hardest first; 0 for none.", least=0
-    )
-    concentrations: tuple[float, ...] = setting(
-        (10.0, 1.0, 0.1),
-        "Concentrations of the Dirichlet law that class priors are drawn from: a large one makes all classes equally "
-        "frequent, a small one leaves a class or two.",
-        above=0.0,
-    )
-    draws: int = setting(3, "Number of priors drawn at each concentration.", least=1)
-    m: int = setting(
-        0, "Largest number of images of a set; 0 for as many as the targets of the run have.", least=0
-    )
-    seed: int = setting(0, "Seed of what is drawn.", least=0, below=LARGEST_SEED)
-
-    def check(self) -> None:
-        """Every mixture has a name of its own, and there is at least one."""
-        require_different("concentrations", self.concentrations)
-        for name in ("groups", "m"):
-            if getattr(self, name) == 1:
-                raise InputError(f"`{name}` must be 0, or at least 2; got 1.")
-        if not self.groups and not self.concentrations:
-            raise InputError("`groups` or `concentrations` must ask for something.")
 
 
 def run_label_shift(config: LabelShiftConfig, context: RunContext) -> Record:

@@ -7,15 +7,15 @@ number of samples and in the same draw.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 
-from deep.config import run_setting
 from deep.estimators import ESTIMATORS, Estimator, build
 from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import finished_run
+from deep.experiments.config import SmallSamplesConfig
 from deep.methods import resources_of
 from deep.outputs import Outputs
 from deep.runs import Run
@@ -24,11 +24,9 @@ from deep.stages import REFERENCE, SECOND, data_of, forward_of, network_hash, ne
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
-from projnorm.config import Config, setting
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext, recorded
 from projnorm.tasks import stacked
-from projnorm.vision.settings import LARGEST_SEED
 
 SMALL_SAMPLES_KIND = "deep-small-samples"
 _MEANINGS = {
@@ -39,27 +37,6 @@ _MEANINGS = {
     "methods": "name of each method",
     "scores": "score of each method: target, size, draw, method; nan where it was not computed",
 }
-
-
-@dataclass(frozen=True)
-class SmallSamplesConfig(Config):
-    """Draws of few samples from the targets of a run."""
-
-    run: str = run_setting()
-    sizes: tuple[int, ...] = setting(
-        (50, 100, 200, 500), "Numbers of samples drawn from each target.", least=2, nonempty=True, distinct=True
-    )
-    draws: int = setting(20, "Number of draws of each size.", least=1)
-    projnorm_size: int = setting(
-        0, "Size at which ProjNorm is computed too; 0 for none, as it trains on every draw.", least=0
-    )
-    projnorm_steps: int = setting(10, "Number of steps of ProjNorm there.", least=1)
-    seed: int = setting(0, "Seed of the draws.", least=0, below=LARGEST_SEED)
-
-    def check(self) -> None:
-        """ProjNorm is computed at one of the sizes."""
-        if self.projnorm_size and self.projnorm_size not in self.sizes:
-            raise InputError(f"`projnorm_size` must be one of {self.sizes}; got {self.projnorm_size}.")
 
 
 def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record:

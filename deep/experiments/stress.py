@@ -117,21 +117,6 @@ def predictions(record: Record) -> list[Predictions]:
     ]
 
 
-def spoken(number: float) -> str:
-    """A number as the names of sets have it."""
-    return f"{number:.6g}"
-
-
-def require_different(name: str, numbers: Sequence[float]) -> None:
-    """Refuse numbers of which two have the same name.
-
-    Raises:
-        InputError: If two do.
-    """
-    if len(set(map(spoken, numbers))) < len(numbers):
-        raise InputError(f"`{name}` must be different numbers; got {', '.join(map(str, numbers))}.")
-
-
 def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) -> Arrays:
     with one_thread(run.context.device):
         images, labels = make(run, item)

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from deep.config import RunConfig, TextConfig, image_config, run_setting
+from deep.config import RunConfig, image_config
 from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import each, finished_run, projnorm_parts, projnorm_units
+from deep.experiments.config import SweepConfig
 from deep.runs import Run
 from deep.scores import MEANINGS, Scores
 from deep.stages import (
@@ -30,64 +31,18 @@ from deep.stages import (
     stage_samples,
 )
 from projnorm.backends import require_shared
-from projnorm.config import Config, setting
 from projnorm.errors import InputError
 from projnorm.progress import watched
 from projnorm.records import Record, RunContext, begin_run, existing_record, finish_record, record_id
 
 SWEEP_KIND = "deep-sweep"
 AS_RUN = "as in the run"
-_PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01), "lr": (0.5, 0.1)}
-# No setting of the paper's sweep trains on fewer.
-_FEWEST_SAMPLES = 20
 _MEANINGS = {name: MEANINGS[name] for name in MEANINGS if name != "methods"} | {
     "settings": "what was varied and to what; the first as in the run",
     "varied": "which number was varied: T, m, lr, reference, labels, batch norm or layers",
     "values": "its value, as text",
     "scores": "ProjNorm on each target, one column for each setting",
 }
-
-
-@dataclass(frozen=True)
-class SweepConfig(Config):
-    """What to vary, one thing at a time; without any, the paper's settings scaled to the sizes of the run."""
-
-    run: str = run_setting()
-    steps: tuple[int, ...] = setting((), "Numbers of steps, T in the paper.", least=1)
-    samples: tuple[int, ...] = setting(
-        (),
-        "Numbers of samples of each target that ProjNorm sees; the steps are scaled with them, as in the paper, so that "
-        "every sample is seen equally often.",
-        least=2,
-    )
-    lr: tuple[float, ...] = setting((), "Learning rates.", above=0.0)
-    reference: tuple[str, ...] = setting((), "References.", choices=("trained", "fine-tuned"))
-    labels: tuple[str, ...] = setting((), "Labels to train on.", choices=("pseudo", "true"))
-    batch_norm: tuple[str, ...] = setting((), "Statistics of batch norm.", choices=("batch", "frozen"))
-    layers: tuple[str, ...] = setting(
-        (), "Layers that are trained, joined by +, each choice a setting: the cheaper forms of ProjNorm."
-    )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is varied."""
-        return self == SweepConfig(self.run)
-
-    @classmethod
-    def like_the_paper(cls, run: str, base: RunConfig) -> SweepConfig:
-        """The paper's settings, scaled to the sizes of the run, and its ablations."""
-        projnorm = base.projnorm
-        steps = {max(1, round(share * projnorm.steps)) for share in _PAPER_SHARES["steps"]}
-        seen = projnorm.samples or base.data.m
-        samples = {max(_FEWEST_SAMPLES, round(share * seen)) for share in _PAPER_SHARES["samples"]}
-        return cls(
-            run,
-            steps=tuple(sorted(steps - {projnorm.steps}, reverse=True)),
-            samples=tuple(sorted((count for count in samples if count < seen), reverse=True)),
-            lr=tuple(share * projnorm.lr for share in _PAPER_SHARES["lr"]),
-            reference=("fine-tuned",) if projnorm.reference == "trained" else ("trained",),
-            labels=_other_labels(base),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +176,3 @@ def _train_reference(_: Run, varied: Run) -> None:
 def _value(_: Run, task: tuple[Run, int]) -> float:
     varied, target = task
     return float(projnorm_parts(varied, data_of(varied).targets[target])["value"])
-
-
-def _other_labels(base: RunConfig) -> tuple[str, ...]:
-    """The ablation with true labels; of text only if asked for, as sets with two labels have none to train on."""
-    if base.projnorm.labels == "true":
-        return ("pseudo",)
-    return () if isinstance(base, TextConfig) else ("true",)
