@@ -32,7 +32,13 @@ from projnorm.records import RunContext
 from projnorm.store import Entry, Store, digest
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
-_STAGES = (NETWORK, SECOND, REFERENCE, ROTATION)
+# What users call them.
+STAGE_NAMES = {
+    NETWORK: "fine-tuned network",
+    SECOND: "second network",
+    REFERENCE: "reference of ProjNorm",
+    ROTATION: "rotation head",
+}
 # The second network differs from the first in its head and its batches.
 _SEED_OF = {NETWORK: 0, SECOND: 1}
 _SHORT = 24
@@ -149,7 +155,7 @@ def network_hash(run: Run) -> str:
 def forget_stages(run: Run) -> None:
     """Remove everything trained for this run, also where another run shares it, what the network said, and ProjNorm."""
     store = _trained(run)
-    for name in _STAGES:
+    for name in STAGE_NAMES:
         key = stage_key(run, name)
         store.remove(key)
         store.remove(_unfinished(key))

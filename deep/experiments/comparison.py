@@ -23,6 +23,7 @@ from deep.runs import Run, open_run
 from deep.samples import Target
 from deep.scores import MEANINGS, Row, Scores
 from deep.stages import (
+    STAGE_NAMES,
     data_of,
     forget_stages,
     has_stages,
@@ -199,8 +200,8 @@ def _require_fitting_samples(run: Run, model: nn.Module) -> None:
 
 def _changed(run: Run) -> ChangedInputError:
     return ChangedInputError(
-        f"{run.folder} was computed with other data, weights, torch or device; compute it again with fresh=True, or use "
-        "another folder."
+        f"{run.folder} was computed with other data, weights, torch or device; compute it again with fresh=True, or "
+        "use another folder."
     )
 
 
@@ -245,7 +246,7 @@ def _score_targets(run: Run, tasks: Sequence[_Task]) -> None:
     with watched(run.folder / "progress", description="training the networks", total=total) as count:
         with each(run_stage, run, stages) as trained:
             for stage, _ in trained:
-                count("training the networks", stage_samples(run, stage))
+                count(f"trained the {STAGE_NAMES[stage]}", stage_samples(run, stage))
         # What a method trains besides, before every worker would.
         with each(_make_ready, run, config.methods) as ready:
             list(ready)

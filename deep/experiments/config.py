@@ -34,8 +34,8 @@ class SweepConfig(Config):
     steps: tuple[int, ...] = setting((), "Numbers of steps, T in the paper.", least=1)
     samples: tuple[int, ...] = setting(
         (),
-        "Numbers of samples of each target that ProjNorm sees; the steps are scaled with them, as in the paper, so that "
-        "every sample is seen equally often.",
+        "Numbers of samples of each target that ProjNorm sees; the steps are scaled with them, as in the paper, so "
+        "that every sample is seen equally often.",
         least=2,
     )
     lr: tuple[float, ...] = setting((), "Learning rates.", above=0.0)

@@ -139,8 +139,8 @@ def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
     n, m = config.n or min(_N, len(data.train)), config.m or c.data.m
     if not 2 <= n <= len(data.train) or m > c.data.m:
         raise InputError(
-            f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.data.m:,}, as in {config.run}; got {n:,} and "
-            f"{m:,}."
+            f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.data.m:,}, as in {config.run}; got {n:,} "
+            f"and {m:,}."
         )
     targets = [
         ImageTarget(t.name, t.family, t.severity, t.origin, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
