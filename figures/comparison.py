@@ -10,8 +10,8 @@ from typing import Any
 
 from deep.calibration import qualities
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
-from deep.ledger import Scores
 from deep.residuals import residual_correlations
+from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import leaves, network_name, run_heading

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deep.calibration import Line
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import scatter, size_keys
 from figures.headings import run_heading
 from figures.style import TRUTH, drawing, grid_size, panels

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from projnorm.records import flat
 
 if TYPE_CHECKING:
-    from deep.ledger import Scores
+    from deep.scores import Scores
 
 
 def run_heading(config: Mapping[str, Any], scores: Scores) -> str:

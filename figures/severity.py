@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, WIDTH, drawing
 

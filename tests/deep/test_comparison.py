@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deep.ledger import Scores
 
 from deep.config import METHODS
 from deep.estimators.projnorm import ProjNorm
@@ -26,7 +27,6 @@ from deep.experiments.ntk_predict import (
     run_ntk_predict,
 )
 from deep.images import load_image_data
-from deep.ledger import Scores
 from deep.presets import PRESETS, preset
 from deep.samples import few_indices
 from deep.stages import NETWORK, Workplace, outputs_of, reference_of, run_stage

@@ -11,18 +11,18 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+from deep.config import Recipe
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC, threshold_below
 from deep.estimators.conf_score import ConfScore
 from deep.estimators.entropy import Entropy
 from deep.estimators.gde import GDE
 from deep.estimators.rotation import Rotation
-from deep.forward import forward, forward_cached
+from deep.forward import forward
 from deep.outputs import Outputs
 from deep.rotation import JointRotation, joint_loss
-from deep.training import Recipe, train
+from deep.training import train
 from projnorm.errors import InputError
-from projnorm.store import Store
 
 RNG = np.random.default_rng(0)
 
@@ -183,15 +183,3 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
     assert found.logits.shape == found.features.shape == (5, 4)
     with pytest.raises(ValueError, match="outputs are not finite"):
         forward(model, "head", corner_images(5), prepare=lambda x: as_input(x) * math.inf)
-
-
-def test_outputs_are_stored_and_damaged_ones_computed_again(tmp_path):
-    model, images, store = Corner(), corner_images(5), Store(tmp_path)
-    first = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    model.head.weight.data *= 2
-    again = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    np.testing.assert_array_equal(first.logits, again.logits)
-    (arrays,) = tmp_path.glob("*.npz")
-    arrays.write_bytes(arrays.read_bytes()[:50])
-    anew = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    np.testing.assert_allclose(anew.logits, 2 * first.logits)

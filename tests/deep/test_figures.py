@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from deep.calibration import Interval
 from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
-from deep.ledger import Row, Scores
+from deep.scores import Row, Scores
 from figures import corruption_gallery, deep_scatter, deep_table, error_card, projnorm_cost, severity
 from figures.families import looks
 from figures.projnorm_cost import Form

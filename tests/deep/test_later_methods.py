@@ -16,7 +16,7 @@ from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.isotonic import IsotonicRegression
 
-from deep.config import LATER_METHODS
+from deep.config import METHODS, run_methods
 from deep.ensemble import mean_of
 from deep.estimators import ESTIMATORS
 from deep.estimators.aline import ALineD, ALineS, SourceLine
@@ -38,14 +38,15 @@ from deep.estimators.nuclear_norm import NuclearNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
 from deep.estimators.temperature import COLDEST, HOTTEST, fit_temperature
 from deep.experiments.comparison import run_comparison
-from deep.ledger import Scores
 from deep.outputs import Outputs
+from deep.scores import Scores
 from ntk.variants import Blocks
 from projnorm.errors import InputError
 from projnorm_theory import projnorm_linear_from_gram
 from tests.deep.small import SMALL
 
 CLASSES = 4
+LATER_METHODS = run_methods()[len(METHODS) :]
 
 
 def outputs(logits, features=None, labels=None) -> Outputs:
