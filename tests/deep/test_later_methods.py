@@ -432,9 +432,10 @@ def test_calibrated_confidence_is_that_of_scikit_learn(n, levels, sharp, seed):
 
 
 def test_a_run_takes_them_by_name(finished, tmp_path):
-    root, record = finished
-    shutil.copytree(root, tmp_path / "runs")
-    found = run_comparison(replace(SMALL, methods=(*LATER_METHODS, "ATC")), root=tmp_path / "runs").arrays
+    context, record = finished
+    shutil.copytree(context.root, tmp_path / "runs")
+    config = replace(SMALL, methods=(*LATER_METHODS, "ATC"))
+    found = run_comparison(config, replace(context, root=tmp_path / "runs")).arrays
     assert found["methods"].tolist() == [*LATER_METHODS, "ATC"]
     np.testing.assert_array_equal(found["errors"], record.arrays["errors"])
     assert np.isfinite(found["scores"]).all()
