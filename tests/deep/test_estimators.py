@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,9 +13,12 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from deep.config import Recipe
+from deep.config import Recipe, run_methods
+from deep.estimate import estimate_error
+from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC, threshold_below
+from deep.estimators.base import NEEDS
 from deep.estimators.conf_score import ConfScore
 from deep.estimators.entropy import Entropy
 from deep.estimators.gde import GDE
@@ -107,14 +112,14 @@ def estimators():
     return [ConfScore(), Entropy(), ATC().fit(Outputs(validation, labels=labels))]
 
 
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: e.name)
-def test_order_classes_and_duplication_change_nothing(estimator):
+@pytest.mark.parametrize("method", estimators(), ids=lambda e: e.name)
+def test_order_classes_and_duplication_change_nothing(method):
     logits = RNG.standard_normal((40, 4)).astype(np.float32)
-    value = estimator.score(outputs(logits))
-    assert estimator.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
-    assert estimator.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
+    value = method.score(outputs(logits))
+    assert method.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
+    assert method.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
 
 
 class Corner(nn.Module):
@@ -183,3 +188,53 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
     assert found.logits.shape == found.features.shape == (5, 4)
     with pytest.raises(ValueError, match="outputs are not finite"):
         forward(model, "head", corner_images(5), prepare=lambda x: as_input(x) * math.inf)
+
+
+def test_a_new_method_is_one_class_and_nothing_else():
+    known = dict(ESTIMATORS)
+    try:
+
+        @register
+        @dataclass(frozen=True, eq=False)
+        class Gap(Estimator):
+            """By how much the mean confidence falls."""
+
+            start: float = LEARNT
+
+            name = "Gap"
+            needs = frozenset({"labels"})
+
+            def _fit(self, source):
+                return replace(self, start=ConfScore().score(source))
+
+            def _score(self, target):
+                return ConfScore().score(target) - self.start
+
+        assert "Gap" in run_methods()
+        rng = np.random.default_rng(0)
+        labels = rng.integers(3, size=80)
+        logits = 3.0 * np.eye(3)[labels] + rng.standard_normal((80, 3))
+        source = Outputs(logits, labels=labels)
+        assert estimator("gap") is Gap
+        assert build("GAP", Resources(), source).score(source) == 0.0
+        sets = {f"s{i}": Outputs(logits + 0.3 * i * rng.standard_normal((80, 3)), labels=labels) for i in range(10)}
+        found = estimate_error(None, source, Outputs(logits), methods=["gap"], calibration=sets)
+        assert found.based_on == ("Gap",)
+        assert "Gap" in {one.method for one in estimate_error(None, source, Outputs(logits)).methods}
+        with pytest.raises(InputError, match="there is already an estimator called ATC"):
+            register(type("Other", (Estimator,), {"name": "ATC"}))
+    finally:
+        ESTIMATORS.clear()
+        ESTIMATORS.update(known)
+    with pytest.raises(InputError, match="there is no method 'gap'; there are AC, "):
+        estimator("gap")
+
+
+def test_methods_are_found_and_declared_without_torch():
+    code = "import sys, deep.estimators as e; assert 'torch' not in sys.modules; print(len(e.ESTIMATORS))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ended.stdout) == len(ESTIMATORS)
+    for one in ESTIMATORS.values():
+        assert one.direction in ("up", "down")
+        assert one.needs <= set(NEEDS)
+        assert not (one.is_error and one.direction == "down")
