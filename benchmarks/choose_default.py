@@ -15,7 +15,7 @@ from harness import write_result
 
 from deep.calibration import left_out_predictions
 from deep.ensemble import Stack, signs
-from deep.predict.methods import CALIBRATED
+from deep.estimate.error_estimator import CALIBRATED
 from projnorm.runs import load
 
 POOL = ("COT", "COTT", "NuclearNorm", "MI", "FeatureShift", "ProjNormLinear")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from deep.outputs import BATCH, Outputs
 from deep.training import Prepare, placed
 from projnorm.errors import InputError
-from projnorm.runs import keep, kept
 
 
 def forward(
@@ -32,17 +30,17 @@ def forward(
         head: Name of its last layer.
         inputs: One sample per row.
         prepare: Applied to every batch before the network.
-        device: Device that the network runs on; the CPU by default.
+        device: Device that the network runs on.
 
     Raises:
         InputError: If an output is not finite.
     """
-    device = torch.device(device)
-    placed(model, device, images=inputs.ndim == 4)
+    place = torch.device(device)
+    placed(model, place, images=inputs.ndim == 4)
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(inputs), BATCH):
-            x = torch.from_numpy(inputs[start : start + BATCH]).to(device)
+            x = torch.from_numpy(inputs[start : start + BATCH]).to(place)
             x = x if prepare is None else prepare(x)
             yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
@@ -81,23 +79,6 @@ def forward_batches(
     if not np.isfinite(logits).all():
         raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
     return Outputs(logits, torch.cat(features).numpy() if features else None)
-
-
-def forward_cached(
-    path: Path,
-    model: nn.Module,
-    head: str,
-    inputs: NDArray[np.generic],
-    *,
-    prepare: Prepare | None = None,
-    device: str = "cpu",
-) -> Outputs:
-    """As `forward`, but read from `path` where it is whole; the caller answers for what `path` belongs to."""
-    if (arrays := kept(path)) is not None:
-        return Outputs(arrays["logits"], arrays["features"])
-    outputs = forward(model, head, inputs, prepare=prepare, device=device)
-    keep(path, {"logits": outputs.logits, "features": outputs.known_features})
-    return outputs
 
 
 def _plain(values: Tensor) -> Tensor:

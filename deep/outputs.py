@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.arrays import from_npy, from_npz
 from projnorm.errors import InputError
 from projnorm.files import read_file
-from projnorm.runs import from_npy, from_npz
 
 # Keys of a file of outputs.
 LOGITS, PROBABILITIES, FEATURES, LABELS, CLASSES, OTHERS = (

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from deep.config import Recipe
 from deep.forward import forward
-from deep.training import Prepare, Recipe, train
+from deep.training import Prepare, train
 
 TURNS = 4
 # Training of the linear head: standardised features make one recipe fit every network.

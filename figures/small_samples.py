@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
-from deep.projnorm import ProjNorm
 from deep.summaries import SmallSampleQualities, small_sample_qualities
 from figures.deep_table import cell
 from figures.show import Drawing, Shown

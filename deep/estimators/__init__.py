@@ -6,9 +6,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from deep.estimators.base import ESTIMATORS, Estimator, Resources, build, estimator, learnt, register
+from deep.estimators.base import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 
 for _module in iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
 
-__all__ = ["ESTIMATORS", "Estimator", "Resources", "build", "estimator", "learnt", "register"]
+__all__ = ["ESTIMATORS", "LEARNT", "Estimator", "Resources", "build", "estimator", "register"]

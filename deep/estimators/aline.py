@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
@@ -62,7 +62,7 @@ class _OnTheLine(Estimator):
         line: Probits of accuracies and agreements on the labelled samples.
     """
 
-    line: SourceLine = learnt()
+    line: SourceLine = LEARNT
 
     is_error = True
     needs = frozenset({"others", "labels"})

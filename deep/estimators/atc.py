@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, entropies, probabilities
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -31,7 +31,7 @@ class ATC(Estimator):
     """
 
     by: str = "entropy"
-    threshold: float = learnt()
+    threshold: float = LEARNT
 
     name = "ATC"
     is_error = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -13,7 +13,8 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.training import Prepare, Recipe
+    from deep.config import Recipe
+    from deep.training import Prepare
 
 # What a method may need, as a message says it.
 NEEDS = {
@@ -65,9 +66,15 @@ class Resources:
     reference: Callable[[], Mapping[str, Tensor]] | None = None
 
 
-def learnt() -> Any:
-    """A field that `fit` fills in."""
-    return field(default=None, metadata={"learnt": True})
+class _NotLearnt:
+    """The value of a field that `fit` has not filled in."""
+
+    def __repr__(self) -> str:
+        return "not learnt yet"
+
+
+# Default of the fields that `fit` fills in.
+LEARNT: Any = _NotLearnt()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,7 @@ class Estimator:
     costly: ClassVar[bool] = False
 
     @classmethod
-    def create(cls, resources: Resources) -> Self:
+    def create(cls, resources: Resources) -> Self:  # noqa: ARG003 - most need nothing of it
         """An estimator that has learnt nothing yet, with what it takes from the resources."""
         return cls()
 
@@ -122,7 +129,7 @@ class Estimator:
         Raises:
             InputError: If it was not fitted, or the target lacks something that the method needs.
         """
-        if any(one.metadata.get("learnt") and getattr(self, one.name) is None for one in fields(self)):
+        if not all(self._has_learnt(one.name) for one in fields(self)):
             raise InputError(f"{self.name} has learnt nothing yet; call fit(source) first and use what it returns.")
         if lack := _first_unmet(self._of_target, target, None):
             raise InputError(f"{self.name} needs {lack}; {target.name or 'the target'} has none.")
@@ -137,8 +144,11 @@ class Estimator:
         """What a target needs: no labels."""
         return self.needs - {"labels"}
 
-    def _fit(self, source: Outputs) -> Self:
-        """Nothing is learnt by default."""
+    def _has_learnt(self, name: str) -> bool:
+        """Whether a field has its value."""
+        return not isinstance(getattr(self, name), _NotLearnt)
+
+    def _fit(self, source: Outputs) -> Self:  # noqa: ARG002 - nothing is learnt by default
         return self
 
     def _score(self, target: Outputs) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
@@ -21,7 +21,7 @@ class BBSE(Estimator):
         confusion: Share of labelled samples by predicted class (row) and true class (column).
     """
 
-    confusion: Floats = learnt()
+    confusion: Floats = LEARNT
 
     name = "BBSE"
     is_error = True

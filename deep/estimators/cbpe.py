@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -25,7 +26,7 @@ class CBPE(Estimator):
         knots: For each class, probabilities and what they are calibrated to; straight lines between, flat beyond.
     """
 
-    knots: tuple[tuple[Floats, Floats], ...] = learnt()
+    knots: tuple[tuple[Floats, Floats], ...] = LEARNT
 
     name = "CBPE"
     is_error = True
@@ -52,8 +53,8 @@ def _isotonic(x: Floats, y: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     x, y = x[order], y[order]
     starts = np.concatenate([[True], np.diff(x) >= _NEAR])
     runs = np.append(np.flatnonzero(starts), len(x))
-    for first, stop in zip(runs[:-1], runs[1:], strict=True):  # in a run of near values a group may end too
-        while stop - first > 1 and (first := first + np.searchsorted(x[first:stop] - x[first], _NEAR)) < stop:
+    for first, stop in pairwise(runs.tolist()):  # in a run of near values a group may end too
+        while stop - first > 1 and (first := first + int(np.searchsorted(x[first:stop] - x[first], _NEAR))) < stop:
             starts[first] = True
     group = np.cumsum(starts) - 1
     counts = np.bincount(group)

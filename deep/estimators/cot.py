@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimators.atc import threshold_below
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -30,7 +30,7 @@ class COT(Estimator):
         shares: Share of each class in distribution.
     """
 
-    shares: Floats = learnt()
+    shares: Floats = LEARNT
 
     name = "COT"
     is_error = True
@@ -54,8 +54,8 @@ class COTT(Estimator):
         threshold: As many labelled samples cost more as are predicted wrongly; on the costs with their sign turned.
     """
 
-    shares: Floats = learnt()
-    threshold: float = learnt()
+    shares: Floats = LEARNT
+    threshold: float = LEARNT
 
     name = "COTT"
     is_error = True

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deep.estimators.base import Estimator, Resources, learnt, register
+from deep.estimators.base import LEARNT, Estimator, Resources, register
 from deep.outputs import Outputs
 
 
@@ -36,7 +36,7 @@ class Dis2(Estimator):
     restarts: int = 10
     delta: float = 0.05
     seed: int = 0
-    source: Outputs = learnt()
+    source: Outputs = LEARNT
 
     name = "Dis2"
     needs = frozenset({"torch", "features", "labels"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import probabilities
 from deep.estimators.temperature import fit_temperature
 from deep.outputs import Outputs
@@ -19,7 +19,7 @@ class AC(Estimator):
         temperature: Fitted on labelled in-distribution samples.
     """
 
-    temperature: float = learnt()
+    temperature: float = LEARNT
 
     name = "AC"
     is_error = True
@@ -43,8 +43,8 @@ class DoC(Estimator):
         offset: Error on the labelled samples less their AC.
     """
 
-    confidence: AC = learnt()
-    offset: float = learnt()
+    confidence: AC = LEARNT
+    offset: float = LEARNT
 
     name = "DoC"
     is_error = True

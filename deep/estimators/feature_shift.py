@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
@@ -30,8 +30,8 @@ class FeatureShift(Estimator):
         spread: Their standard deviations; features that are constant there are left out.
     """
 
-    mean: Floats = learnt()
-    spread: Floats = learnt()
+    mean: Floats = LEARNT
+    spread: Floats = LEARNT
 
     name = "FeatureShift"
     needs = frozenset({"features"})

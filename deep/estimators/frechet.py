@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -26,8 +26,8 @@ class Frechet(Estimator):
         root: Square root of their covariance.
     """
 
-    mean: Floats = learnt()
-    root: Floats = learnt()
+    mean: Floats = LEARNT
+    root: Floats = LEARNT
 
     name = "Frechet"
     needs = frozenset({"features"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -25,8 +25,8 @@ class ImportanceWeighting(Estimator):
         right: Share of all labelled samples that are in a bin and predicted rightly.
     """
 
-    shares: Floats = learnt()
-    right: Floats = learnt()
+    shares: Floats = LEARNT
+    right: Floats = LEARNT
 
     name = "IM"
     is_error = True

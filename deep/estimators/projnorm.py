@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import Estimator, Resources, learnt, register
+from deep.estimators.base import LEARNT, Estimator, Resources, register
 from deep.outputs import Outputs
 from deep.samples import few_indices
 from projnorm.errors import InputError
@@ -18,8 +18,9 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from deep.config import Recipe
     from deep.projnorm import ProjNormValue
-    from deep.training import Prepare, Recipe
+    from deep.training import Prepare
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
@@ -44,7 +45,7 @@ class ProjNorm(Estimator):
     """
 
     initial: nn.Module
-    reference: Mapping[str, Tensor] | None = learnt()
+    reference: Mapping[str, Tensor] = LEARNT
     recipe: Recipe | None = None
     seed: int = 0
     prepare: Prepare | None = None
@@ -62,7 +63,7 @@ class ProjNorm(Estimator):
         """With the initial network of the resources, and their reference where there is one."""
         r = resources
         assert r.initial is not None
-        reference = None if r.reference is None else r.reference()
+        reference = LEARNT if r.reference is None else r.reference()
         return cls(r.initial, reference, r.recipe, r.seed, r.prepare, r.device, r.labels, r.trajectory, r.samples)
 
     def measure(self, target: Outputs, *, watch: Callable[[int, nn.Module], None] | None = None) -> ProjNormValue:
@@ -74,7 +75,6 @@ class ProjNorm(Estimator):
         from deep.projnorm import measure
 
         assert target.inputs is not None
-        assert self.reference is not None
         labels = self.labels_of(target)
         few = self._few(labels)
         return measure(
@@ -99,7 +99,7 @@ class ProjNorm(Estimator):
         return target.labels
 
     def _fit(self, source: Outputs) -> ProjNorm:
-        if self.reference is not None:
+        if self._has_learnt("reference"):
             return self
         from deep.projnorm import train_reference
 
@@ -125,7 +125,7 @@ class ProjNorm(Estimator):
         return few_indices(len(labels), self.samples or len(labels), self.seed)
 
     def _recipe(self, count: int) -> Recipe:
-        from deep.training import Recipe
+        from deep.config import Recipe
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from deep.estimators.base import Estimator, learnt, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -39,10 +39,10 @@ class ProjNormLinear(Estimator):
     """
 
     ridge: float = RIDGE
-    weights: Floats = learnt()
-    centre: Floats = learnt()
-    shares: Floats = learnt()
-    penalty: float = learnt()
+    weights: Floats = LEARNT
+    centre: Floats = LEARNT
+    shares: Floats = LEARNT
+    penalty: float = LEARNT
 
     name = "ProjNormLinear"
     needs = frozenset({"features", "labels"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deep.estimators.base import Estimator, Resources, learnt, register
+from deep.estimators.base import LEARNT, Estimator, Resources, register
 from deep.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Rotation(Estimator):
     prepare: Prepare | None = None
     device: str = "cpu"
     seed: int = 0
-    head: nn.Module = learnt()
+    head: nn.Module = LEARNT
 
     name = "Rotation"
     needs = frozenset({"torch", "network", "features", "inputs"})
@@ -47,7 +47,7 @@ class Rotation(Estimator):
         r = resources
         assert r.network is not None
         assert r.last is not None
-        head = None if r.rotation_head is None else r.rotation_head()
+        head = LEARNT if r.rotation_head is None else r.rotation_head()
         return cls(r.network, r.last, r.prepare, r.device, r.seed, head)
 
     @classmethod
@@ -61,7 +61,7 @@ class Rotation(Estimator):
         return super().lacking(outputs, resources)
 
     def _fit(self, source: Outputs) -> Rotation:
-        if self.head is not None:
+        if self._has_learnt("head"):
             return self
         from deep.rotation import train_rotation_head
 

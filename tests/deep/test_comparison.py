@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from deep.config import METHODS
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
 from deep.experiments.ntk_predict import (
     NtkPredictConfig,
@@ -27,7 +28,6 @@ from deep.experiments.ntk_predict import (
 from deep.images import load_image_data
 from deep.ledger import Scores
 from deep.presets import PRESETS, preset
-from deep.projnorm import ProjNorm
 from deep.samples import few_indices
 from deep.stages import NETWORK, Workplace, outputs_of, reference_of, run_stage
 from deep.training import Hardware

@@ -16,8 +16,8 @@ from deep.experiments.adversarial import PAPER_EPS, AdversarialConfig, run_adver
 from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.experiments.stress import predictions
+from deep.forward import forward
 from deep.ledger import Ledger, write_rows
-from deep.outputs import forward
 from deep.samples import few_indices
 from deep.stages import Workplace, network_of
 from deep.training import Hardware

@@ -1,4 +1,4 @@
-"""Samples in whatever form they come: arrays, tensors, datasets, loaders, mappings of them."""
+"""Samples in any form: arrays, tensors, datasets, loaders, mappings of them; torch is imported only if they use it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import DataLoader
 
 from deep.outputs import BATCH
-from projnorm.vision import ImageSet
+from projnorm.errors import InputError
 
 _LABEL_KEYS = ("labels", "label")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """Samples as they were given.
+class Batches:
+    """Samples, batch by batch.
 
     Attributes:
-        batches: What a model takes, batch by batch: tensors, or mappings of them.
-        labels: In whatever names they have; None without.
-        array: All inputs as one array, one sample per row; None where they are none.
+        batches: Inputs of a model: arrays, tensors, or mappings of them.
+        labels: Labels under whatever names they have; None without.
+        array: All inputs as one array, one sample per row; None where they do not form one.
     """
 
     batches: tuple[Any, ...]
@@ -33,16 +30,16 @@ class Given:
     array: NDArray[Any] | None
 
 
-def given(data: Any, name: str) -> Given:
+def as_batches(data: Any, name: str) -> Batches:
     """Read samples once.
 
     Args:
         data: An array or tensor; a pair of inputs and labels; a mapping of arrays, such as a tokenizer gives, perhaps
             with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of these.
-        name: For what is said if they are none.
+        name: Name of the set in messages.
 
     Raises:
-        ValueError: If there is no sample, or they are in no such form.
+        InputError: If there is no sample, or they are in no such form.
     """
     inputs, labels = [], []
     for batch in _batches(data, name):
@@ -50,36 +47,51 @@ def given(data: Any, name: str) -> Given:
         inputs.append(x)
         labels.append(y)
     if not inputs:
-        raise ValueError(f"{name}: holds no sample.")
+        raise InputError(f"{name}: holds no sample.")
     if any((y is None) != (labels[0] is None) for y in labels):
-        raise ValueError(f"{name}: some samples have labels and some have none.")
-    known = None if labels[0] is None else np.concatenate([np.atleast_1d(_array(y)) for y in labels])
-    return Given(tuple(inputs), known, _whole(inputs))
+        raise InputError(f"{name}: some samples have labels and some have none.")
+    known = None if labels[0] is None else np.concatenate([np.atleast_1d(as_array(y)) for y in labels])
+    return Batches(tuple(inputs), known, _whole(inputs))
 
 
 def _batches(data: Any, name: str) -> Iterator[Any]:
-    if isinstance(data, ImageSet):
+    if type(data).__name__ == "ImageSet":
         data = (data.images, data.labels)
     data = tuple(map(_unwrapped, data)) if isinstance(data, tuple | list) else _unwrapped(data)
-    if isinstance(data, DataLoader):
+    if _is_loader(data):
         yield from data
-    elif isinstance(data, np.ndarray | Tensor):
+    elif _is_array(data):
         yield from (data[start : start + BATCH] for start in range(0, len(data), BATCH))
     elif _is_pair(data):
         count = len(data[0])
         if len(data[1]) != count:
-            raise ValueError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
+            raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
         yield from (tuple(part[start : start + BATCH] for part in data) for start in range(0, count, BATCH))
     elif isinstance(data, Mapping):
         count = len(next(iter(data.values()), ()))
         yield from ({k: v[start : start + BATCH] for k, v in data.items()} for start in range(0, count, BATCH))
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str | list | tuple):
+        from torch.utils.data import DataLoader
+
         yield from DataLoader(data, batch_size=BATCH)
     else:
-        raise ValueError(
+        raise InputError(
             f"{name}: must be an array, a pair of inputs and labels, a Dataset or a DataLoader; got "
             f"{type(data).__name__}."
         )
+
+
+def _is_loader(data: Any) -> bool:
+    return any(kind.__name__ == "DataLoader" for kind in type(data).__mro__)
+
+
+def _is_array(data: Any) -> bool:
+    return isinstance(data, np.ndarray) or is_tensor(data)
+
+
+def is_tensor(data: Any) -> bool:
+    """Whether this is a tensor of torch, which is not imported for the question."""
+    return hasattr(data, "detach") and hasattr(data, "cpu")
 
 
 def _is_pair(data: Any) -> bool:
@@ -93,7 +105,7 @@ def _parted(batch: Any) -> tuple[Any, Any]:
         return {k: v for k, v in batch.items() if k != label}, None if label is None else batch[label]
     if isinstance(batch, tuple | list):
         if not 1 <= len(batch) <= 2:
-            raise ValueError(f"a batch must be inputs, or inputs and labels; got {len(batch)} parts.")
+            raise InputError(f"a batch must be inputs, or inputs and labels; got {len(batch)} parts.")
         return batch[0], batch[1] if len(batch) == 2 else None
     return batch, None
 
@@ -108,22 +120,16 @@ def _unwrapped(data: Any) -> Any:
 
 def _whole(inputs: list[Any]) -> NDArray[Any] | None:
     """One array of all inputs, if they are arrays of one shape."""
-    if not all(isinstance(x, np.ndarray | Tensor) and x.ndim for x in inputs):
+    if not all(_is_array(x) and x.ndim for x in inputs):
         return None
     if len({tuple(x.shape[1:]) for x in inputs}) > 1:
         return None
-    return np.concatenate([_array(x) for x in inputs])
+    return np.concatenate([as_array(x) for x in inputs])
 
 
-def _array(values: Any) -> NDArray[Any]:
-    if isinstance(values, Tensor):
+def as_array(values: Any) -> NDArray[Any]:
+    """An array or tensor as an array."""
+    if is_tensor(values):
         values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
     return np.asarray(values)
-
-
-def as_tensors(batch: Any, device: torch.device) -> Any:
-    """A batch on a device: tensors, or a mapping of them."""
-    if isinstance(batch, Mapping):
-        return {key: as_tensors(value, device) for key, value in batch.items()}
-    return (batch if isinstance(batch, Tensor) else torch.from_numpy(np.asarray(batch))).to(device)

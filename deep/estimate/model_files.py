@@ -16,9 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from deep.estimate.torch_classifier import unit_images
 from deep.training import Prepare
+from projnorm.arrays import from_npy, from_npz
+from projnorm.errors import InputError
 from projnorm.files import locate, read_file
-from projnorm.runs import from_npy, from_npz
 from projnorm.vision import ImageNetInput
 from projnorm.vision.image_folders import read_class_folders
 from projnorm.vision.weights import read_state
@@ -32,8 +34,8 @@ class BuiltModel:
 
     Attributes:
         model: The network, or anything else that `estimate_error` takes.
-        prepare: From a batch of inputs to what it takes, if the function gave one.
-        build: The function.
+        prepare: Function from a batch of inputs to what the model takes, if the user's function gave one.
+        build: The user's function.
     """
 
     model: Any
@@ -48,18 +50,18 @@ def build_model(place: str, weights: Path | None, *, seed: int) -> BuiltModel:
         place: The file and the function, which takes nothing and returns a model or a pair of a model and what prepares
             a batch for it.
         weights: A ``.pth`` or ``.safetensors`` file; None where the function loads them itself.
-        seed: Of what the function draws.
+        seed: Seed of what the function draws.
 
     Raises:
-        ValueError: If there is no such function, it fails, or the weights do not fit.
+        InputError: If there is no such function, it fails, or the weights do not fit.
         OSError: If a file cannot be read.
     """
     file, _, name = place.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise ValueError(f"--model must be FILE.py:FUNCTION or an .onnx file; got {place!r}.")
+        raise InputError(f"`model` must be FILE.py:FUNCTION or an .onnx file; got {place!r}.")
     build = getattr(_module(Path(file)), name, None)
     if not callable(build):
-        raise ValueError(f"{file}: has no function {name!r}.")
+        raise InputError(f"{file}: has no function {name!r}.")
     model, prepare = _built(build, place, seed)
     if weights is not None:
         load_weights(model, weights)
@@ -70,7 +72,7 @@ def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
     """The same network with other weights, all of them in the file.
 
     Raises:
-        ValueError: If they do not fit.
+        InputError: If they do not fit.
     """
     model = copy.deepcopy(built.model)
     load_weights(model, weights)
@@ -83,9 +85,9 @@ def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module
     Its last layer is drawn where the file's has another number of classes, or none.
 
     Raises:
-        ValueError: If anything but the last layer does not fit.
+        InputError: If anything but the last layer does not fit.
     """
-    model, _ = _built(built.build, "--model", seed)
+    model, _ = _built(built.build, "`model`", seed)
     load_weights(model, weights, drawn=_last_of(model) if isinstance(model, nn.Module) else "")
     return model
 
@@ -99,11 +101,11 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
         drawn: Name of a layer that stays as it is where the file's has another shape.
 
     Raises:
-        ValueError: If a weight is missing, unknown, of another shape or not finite.
+        InputError: If a weight is missing, unknown, of another shape or not finite.
         OSError: If the file cannot be read.
     """
     if not isinstance(model, nn.Module):
-        raise ValueError(f"{path}: weights need --model to build a torch network; it built a {type(model).__name__}.")
+        raise InputError(f"{path}: weights need `model` to build a torch network; it built a {type(model).__name__}.")
     path = locate(path)
     state, expected = read_state(read_file(path), path), model.state_dict()
     if drawn:
@@ -112,12 +114,12 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
             state = {k: v for k, v in state.items() if k not in inside} | {key: expected[key] for key in inside}
     for what, keys in (("lacks", expected.keys() - state.keys()), ("has the unknown", state.keys() - expected.keys())):
         if keys:
-            raise ValueError(f"{path}: {what} {', '.join(sorted(keys)[:3])}{', ...' if len(keys) > 3 else ''}.")
+            raise InputError(f"{path}: {what} {', '.join(sorted(keys)[:3])}{', ...' if len(keys) > 3 else ''}.")
     for key, value in state.items():
         if value.shape != expected[key].shape:
-            raise ValueError(f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}.")
+            raise InputError(f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}.")
         if not bool(torch.isfinite(value.to(torch.float64)).all()):
-            raise ValueError(f"{path}: {key!r} is not finite.")
+            raise InputError(f"{path}: {key!r} is not finite.")
     model.load_state_dict(state)
 
 
@@ -125,7 +127,7 @@ def read_samples(path: Path) -> Any:
     """Inputs, with labels if they are there: an ``.npz`` with `images` or `inputs`, an ``.npy``, or class folders.
 
     Raises:
-        ValueError: If it is none of these.
+        InputError: If it is none of these.
         OSError: If it cannot be read.
     """
     path = locate(path)
@@ -135,10 +137,10 @@ def read_samples(path: Path) -> Any:
     try:
         arrays = {_INPUTS[-1]: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}.") from None
+        raise InputError(f"{path}: {error}.") from None
     key = next((key for key in _INPUTS if key in arrays), None)
     if key is None:
-        raise ValueError(
+        raise InputError(
             f"{path}: a model needs an array `images` or `inputs`; it has {', '.join(sorted(arrays)) or 'none'}."
         )
     inputs = _several(arrays[key], path)
@@ -146,15 +148,15 @@ def read_samples(path: Path) -> Any:
         return inputs
     labels = arrays["labels"].reshape(-1)
     if len(labels) != len(inputs):
-        raise ValueError(f"{path}: has {len(inputs):,} samples and {len(labels):,} labels.")
+        raise InputError(f"{path}: has {len(inputs):,} samples and {len(labels):,} labels.")
     return inputs, labels
 
 
-def preparation(name: str, size: int, built: Prepare | None) -> Prepare | None:
+def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
     """What is done to a batch before the network sees it, by name.
 
     Raises:
-        ValueError: If there is none of this name.
+        InputError: If there is none of this name.
     """
     if name == "auto":
         return built if built is not None else unit_images
@@ -163,28 +165,27 @@ def preparation(name: str, size: int, built: Prepare | None) -> Prepare | None:
     if name == "unit":
         return unit_images
     if name == "none":
-        return None
-    raise ValueError(f"--preprocess must be auto, unit, imagenet or none; got {name!r}.")
+        return _unchanged
+    raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
 
 
-def unit_images(x: Tensor) -> Tensor:
-    """Images as bytes with colours last become numbers from 0 to 1 with them first; anything else stays."""
-    return x.movedim(3, 1).to(torch.float32) / 255.0 if x.dtype == torch.uint8 and x.ndim == 4 else x
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def _several(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
     if inputs.ndim < 2 or not inputs.size or inputs.dtype.kind not in "fiub":
-        raise ValueError(
+        raise InputError(
             f"{path}: inputs must be numbers, one sample per row; got {inputs.dtype} of shape {inputs.shape}."
         )
     if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
-        raise ValueError(f"{path}: inputs must be finite.")
+        raise InputError(f"{path}: inputs must be finite.")
     return inputs
 
 
 def _module(file: Path) -> ModuleType:
     if not file.exists():
-        raise ValueError(f"there is no file {file}.")
+        raise InputError(f"there is no file {file}.")
     name = f"projnorm_model_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -194,7 +195,7 @@ def _module(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything
-        raise ValueError(f"{file}: {type(error).__name__}: {error}") from None
+        raise InputError(f"{file}: {type(error).__name__}: {error}") from None
     return module
 
 
@@ -204,10 +205,10 @@ def _built(build: Callable[[], Any], place: str, seed: int) -> tuple[Any, Prepar
             torch.manual_seed(seed)
             found = build()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-        raise ValueError(f"{place} failed: {type(error).__name__}: {error}") from None
+        raise InputError(f"{place} failed: {type(error).__name__}: {error}") from None
     model, prepare = found if isinstance(found, tuple) and len(found) == 2 and callable(found[1]) else (found, None)
     if model is None:
-        raise ValueError(f"{place} returned None; it must return the model.")
+        raise InputError(f"{place} returned None; it must return the model.")
     return model, prepare
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from projnorm.runs import to_npz
+from projnorm.arrays import to_npz
 
 CLASSES = 3
 MODEL = """
@@ -126,7 +126,7 @@ def test_a_network_is_built_by_the_users_file(projnorm):
     scores = {one["method"]: one["score"] for one in first["methods"]}
     assert scores["ProjNorm"] > 0.0
     assert scores["GDE"] > 0.0
-    assert first["rests_on"] == ["COT"]  # the others cannot be asked where features moved
+    assert first["based_on"] == ["COT"]  # the others cannot be asked where features moved
     assert first["calibration"]["origin"].startswith("features of the source")
     plain = projnorm(
         *("predict", "--model", "model.py:build", "--weights", "w.pth", "--no-calibrate", "--json"),
@@ -163,13 +163,13 @@ def test_bad_input_is_one_line(projnorm, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--model", "model.py"), "--model must be FILE.py:FUNCTION"),
+        (("--model", "model.py"), "`model` must be FILE.py:FUNCTION"),
         (("--model", "nowhere.py:build"), "there is no file nowhere.py"),
         (("--model", "model.py:nothing"), "has no function 'nothing'"),
         (("--model", "model.py:number"), "has no function 'number'"),
         (("--model", "model.py:broken"), "failed: RuntimeError: no such luck"),
         (("--model", "model.py:strange"), "`model` must be a torch network"),
-        (("--model", "model.py:strange", "--second", "w.pth"), "weights need --model to build a torch network"),
+        (("--model", "model.py:strange", "--second", "w.pth"), "weights need `model` to build a torch network"),
         (("--model", "model.py:leaves"), "failed: SystemExit: no licence"),
         (("--model", "model.py:nothing_built"), "returned None; it must return the model"),
         (("--model", "model.py:odd"), "the model must give logits of shape"),
@@ -177,7 +177,7 @@ def test_bad_input_is_one_line(projnorm, arguments, words):
         (("--model", "bad.py:build"), "bad.py: SyntaxError"),
         (("--model", "model.py:build", "--weights", "other.pth"), "lacks 0.bias"),
         (("--model", "model.py:build", "--weights", "val.npz"), "not a file of plain weights"),
-        (("--model", "model.py:build", "--preprocess", "x"), "--preprocess must be auto"),
+        (("--model", "model.py:build", "--preprocess", "x"), "`preprocess` must be auto"),
         (("--model", "model.onnx", "--weights", "w.pth"), "need --model to be FILE.py:FUNCTION"),
     ],
 )

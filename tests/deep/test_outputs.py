@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deep.predict import estimate_error, output_set, read_outputs
-from deep.predict.sets import require_alike
-from projnorm.runs import to_npz
+from deep.estimate import estimate_error
+from deep.outputs import Outputs, read_outputs, require_alike
+from projnorm.arrays import to_npz
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.standard_normal((30, 3))
@@ -24,21 +24,21 @@ def test_a_file_gives_logits_features_labels_and_other_models(tmp_path):
         tmp_path / "a.npz", logits=LOGITS, features=np.ones((30, 2)), labels=LABELS, other_logits=np.stack([LOGITS] * 2)
     )
     found = read_outputs(path)
-    np.testing.assert_array_equal(found.outputs.logits, LOGITS)
+    np.testing.assert_array_equal(found.logits, LOGITS)
     np.testing.assert_array_equal(found.known_labels, LABELS)
-    assert found.outputs.features.shape == (30, 2)
-    assert len(found.outputs.others) == 2
+    assert found.features.shape == (30, 2)
+    assert len(found.others) == 2
     assert found.error == pytest.approx(np.mean(LOGITS.argmax(axis=1) != LABELS))
 
 
 def test_probabilities_and_plain_arrays_are_read_too(tmp_path):
     rows = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
     found = read_outputs(saved(tmp_path / "p.npz", probabilities=rows))
-    np.testing.assert_allclose(np.exp(found.outputs.logits), rows)
+    np.testing.assert_allclose(np.exp(found.logits), rows)
     np.save(tmp_path / "z.npy", LOGITS)
     plain = read_outputs(tmp_path / "z.npy")
     assert plain.labels is None
-    assert plain.outputs.features.shape == (30, 0)
+    assert plain.features is None
 
 
 def test_labels_may_be_names_or_other_numbers_if_the_columns_are_named(tmp_path):
@@ -102,14 +102,14 @@ def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        (output_set("other", LOGITS[:, :2]), "3 classes and other 2"),
-        (output_set("other", LOGITS, features=np.ones((30, 4))), "0 features a sample and other 4"),
-        (output_set("other", LOGITS, others=(LOGITS,)), "0 other models and other 1"),
+        (Outputs.of(LOGITS[:, :2], name="other"), "3 classes and other 2"),
+        (Outputs.of(LOGITS, features=np.ones((30, 4)), name="other"), "0 features a sample and other 4"),
+        (Outputs.of(LOGITS, others=(LOGITS,), name="other"), "0 other models and other 1"),
     ],
 )
 def test_sets_of_different_models_are_refused(other, what):
     with pytest.raises(ValueError, match=what):
-        require_alike(output_set("source", LOGITS), other)
+        require_alike(Outputs.of(LOGITS, name="source"), other)
 
 
 def test_a_source_without_labels_is_refused():

@@ -24,47 +24,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import LEVEL, Fit, Fitted, Floats, Interval, family_draws, left_out_predictions
+from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
 _LEAST_SCALE = 0.2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """What was learnt from labelled shifted sets.
+class Residuals:
+    """By how much predictions missed the errors of labelled shifted sets of families they were not fitted to.
 
     Attributes:
-        fitted: To all of them.
-        predicted: Of each set, by what was fitted to the other families.
-        errors: The true ones.
-        families: Of each set.
-        start: The error in distribution.
+        predicted: Predicted error of each set, by what was fitted to the other families.
+        errors: True error of each set.
+        families: Family of each set.
+        start: Error in distribution.
     """
 
-    fitted: Fitted
     predicted: Floats
     errors: Floats
     families: NDArray[np.str_]
     start: float
-
-    @classmethod
-    def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Calibration:
-        """Learn.
-
-        Args:
-            scores: What `fit` takes, one set a row.
-            errors: True errors.
-            families: Of each set.
-            fit: From scores and errors to a predictor.
-            start: The error in distribution.
-
-        Raises:
-            ValueError: If there are fewer than two families.
-        """
-        if len(np.unique(families)) < 2:
-            raise ValueError("a calibration leaves a family out and fits the others; there must be two or more.")
-        predicted = left_out_predictions(scores, errors, families, fit)
-        return cls(fit(scores, errors), predicted, errors, families, start)
 
     @property
     def mae(self) -> float:
@@ -95,13 +75,45 @@ class Calibration:
         return family_weights(self.families)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """What was learnt from labelled shifted sets.
+
+    Attributes:
+        fitted: Predictor of the error, fitted to all sets.
+        residuals: What such predictors miss on families left out.
+    """
+
+    fitted: Fitted
+    residuals: Residuals
+
+    @classmethod
+    def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Calibration:
+        """Learn from scores of sets whose errors are known.
+
+        Args:
+            scores: Scores that `fit` takes, one set a row.
+            errors: True error of each set.
+            families: Family of each set.
+            fit: Function from scores and errors to a predictor.
+            start: Error in distribution.
+
+        Raises:
+            InputError: If there are fewer than two families.
+        """
+        if len(np.unique(families)) < 2:
+            raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")
+        predicted = left_out_predictions(scores, errors, families, fit)
+        return cls(fit(scores, errors), Residuals(predicted, errors, families, start))
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How often intervals held on families they had not seen.
 
     Attributes:
-        share: Of the sets, with an interval from bootstrap draws of whole families; nan where those that are left are
-            too few for an interval.
+        share: Share of the sets, with an interval from bootstrap draws of whole families; nan where those that are
+            left are too few for an interval.
         width: Median width of the intervals, cut to 0 to 1.
     """
 
@@ -131,7 +143,7 @@ def coverage(
             return _UNKNOWN
         learnt = Calibration.of(scores[~inside], errors[~inside], families[~inside], fit, start)
         predicted = learnt.fitted.predict(scores[inside])
-        radius = learnt.radius(predicted, level)
+        radius = learnt.residuals.radius(predicted, level)
         if not np.isfinite(radius).all():
             return _UNKNOWN
         held[inside] = np.abs(predicted - errors[inside]) <= radius
@@ -144,7 +156,7 @@ def coverage(
 
 
 def family_weights(families: NDArray[np.str_]) -> Floats:
-    """Of every set: a family has the weight ``1 / (K + 1)``, shared by its sets."""
+    """Weight of every set: a family has the weight ``1 / (K + 1)``, shared by its sets."""
     _, place, counts = np.unique(families, return_inverse=True, return_counts=True)
     return 1.0 / ((len(counts) + 1) * counts[place])
 

@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from deep.predict.data import given
-from deep.predict.models import OnnxClassifier, ProbabilisticClassifier, TorchClassifier, as_classifier, assessed
+from deep.estimate.batches import as_batches
+from deep.estimate.classifiers import OnnxClassifier, ProbabilisticClassifier, as_classifier, outputs_of
+from deep.estimate.torch_classifier import TorchClassifier
 from projnorm.text.networks import load_pair_classifier
 
 RNG = np.random.default_rng(0)
@@ -43,10 +44,10 @@ def test_every_form_of_samples_gives_the_same(form, labelled):
     with torch.no_grad():
         expected = model(torch.from_numpy(X)).numpy()
         features = model[:-1](torch.from_numpy(X)).numpy()
-    samples = given(form, "set")
-    found = assessed(TorchClassifier.of(model, samples), samples, "set")
-    np.testing.assert_allclose(found.outputs.logits, expected, atol=1e-6)
-    np.testing.assert_allclose(found.outputs.features, features, atol=1e-6)
+    samples = as_batches(form, "set")
+    found = outputs_of(TorchClassifier.of(model, samples), samples, "set")
+    np.testing.assert_allclose(found.logits, expected, atol=1e-6)
+    np.testing.assert_allclose(found.features, features, atol=1e-6)
     assert (found.labels is not None) == labelled
 
 
@@ -54,7 +55,7 @@ def test_the_network_is_left_as_it_was():
     model = network().train()
     model[2].eval()
     before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
-    samples = given(X, "set")
+    samples = as_batches(X, "set")
     TorchClassifier.of(model, samples).outputs(samples)
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
@@ -62,33 +63,33 @@ def test_the_network_is_left_as_it_was():
 
 def test_a_network_without_a_linear_last_layer_has_no_features():
     model = nn.Sequential(nn.Linear(6, 3), nn.Tanh())
-    samples = given(X, "set")
+    samples = as_batches(X, "set")
     found = TorchClassifier.of(model, samples)
     assert found.last is None
-    assert found.outputs(samples).features.shape == (40, 0)
+    assert found.outputs(samples).features is None
 
 
 def test_a_classifier_of_transformers_is_asked_by_name():
     body = load_pair_classifier("tiny", num_outputs=3, seed=0).model.body
     ids = RNG.integers(3, 100, size=(10, 12))
     tokens = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": Y[:10]}
-    samples = given(tokens, "set")
-    found = assessed(as_classifier(body, samples), samples, "set")
+    samples = as_batches(tokens, "set")
+    found = outputs_of(as_classifier(body, samples), samples, "set")
     with torch.no_grad():
         expected = body.eval()(input_ids=torch.from_numpy(ids)).logits.numpy()
-    np.testing.assert_allclose(found.outputs.logits, expected, atol=1e-5)
-    assert found.outputs.features.shape[0] == 10
-    assert found.outputs.features.shape[1] > 0
+    np.testing.assert_allclose(found.logits, expected, atol=1e-5)
+    assert found.features.shape[0] == 10
+    assert found.features.shape[1] > 0
     np.testing.assert_array_equal(found.known_labels, Y[:10])
 
 
 def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
     names = np.array(["cat", "dog", "owl"])[Y]
     model = LogisticRegression().fit(X, names)
-    samples = given((X, names), "set")
-    found = assessed(as_classifier(model, samples), samples, "set")
+    samples = as_batches((X, names), "set")
+    found = outputs_of(as_classifier(model, samples), samples, "set")
     assert isinstance(as_classifier(model, samples), ProbabilisticClassifier)
-    np.testing.assert_allclose(np.exp(found.outputs.logits), model.predict_proba(X))
+    np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(X))
     assert found.error == pytest.approx(np.mean(model.predict(X) != names))
 
 
@@ -113,9 +114,9 @@ def onnx_file(path, *, softmax: bool = False):
 @pytest.mark.parametrize("softmax", [False, True])
 def test_an_onnx_file_is_run(tmp_path, softmax):
     weight = onnx_file(tmp_path / "m.onnx", softmax=softmax)
-    samples = given((X, Y), "set")
-    found = assessed(as_classifier(tmp_path / "m.onnx", samples), samples, "set")
-    difference = found.outputs.logits - X @ weight
+    samples = as_batches((X, Y), "set")
+    found = outputs_of(as_classifier(tmp_path / "m.onnx", samples), samples, "set")
+    difference = found.logits - X @ weight
     np.testing.assert_allclose(difference - difference.mean(axis=1, keepdims=True), 0.0, atol=1e-5)
 
 
@@ -125,7 +126,7 @@ def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
         OnnxClassifier.of(tmp_path / "m.onnx")
     onnx_file(tmp_path / "m.onnx")
     with pytest.raises(ValueError, match="the ONNX network cannot see these samples"):
-        OnnxClassifier.of(tmp_path / "m.onnx").outputs(given(X[:, :4], "set"))
+        OnnxClassifier.of(tmp_path / "m.onnx").outputs(as_batches(X[:, :4], "set"))
 
 
 @pytest.mark.parametrize(
@@ -139,11 +140,11 @@ def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
 )
 def test_samples_in_no_form_are_refused(data, message):
     with pytest.raises(ValueError, match=message):
-        given(data, "set")
+        as_batches(data, "set")
 
 
 def test_models_of_no_kind_are_refused():
     with pytest.raises(ValueError, match=r"`model` must be a torch network, .* got dict"):
-        as_classifier({}, given(X, "set"))
+        as_classifier({}, as_batches(X, "set"))
     with pytest.raises(ValueError, match=r"logits of shape \(samples, classes\); got \(2, 2, 3\)"):
-        TorchClassifier.of(nn.Linear(6, 3), given(np.zeros((4, 2, 6), np.float32), "set"))
+        TorchClassifier.of(nn.Linear(6, 3), as_batches(np.zeros((4, 2, 6), np.float32), "set"))

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.vision import FAMILIES, corrupt
-
 Floats = NDArray[np.float64]
-# Of the five severities of corruptions; the sizes of the others are three as well.
+# Three of the five severities of corruptions; the other shifts have three sizes as well.
 SEVERITIES = (1, 3, 5)
 _LEADING = 5
 _RARE = 0.05
@@ -23,10 +21,10 @@ class Shift:
     """One shifted copy.
 
     Attributes:
-        family: What was done; copies of one family are alike.
-        severity: How much of it, from 1.
-        rows: The inputs or features after it.
-        indices: Which sample each row was.
+        family: Kind of shift; copies of one family are alike.
+        severity: How strong it is, from 1.
+        rows: Inputs or features after the shift.
+        indices: Index of the sample that each row comes from.
     """
 
     family: str
@@ -38,6 +36,13 @@ class Shift:
     def name(self) -> str:
         """Family and severity."""
         return f"{self.family}-{self.severity}"
+
+
+def corruption_families() -> tuple[str, ...]:
+    """The families of CIFAR-C."""
+    from projnorm.vision import FAMILIES
+
+    return tuple(FAMILIES)
 
 
 def is_images(array: NDArray[np.generic] | None) -> bool:
@@ -53,14 +58,16 @@ def corrupted(
     images: NDArray[np.generic],
     *,
     seed: int,
-    families: tuple[str, ...] = tuple(FAMILIES),
+    families: tuple[str, ...] = (),
     severities: tuple[int, ...] = SEVERITIES,
 ) -> Iterator[Shift]:
-    """The images under every family of CIFAR-C and each severity, in the form they came in."""
+    """The images under families of CIFAR-C, all by default, and each severity, in the form they came in."""
+    from projnorm.vision import corrupt
+
     is_bytes = images.dtype == np.uint8
     pixels = images.astype(np.uint8) if is_bytes else _as_bytes(images)
     everything = np.arange(len(images))
-    for family in families:
+    for family in families or corruption_families():
         for severity in severities:
             found = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
             rows = found if is_bytes else np.ascontiguousarray(np.moveaxis(found, 3, 1) / 255.0).astype(images.dtype)

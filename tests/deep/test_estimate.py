@@ -10,12 +10,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from deep.predict import ALL_METHODS, CALIBRATED, UNCALIBRATED, estimate_error, estimate_errors
-from deep.predict.estimate import _halves
-from deep.predict.meta_set import family_of, given_meta_set
-from deep.predict.question import _score
-from deep.predict.sets import output_set
-from deep.predict.shifts import corrupted, drawn_anew, is_images, moved
+from deep.estimate import Outputs, estimate_error, estimate_errors
+from deep.estimate.calibration_sets import family_of, given_sets
+from deep.estimate.error_estimator import CALIBRATED, UNCALIBRATED, halves, offered_methods, part_score
+from deep.estimate.shifts import corrupted, drawn_anew, is_images, moved
+from deep.estimators import Estimator
 from deep.training import Recipe, train
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
 
@@ -45,11 +44,11 @@ def test_without_calibration_the_interval_covers_sampling_noise_and_says_so(line
     points, labels = world(600, 0.0, 1)
     target, _ = world(400, 0.0, 2)
     found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target))
-    assert found.rests_on == UNCALIBRATED
-    assert found.grounds is None
+    assert found.based_on == UNCALIBRATED
+    assert found.calibration is None
     assert found.low < found.error < found.high
     assert "the method's own error under shift is not covered" in found.sentence
-    assert {one.method for one in found.methods} == set(ALL_METHODS)
+    assert {one.method for one in found.methods} == set(offered_methods())
     assert found.probability_above(found.error) == pytest.approx(0.5)
     assert found.probability_above(0.99) == pytest.approx(0.0, abs=1e-6)
     # A quarter of the samples: the noise of the target doubles, that of the source stays.
@@ -126,7 +125,7 @@ def test_a_method_that_does_not_follow_the_error_is_said_not_to():
 def test_a_model_whose_source_cannot_be_shifted_says_so():
     model = nn.Sequential(nn.Linear(CLASSES, CLASSES), nn.Softmax(dim=1))
     found = estimate_error(model, world(100, 0.0, 1), world(100, 0.0, 2)[0])
-    assert found.grounds is None
+    assert found.calibration is None
     assert any("could not be shifted" in warning for warning in found.warnings)
     assert any("looks like probabilities" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match=r"`init` must be the same network .*; 0.bias differs"):
@@ -145,11 +144,11 @@ def test_labelled_shifted_sets_give_the_full_interval(linear):
     target, truth = world(400, 0.4, 99)
     found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target), calibration=sets)
     error = float(np.mean(linear.predict(target) != truth))
-    assert set(found.rests_on) <= set(CALIBRATED)
+    assert set(found.based_on) <= set(CALIBRATED)
     assert found.low <= error <= found.high
     assert abs(found.error - error) < 0.08
-    assert found.grounds is not None
-    assert len(set(found.grounds.families.tolist())) == 11
+    assert found.calibration is not None
+    assert len(set(found.calibration.families.tolist())) == 11
     assert "21 labelled sets of 11 families (given)" in found.sentence
     assert not found.warnings
     away = outputs(linear, target + 9.0)
@@ -172,8 +171,8 @@ def test_too_few_families_are_said_to_be_too_few(linear):
 
 def test_a_model_of_numbers_is_calibrated_on_moved_inputs(linear):
     found = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
-    assert found.grounds is not None
-    assert found.grounds.origin == "inputs of the source, moved and drawn anew"
+    assert found.calibration is not None
+    assert found.calibration.origin == "inputs of the source, moved and drawn anew"
     truth = float(np.mean(linear.predict(world(400, 0.3, 2)[0]) != world(400, 0.3, 2)[1]))
     assert found.low <= truth <= found.high
     again = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
@@ -185,8 +184,8 @@ def test_a_network_of_numbers_is_calibrated_on_moved_features():
     model = nn.Sequential(nn.Linear(CLASSES, 16), nn.ReLU(), nn.Linear(16, CLASSES))
     train(model, *world(1000, 0.0, 0), Recipe(200, 0.1, 50), seed=0)
     found = estimate_error(model, world(600, 0.0, 1), world(400, 0.3, 2)[0], others=[model, model])
-    assert found.grounds is not None
-    assert found.grounds.origin == "features of the source, moved and drawn anew"
+    assert found.calibration is not None
+    assert found.calibration.origin == "features of the source, moved and drawn anew"
     notes = {one.method: one.note for one in found.methods}
     assert notes["Rotation"] == notes["ProjNorm"] == "not run: costly, name it in methods"
     assert notes["COT"] == ""
@@ -206,19 +205,16 @@ def on_digits():
 @pytest.mark.slow
 def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_method(on_digits, monkeypatch):
     model, initial, other, splits = on_digits
-    monkeypatch.setattr("deep.predict.meta_set.FAMILIES", FEW)
-    monkeypatch.setattr("deep.predict.shifts.FAMILIES", FEW)
-    monkeypatch.setattr("deep.predict.meta_set.corrupted", lambda x, *, seed: corrupted(x, seed=seed, families=FEW))
+    monkeypatch.setattr("deep.estimate.calibration_sets.corruption_families", lambda: FEW)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     (found,) = estimate_errors(
         model,
         (splits.train.images[500:600], splits.train.labels[500:600]),
         {"fog": corrupt(splits.test.images[:50], "fog", 2, seed=3)},
         methods="all",
-        init=initial,
+        init=(initial, Recipe(2, 0.05, 50)),
         others=[other, other],
         prepare=PREPARE,
-        recipe=Recipe(2, 0.05, 50),
     )
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     for one in found.methods:
@@ -226,8 +222,8 @@ def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_metho
         if one.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
             assert math.isfinite(one.score), one
             assert math.isfinite(one.error), one
-    assert found.grounds is not None
-    assert len(found.grounds.errors) == 1 + 3 * len(FEW)
+    assert found.calibration is not None
+    assert len(found.calibration.errors) == 1 + 3 * len(FEW)
 
 
 FEW = ("fog", "contrast", "gaussian_noise")
@@ -278,11 +274,11 @@ def test_families_by_name():
         "night",
         "v-x",
     ]
-    one = output_set("one", np.eye(3), labels=np.arange(3))
+    one = Outputs(np.eye(3), labels=np.arange(3), name="one")
     with pytest.raises(ValueError, match="two labelled sets or more; got 1"):
-        given_meta_set({"one": one}, one)
+        given_sets({"one": one}, one)
     with pytest.raises(ValueError, match="two: a calibration set must have labels"):
-        given_meta_set({"one": one, "two": output_set("two", np.eye(3))}, one)
+        given_sets({"one": one, "two": Outputs(np.eye(3), name="two")}, one)
 
 
 SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10)}
@@ -335,31 +331,30 @@ def test_the_order_of_samples_and_of_classes_changes_nothing(linear):
 
 def test_methods_learn_from_one_half_of_the_source_and_are_calibrated_on_the_other():
     logits = np.arange(60.0).reshape(30, 2)
-    source = output_set("source", logits, labels=np.zeros(30, int))
-    learnt, held_out = _halves(source, seed=0)
-    rows = [set(one.outputs.logits[:, 0].tolist()) for one in (learnt, held_out)]
+    source = Outputs(logits, labels=np.zeros(30, int), name="source")
+    learnt, held_out = halves(source, seed=0)
+    rows = [set(one.logits[:, 0].tolist()) for one in (learnt, held_out)]
     assert not rows[0] & rows[1]
     assert rows[0] | rows[1] == set(logits[:, 0].tolist())
     few = source.take(np.arange(10))
-    assert _halves(few, seed=0) == (few, few)
+    assert halves(few, seed=0) == (few, few)
 
 
-def test_a_large_set_is_the_mean_of_its_parts_and_a_costly_method_sees_one():
-    class Size:
+def test_a_large_set_is_the_mean_of_its_parts_and_a_costly_method_sees_one(monkeypatch):
+    class Size(Estimator):
         name = "size"
 
-        def score(self, evidence):
-            seen.append(sorted(evidence.outputs.logits[:, 0].tolist()))
-            return float(evidence.outputs.logits[:, 0].mean())
+        def _score(self, target):
+            seen.append(sorted(target.logits[:, 0].tolist()))
+            return float(target.logits[:, 0].mean())
 
     seen: list[list[float]] = []
-    data = output_set("set", np.arange(20.0).reshape(10, 2))
-    found = _score(Size(), data, 3, seed=0)
+    data = Outputs(np.arange(20.0).reshape(10, 2))
+    found = part_score(Size(), data, 3, seed=0)
     assert [len(part) for part in seen] == [3, 3, 3]
     assert len({number for part in seen for number in part}) == 9
     assert found == pytest.approx(np.mean([np.mean(part) for part in seen]))
     seen.clear()
-    costly = Size()
-    costly.name = "ProjNorm"
-    _score(costly, data, 3, seed=0)
+    monkeypatch.setattr(Size, "costly", True)
+    part_score(Size(), data, 3, seed=0)
     assert len(seen) == 1
