@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -17,7 +15,7 @@ from ntk.engine import Engine
 from ntk.experiment import Experiment
 from ntk.kernels import as_sets, plan_kernels
 from ntk.kinds import LayerCost
-from ntk.plan import Cut, Sizes, chunks, loads, make_plan, to_drop
+from ntk.plan import Cut, Sizes, chunks, loads, make_plan
 from projnorm.costs import CostAssumptions, busiest
 from projnorm.errors import InputError
 from projnorm.records import RunContext
@@ -56,32 +54,28 @@ def test_with_room_for_everything_no_sample_passes_twice(n, panel):
     assert plan.room == len(plan.panels)
 
 
+def needed_last(held: set[int], coming: list[tuple[int, int]]) -> int:
+    """The panel that is needed again last, or never, looked for among all tiles to come."""
+    waiting = set(held)
+    for tile in coming:
+        if len(waiting) == 1:
+            break
+        waiting -= set(tile) if len(waiting - set(tile)) else set()
+    return min(waiting)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20), st.integers(2, 6))
 def test_the_panel_dropped_is_the_one_needed_last(tiles, room):
-    kept: set[int] = set()
-    filled = list(loads(tiles, room))
-    for panel in filled:
-        assert 0 <= panel <= 5
-    assert len(filled) >= len({panel for tile in tiles for panel in tile})
-    for tile in tiles:
-        kept |= set(tile)
-    if kept:
-        dropped = to_drop(kept, tiles)
-        first_use = {p: next((i for i, t in enumerate(tiles) if p in t), math.inf) for p in kept}
-        assert first_use[dropped] == max(first_use.values())
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20), st.integers(2, 6))
-def test_panels_are_filled_as_when_each_dropped_one_is_looked_for_among_all_tiles_to_come(tiles, room):
-    kept: set[int] = set()
+    held: set[int] = set()
     filled = []
     for position, tile in enumerate(tiles):
         for panel in dict.fromkeys(tile):
-            if panel not in kept:
-                if len(kept) == room:
-                    kept.remove(to_drop(kept, tiles[position:]))
-                kept.add(panel)
+            if panel not in held:
+                if len(held) == room:
+                    held.remove(needed_last(held, tiles[position:]))
+                held.add(panel)
                 filled.append(panel)
+        assert set(tile) <= held
     assert list(loads(tiles, room)) == filled
 
 
