@@ -24,18 +24,10 @@ __all__ = [*_NAMES]
 if TYPE_CHECKING:
     from figures.show import (
         Drawing as Drawing,
-    )
-    from figures.show import (
         Shown as Shown,
-    )
-    from figures.show import (
         save_figures as save_figures,
-    )
-    from figures.show import (
         save_tables as save_tables,
     )
     from figures.style import save as save
-    from figures.table import Number as Number
-    from figures.table import Table as Table
-    from figures.theory import theory_page as theory_page
-    from figures.theory import theory_shows as theory_shows
+    from figures.table import Number as Number, Table as Table
+    from figures.theory import theory_page as theory_page, theory_shows as theory_shows

@@ -6,12 +6,14 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import subprocess
 import sys
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 
 from figures import bound, bound_table, report, style, toy, toy_table, tracking_table
 from figures.markup import to_html, to_latex
@@ -91,14 +93,17 @@ def test_every_format_is_written_and_reproducible_and_text_stays_text(figure, tm
 
 
 @pytest.mark.parametrize(("width", "inches"), [("column", 3.3), ("page", 6.8), (4.0, 4.0), ("4", 4.0)])
-def test_a_width_keeps_the_aspect_and_legible_text(records, tmp_path, width, inches):
+def test_a_width_scales_the_whole_figure(records, tmp_path, width, inches):
     figure = toy.draw(records["toy"])
-    aspect = figure.get_figheight() / figure.get_figwidth()
-    (path,) = style.save(figure, tmp_path, "toy", formats=("svg",), width=width)
-    assert figure.get_figwidth() == pytest.approx(inches)
-    assert figure.get_figheight() == pytest.approx(aspect * inches)
-    assert f'width="{72 * inches:g}pt"'.encode() in path.read_bytes()
-    assert min(label.get_fontsize() for axes in figure.axes for label in axes.get_xticklabels()) >= 6.0
+    height = figure.get_figheight() / figure.get_figwidth() * inches
+    pdf, svg, png = style.save(figure, tmp_path, "toy", width=width)
+    left, bottom, right, top = map(float, re.search(rb"/MediaBox \[ ([^]]*) \]", pdf.read_bytes())[1].split())
+    assert (left, bottom, right, top) == pytest.approx((0, 0, 72 * inches, 72 * height))
+    sizes = re.search(rb'<svg [^>]*width="([\d.]+)pt" height="([\d.]+)pt"', svg.read_bytes())
+    assert [float(size) for size in sizes.groups()] == pytest.approx([72 * inches, 72 * height], rel=1e-4)
+    with Image.open(png) as image:
+        assert image.size == pytest.approx((200 * inches, 200 * height), abs=2)
+    assert b"/Type3" not in pdf.read_bytes()
 
 
 @pytest.mark.parametrize("options", [{"width": "wide"}, {"width": 0.1}, {"width": float("nan")}, {"formats": ("gif",)}])
