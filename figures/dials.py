@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TITLE = "Breaking one assumption at a time"
 CAPTION = (
-    "Share of drawn designs on which an interval misses the true loss, as the tails lean from their right angle (left), "
+    "Share of drawn designs on which an interval misses the true loss, as the tails lean from a right angle (left), "
     "the norms become unequal (middle) or the shared span tilts (right). The paper's interval (orange) and the "
     "generalised one at the true k (dashed, which needs the shared span) start to miss; the sharp interval and the "
     "generalised one at k = 0, given rho, never do. Dotted: the sharp interval with rho wrongly taken as 1."
