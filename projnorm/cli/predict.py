@@ -152,13 +152,10 @@ def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, m
     from figures.error_card import card
     from projnorm.atomic import write_atomically
 
-    page = card(
-        estimates,
-        command=shlex.join(["projnorm", *sys.argv[1:]]),
-        model=model.model or "outputs in the files",
-        data={"source": Path(data.source).name, "targets": ", ".join(Path(name).name for name in data.target)},
-    )
-    write_atomically(path, page.encode("utf-8"))
+    names = {"source": Path(data.source).name, "targets": ", ".join(Path(name).name for name in data.target)}
+    command = shlex.join(["projnorm", *sys.argv[1:]])
+    html = card(estimates, command=command, model=model.model or "the model behind the outputs", data=names)
+    write_atomically(path, html.encode("utf-8"))
 
 
 def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
