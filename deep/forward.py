@@ -30,7 +30,7 @@ def forward(
         head: Name of its last layer.
         inputs: One sample per row.
         prepare: Applied to every batch before the network.
-        device: Device that the network runs on; the CPU by default.
+        device: Device that the network runs on.
 
     Raises:
         InputError: If an output is not finite.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.config import Recipe
-from deep.training import Checkpoint, Prepare, train
+from deep.training import Checkpoint, Prepare, Watch, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
@@ -53,7 +53,7 @@ def measure(
     prepare: Prepare | None = None,
     device: str = "cpu",
     trajectory: tuple[int, ...] = (),
-    watch: Callable[[int, nn.Module], None] | None = None,
+    watch: Watch | None = None,
 ) -> ProjNormValue:
     """Train on these samples and labels, and compare with the reference.
 
@@ -93,7 +93,7 @@ def train_reference(
     seed: int,
     prepare: Prepare | None = None,
     device: str = "cpu",
-    watch: Callable[[int, nn.Module], None] | None = None,
+    watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> dict[str, Tensor]:
     """Parameters of the reference: the same training on in-distribution images with their true labels.

@@ -19,6 +19,8 @@ from projnorm.records import RunContext
 from projnorm.store import LOGGER, Store
 
 _BEGUN, _SCORES = "run", "scores"
+# Name of the scores of tangent kernels, which come behind those of the run's own methods.
+KERNELS = "tangent-kernels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,14 @@ class Run:
         scores = Scores.of(self.rows())
         if not len(scores.targets):
             raise InputError(f"{self.folder} has no target yet that every method has scored; run it again to go on.")
-        return scores
+        own = [method for method in self.config.methods if method in scores.methods]
+        return scores.only((*own, *(method for method in scores.methods if method not in own)))
+
+
+def kernel_rows(folder: Path) -> list[Row]:
+    """The scores of tangent kernels in the folder of a run; none if they were never computed."""
+    facts = Store(folder).facts(f"{_SCORES}/{KERNELS}")
+    return [] if facts is None else [Row(**row) for row in facts["rows"]]
 
 
 def open_run(root: Path, name: str = "") -> Run:

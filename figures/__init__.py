@@ -1,1 +1,33 @@
-"""Every figure and the page that shows them. A figure draws what was computed elsewhere; it computes nothing itself."""
+"""Every figure and table, and the page that shows them. A figure draws what was computed elsewhere.
+
+Everything is imported when it is first used, matplotlib when the first figure is drawn.
+"""
+
+from typing import TYPE_CHECKING
+
+from projnorm.lazy import attach
+
+_NAMES = {
+    "Drawing": "figures.show",
+    "Number": "figures.table",
+    "Shown": "figures.show",
+    "Table": "figures.table",
+    "save": "figures.style",
+    "save_figures": "figures.show",
+    "save_tables": "figures.show",
+    "theory_page": "figures.theory",
+    "theory_shows": "figures.theory",
+}
+__getattr__, __dir__ = attach(__name__, _NAMES)
+__all__ = [*_NAMES]
+
+if TYPE_CHECKING:
+    from figures.show import (
+        Drawing as Drawing,
+        Shown as Shown,
+        save_figures as save_figures,
+        save_tables as save_tables,
+    )
+    from figures.style import save as save
+    from figures.table import Number as Number, Table as Table
+    from figures.theory import theory_page as theory_page, theory_shows as theory_shows

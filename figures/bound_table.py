@@ -38,11 +38,6 @@ INTERVAL_NAMES = {
 _DIAL_COLUMNS = ("paper", "generalised_k", "generalised_0", "sharp", "sharp_rho_1")
 
 
-def values(record: Record) -> list[dict[str, Any]]:
-    """One row per family and interval, as plain numbers."""
-    return bound_rows(record)
-
-
 def build(record: Record) -> Table:
     """Misses, slack and width."""
     rows = [

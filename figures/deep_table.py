@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from deep.calibration import Interval, Quality, qualities
 from deep.ensemble import STACKED
 from deep.scores import Scores
-from deep.summaries import not_rising
 from figures.table import Number, Table
-
-__all__ = ["CAPTION", "build", "cell", "not_rising", "of_qualities", "targets", "values"]
 
 CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "

@@ -30,7 +30,7 @@ def draw(record: Record) -> Figure:
     size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
     with drawing(*size, heading=heading(record), x="index", y="eigenvalue of the covariance") as figure:
-        train = arrays["train_eigenvalues"] / record.config["n"]
+        train = arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"])
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,11 +58,6 @@ def draw(record: Record) -> Figure:
             axes.set_ylabel(f"relative error of {what}")
             axes.legend(fontsize=6)
     return figure
-
-
-def values(record: Record) -> list[dict[str, Any]]:
-    """One row per kind and number of features, as plain numbers."""
-    return subsample_rows(record)
 
 
 def table(record: Record) -> Table:

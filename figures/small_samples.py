@@ -35,8 +35,6 @@ _MARKS = "sD^vP"
 _PAPER_SIZE, _PAPER = 100, 0.784
 _COLOURED = 5
 
-measured = small_sample_qualities
-
 
 def show(record: Record, _folder: Path) -> Shown:
     """Every method at every number of samples, and the default against the best others."""

@@ -47,5 +47,5 @@ def draw(record: Record) -> Figure:
             axes.set_xlim(0.05, limit)
             axes.set_xlabel(label)
         above.set_ylabel("share of designs")
-        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7)
+        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
     return figure

@@ -17,11 +17,6 @@ PANELS = {
 }
 
 
-def values(record: Record) -> list[dict[str, Any]]:
-    """One row a sigma, as plain numbers."""
-    return toy_rows(record)
-
-
 def build(record: Record) -> Table:
     """One row a sigma."""
     return Table(

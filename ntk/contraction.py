@@ -38,7 +38,7 @@ class Workspace:
     """Room for gradients that are formed, multiplied and forgotten.
 
     Attributes:
-        samples: Whose gradients are formed at once.
+        samples: Number of samples whose gradients are formed at once.
     """
 
     def __init__(self, samples: int) -> None:
@@ -56,7 +56,7 @@ class Workspace:
 
 
 class Rule(Protocol):
-    """How one layer is contracted."""
+    """A way to contract one layer."""
 
     @property
     def route(self) -> str:
@@ -70,12 +70,12 @@ class Rule(Protocol):
 
     @property
     def multiply_adds(self) -> int:
-        """Of the products, per pair of samples."""
+        """Number of multiply-adds of the products, for a pair of samples."""
         ...
 
     @property
     def formed(self) -> int:
-        """Numbers per sample that a product needs besides what is kept."""
+        """Number of values that a product needs for a sample besides those kept."""
         ...
 
     def write(self, captured: Captured, out: Factors) -> None:
@@ -92,7 +92,7 @@ class DirectRows:
     """The gradients themselves, formed once and kept, one row a sample.
 
     Attributes:
-        parameters: Parameters of the layer.
+        parameters: Number of parameters of the layer.
     """
 
     parameters: int
@@ -123,9 +123,9 @@ class DirectFormed:
     """The gradients formed when they are needed, where inputs and output gradients take less room.
 
     Attributes:
-        name: The layer.
+        name: Name of the layer.
         module: The layer itself.
-        shapes: Of its inputs and output gradients, per sample.
+        shapes: Shapes of its inputs and output gradients for a sample.
     """
 
     name: str
@@ -184,7 +184,7 @@ class StructuredLinear:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the two products."""
+        """Multiply-adds of the two products."""
         return self.inputs + self.outputs
 
     def write(self, captured: Captured, out: Factors) -> None:
@@ -217,7 +217,7 @@ class StructuredConv:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the products of pixels and of output gradients."""
+        """Multiply-adds of the products of pixels and of output gradients."""
         g = self.geometry
         return g.positions**2 * g.channels_out + sum(g.phase_size(p) ** 2 * g.channels_in for p in g.phases())
 

@@ -59,11 +59,11 @@ class DrawnImages:
     """The images of an experiment, before any of them is corrupted.
 
     Attributes:
-        config: Settings of the kernels.
+        config: Settings that the images are part of.
         splits: The whole training and test sets.
         train: Training images.
         test_indices: Images of the test set.
-        given: Sets from files.
+        given: Targets from files.
     """
 
     config: GramConfig

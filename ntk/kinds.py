@@ -33,13 +33,13 @@ class LayerCost:
     """One line of a plan.
 
     Attributes:
-        name: The layer.
-        parameters: Its parameters.
-        route: How its share of the kernel is computed.
-        multiply_adds: Per pair of samples.
-        kept: Numbers kept per sample.
-        formed: Numbers per sample that a product needs besides.
-        forward: Multiply-adds of a forward pass of one sample; a backward pass takes as many again.
+        name: Name of the layer.
+        parameters: Number of its parameters.
+        route: Route by which its share of the kernel is computed.
+        multiply_adds: Number of multiply-adds for a pair of samples.
+        kept: Number of values kept for a sample.
+        formed: Number of values that a product needs for a sample besides those.
+        forward: Number of multiply-adds of a forward pass of one sample; a backward pass takes as many again.
     """
 
     name: str
@@ -66,7 +66,7 @@ class FeatureMap(Protocol):
 
     @property
     def costs(self) -> tuple[LayerCost, ...]:
-        """What each layer costs."""
+        """Route and cost of each layer."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class FeatureMap(Protocol):
 
     @property
     def fixed_bytes(self) -> int:
-        """What was drawn, in bytes."""
+        """Number of bytes of what was drawn."""
         ...
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deep.estimators import base
+from projnorm.cli.app import SUMMARIES, run
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+COMMAND = re.compile(r"(?:^ {4}|^|`|bin/|\.\.\. |&& )projnorm ([a-z][^`\n]*)", re.MULTILINE)
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -35,18 +41,31 @@ def test_links_between_documents_lead_somewhere(document):
             assert ((ROOT / document).parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_commands_in_documents_exist(document):
-    from projnorm.cli.app import SUMMARIES
+@cache
+def options_of(command: str) -> frozenset[str]:
+    with redirect_stdout(io.StringIO()) as printed:
+        assert run([*command.split(), "--help"]) == 0
+    return frozenset(FLAG.findall(printed.getvalue()))
 
-    text = (ROOT / document).read_text(encoding="utf-8")
-    words = re.findall(
-        r"(?:^ {4}|[`/])(?:PROJNORM_DATA=\S+ )?projnorm ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", text, re.MULTILINE
-    )
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_commands_and_options_in_documents_exist(document):
+    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
     groups = {name.split()[0] for name in SUMMARIES}
-    for command in words:
-        first = command.split()[0]
-        assert command in SUMMARIES or first in SUMMARIES or (first == command and first in groups), command
+    for line in COMMAND.findall(text):
+        words = line.split("#")[0].split()
+        command = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in SUMMARIES), "")
+        assert command or words[0] in groups, line
+        if command:
+            assert set(FLAG.findall(line.split(" && ")[0])) <= options_of(command), line
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_options_in_running_text_are_those_of_some_command(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    ours = {flag for command in SUMMARIES for flag in options_of(command)} | {"--debug", "--version", "--help"}
+    mentioned = {flag for span in re.findall(r"`(--[^`]+)`", text) for flag in FLAG.findall(span)}
+    assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
 
 @pytest.mark.parametrize(

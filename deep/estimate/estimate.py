@@ -110,7 +110,7 @@ def estimate_errors(
     asked, wanted = _methods(methods)
     named = _named(targets)
     device = _device(model, device)
-    with _one_thread(model, device, asked):
+    with _one_thread(device, asked, uses_network=is_network(model)):
         sets = _Sets(model, source, others, prepare, device)
         resources = sets.resources(init, seed)
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
@@ -251,11 +251,7 @@ def _remedy(*, has_model: bool, calibration: Any) -> str:
 
 
 def _device(model: Any, device: str) -> str:
-    """The device that a network of torch runs on; any other model has the CPU.
-
-    Raises:
-        InputError: If there is no such device, or the model cannot be moved to it.
-    """
+    """The device of a network of torch; the CPU for any other model."""
     if not is_network(model):
         if device not in ("auto", "cpu"):
             raise InputError(f"`device` {device!r} needs `model` to be a network of torch.")
@@ -265,9 +261,9 @@ def _device(model: Any, device: str) -> str:
     return str(choose_device(device))
 
 
-def _one_thread(model: Any, device: str, methods: tuple[str, ...]) -> AbstractContextManager[Any]:
+def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) -> AbstractContextManager[Any]:
     """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    uses_torch = is_network(model) or any("torch" in ESTIMATORS[name].needs for name in methods)
+    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods)
     if not uses_torch or find_spec("torch") is None:
         return threadpool_limits(1)
     from deep.training import one_thread

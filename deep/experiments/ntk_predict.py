@@ -18,7 +18,7 @@ from deep.config import image_config
 from deep.domain import domain_of
 from deep.experiments.comparison import finished_run
 from deep.experiments.config import NtkPredictConfig
-from deep.runs import Run
+from deep.runs import KERNELS, Run
 from deep.samples import Samples, few_indices
 from deep.scores import Row
 from deep.stages import data_of, network_hash, network_of, outputs_of
@@ -38,8 +38,6 @@ from projnorm.vision.targets import CLEAN, Target as ImageTarget
 
 PREDICT_KIND = "deep-ntk"
 METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK (tuned)"
-# Name of the scores' entry in the folder of the run, which comes behind those of its own methods.
-_GROUP = "tangent-kernels"
 _N = 1000
 _MEANINGS = MEANINGS | {
     "network_error": "true error of the fine-tuned network on all images of each target",
@@ -85,7 +83,7 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
             said = {**facts(experiment, kernels), "warnings": warnings, "inputs": inputs}
             said["run_config"] = run.config.to_json()
             record = finish_record(PREDICT_KIND, config, context, arrays, _MEANINGS, started=started, facts=said)
-    run.put_rows(_GROUP, _rows(run, record))
+    run.put_rows(KERNELS, _rows(run, record))
     return record
 
 

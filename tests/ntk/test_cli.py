@@ -10,15 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
-from ntk.experiment import NtkConfig, run_analysis
-from ntk.subsample import SubsampleConfig, run_subsample
 from projnorm.cli.app import main
-from projnorm.vision import resnet18
 from tests.commands import without_pictures
 from tests.test_cli import assert_one_line_error, projnorm_process
 
@@ -41,15 +35,6 @@ def projnorm(capsys, monkeypatch, request):
         return subprocess.CompletedProcess(arguments, stop.value.code, out, err)
 
     return run
-
-
-@pytest.fixture
-def images(tmp_path) -> Path:
-    """A small labelled set, as a user would bring it."""
-    rng = np.random.default_rng(0)
-    path = tmp_path / "mine.npz"
-    np.savez(path, images=rng.integers(0, 256, (30, 32, 32, 3), dtype=np.uint8), labels=rng.integers(0, 3, 30))
-    return path
 
 
 def test_predict_runs_with_no_download_and_draws_the_three_panels(tmp_path, projnorm):
@@ -98,28 +83,6 @@ def test_gram_plans_computes_and_finds_again(tmp_path, projnorm):
     assert "ntk-gram-" in listed.stdout
 
 
-def test_a_dry_run_needs_neither_so_many_images_nor_the_weights(tmp_path, images, projnorm):
-    asked = ("--n", "50000", "--m", "10000", "--weights", "nowhere.pth", "--memory", "16", "--dry-run")
-    result = projnorm("ntk", "gram", "--data", str(images), *asked, "--out", str(tmp_path))
-    assert result.returncode == 0, result.stderr
-    for word in ("260,000 samples", "GFLOP each", "hours", "nothing was measured on a GPU", "10 TFLOP/s", "10 Gbit/s"):
-        assert word in result.stdout
-    assert not (tmp_path / "runs").exists()
-
-
-def test_hours_fall_with_devices_and_with_their_rate(projnorm):
-    asked = ("ntk", "gram", "--n", "4000", "--m", "2000", "--dry-run", "--json", "--devices", "1,8")
-    slow, quick = (json.loads(projnorm(*asked, "--tflops", rate).stdout) for rate in ("1", "10"))
-    assert [row["devices"] for row in slow["devices"]] == [1, 8]
-    one, eight = slow["devices"]
-    assert one["tasks"] == 1 < eight["tasks"]
-    assert one["hours"] / 8 < eight["hours"] < one["hours"] / 4
-    assert quick["devices"][0]["hours"] < 0.2 * one["hours"]
-    assert {key: slow[key] for key in slow if key not in ("tflops", "devices")} == {
-        key: quick[key] for key in quick if key not in ("tflops", "devices")
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -135,90 +98,11 @@ def test_a_bad_dry_run_is_one_line(projnorm, options, words):
     assert_one_line_error(projnorm("ntk", "gram", *SMALL, "--dry-run", *options), *words)
 
 
-def test_own_images_own_targets_and_own_weights(tmp_path, images, projnorm):
-    weights = tmp_path / "net.pth"
-    torch.save(resnet18(7).state_dict(), weights)
-    own = ("--data", str(images), "--target", str(images), "--weights", str(weights), "--families", "none")
-    result = projnorm("ntk", "predict", "--n", "9", "--m", "8", *own, "--json", "--out", str(tmp_path / "out"))
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
-    document = json.loads(result.stdout)
-    assert [row["target"] for row in document["rows"]] == ["clean", "mine"]
-    assert document["facts"]["weights"] == "net.pth"
-    assert len(document["facts"]["weights_sha256"]) == 64
-
-
-@pytest.mark.slow
-def test_changed_images_or_weights_are_refused_and_earlier_results_stay(tmp_path, images, projnorm):
-    weights = tmp_path / "net.pth"
-    torch.manual_seed(0)
-    network = resnet18(1)
-    torch.save(network.state_dict(), weights)
-    command = ("ntk", "predict", "--n", "6", "--m", "5", "--families", "none", "--data", str(images))
-    command += ("--weights", str(weights), "--out", str(tmp_path / "out"))
-    assert projnorm(*command).returncode == 0
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    with np.load(images) as archive:
-        pictures, labels = archive["images"], archive["labels"]
-    np.savez(images, images=pictures[::-1], labels=labels)
-    assert_one_line_error(projnorm(*command), "different: ", "inputs of", "--fresh")
-    np.savez(images, images=pictures, labels=labels)
-    with torch.no_grad():
-        network.conv1.weight.mul_(1.5)
-    torch.save(network.state_dict(), weights)
-    assert_one_line_error(projnorm(*command), "different: network", "--fresh")
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    assert projnorm(*command, "--fresh").returncode == 0
-
-
-@pytest.mark.slow
-def test_a_record_of_earlier_images_is_not_passed_off_as_one_of_these(tmp_path, images, projnorm):
-    asked = ("--n", "6", "--m", "5", "--families", "none", "--data", str(images), "--out", str(tmp_path / "out"))
-    first = json.loads(projnorm("ntk", "predict", *asked, "--json").stdout)
-    with np.load(images) as archive:
-        pictures, labels = archive["images"], archive["labels"]
-    np.savez(images, images=255 - pictures, labels=labels)
-    assert projnorm("ntk", "gram", *asked, "--fresh").returncode == 0
-    assert_one_line_error(projnorm("ntk", "predict", *asked), "other images, weights or labels", "--fresh")
-    again = json.loads(projnorm("ntk", "predict", *asked, "--json", "--fresh").stdout)
-    assert again["rows"] != first["rows"]
-
-
-def test_a_target_smaller_than_m_keeps_its_own_size(tmp_path, images):
-    small = tmp_path / "small.npz"
-    with np.load(images) as archive:
-        np.savez(small, images=archive["images"][:3], labels=archive["labels"][:3])
-    config = NtkConfig(data=str(images), n=8, m=6, families=(), targets=(str(small),))
-    record = run_analysis(config, root=tmp_path / "runs", device="cpu")
-    assert record.arrays["sizes"].tolist() == [6, 3]
-    assert record.arrays["alignment"].shape == (2, 6, 6)
-    assert np.isnan(record.arrays["alignment"][1, 3:]).all()
-    for module in (ntk_panels, ntk_decay_grid, ntk_intervals, ntk_norm_ratio):
-        module.draw(record)
-
-
-def test_one_class_in_training_is_refused(tmp_path, images):
-    with np.load(images) as archive:
-        np.savez(images, images=archive["images"], labels=np.zeros(30, np.int64))
-    with pytest.raises(ValueError, match="training images drawn are all of one class"):
-        run_analysis(NtkConfig(data=str(images), n=8, m=6, families=()), root=tmp_path)
-
-
 def test_ntk_alone_prints_its_help(projnorm):
     result = projnorm("ntk")
     assert result.returncode == 0
     assert "predict" in result.stdout
     assert result.stderr == ""
-
-
-def test_changed_labels_are_refused_too(tmp_path, images, projnorm):
-    command = ("ntk", "predict", "--n", "6", "--m", "5", "--families", "none", "--data", str(images))
-    command += ("--out", str(tmp_path / "out"))
-    assert projnorm(*command).returncode == 0
-    with np.load(images) as archive:
-        pictures, labels = archive["images"], archive["labels"]
-    np.savez(images, images=pictures, labels=(labels + 1) % 3)
-    assert_one_line_error(projnorm(*command), "labels", "--fresh")
 
 
 @pytest.mark.slow
@@ -266,37 +150,6 @@ def test_a_bad_option_is_one_line_and_leaves_nothing(tmp_path, projnorm, options
     result = projnorm("ntk", "gram", *SMALL, *options, "--out", str(tmp_path))
     assert_one_line_error(result, *words)
     assert not list(tmp_path.rglob("*.npy"))
-
-
-def test_heads_average_and_are_recorded(tmp_path):
-    config = NtkConfig(n=8, m=6, families=(), heads=2)
-    record = run_analysis(config, root=tmp_path, device="cpu")
-    assert len(record.facts["head_norms"]) == 2
-    assert record.facts["head_norms"][0] != record.facts["head_norms"][1]
-    assert record.arrays["targets"].tolist() == ["clean"]
-
-
-@pytest.mark.parametrize("change", [{"n": 0}, {"heads": 0}, {"ridge": -1.0}, {"seed": -1}, {"size": 0}])
-def test_an_experiment_that_cannot_be_is_refused(change):
-    with pytest.raises(ValueError, match="`"):
-        NtkConfig(**change)
-
-
-def test_two_targets_of_one_name_are_refused(tmp_path, images):
-    with pytest.raises(ValueError, match="`targets` must name each one once"):
-        run_analysis(NtkConfig(n=8, m=6, families=(), targets=(str(images),) * 2), root=tmp_path)
-
-
-@pytest.mark.slow
-def test_more_coordinates_come_closer_to_the_exact_kernel(tmp_path):
-    experiment = NtkConfig(n=8, m=6, families=("contrast",), severities=(5,), accumulate="float64")
-    config = SubsampleConfig(experiment, counts=(500, 200_000), kinds=("coordinates", "projection"), draws=1)
-    arrays = run_subsample(config, root=tmp_path).arrays
-    for kind in config.kinds:
-        few, many = ((arrays["kinds"] == kind) & (arrays["counts"] == count) for count in config.counts)
-        for what in ("eigenvalue_error", "projnorm_error"):
-            assert np.abs(arrays[what][many]).mean() < 0.5 * np.abs(arrays[what][few]).mean()
-    assert arrays["projnorm_error"].shape == (4, 2)
 
 
 @pytest.mark.slow
