@@ -3,31 +3,57 @@
 Everything is imported when it is first used. The class of every method is here too: `deep.COT`, `deep.ATC`, ...
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from projnorm.lazy import attach
 
 _NAMES = {
-    "ESTIMATORS": "deep.estimators",
-    "METHODS": "deep.config",
-    "PRESETS": "deep.presets",
-    "TEXT_PRESETS": "deep.presets",
+    "AC": "deep.estimators.doc",
+    "ALineD": "deep.estimators.aline",
+    "ALineS": "deep.estimators.aline",
+    "ATC": "deep.estimators.atc",
     "AdversarialConfig": "deep.experiments.config",
+    "AgreeScore": "deep.estimators.agree_score",
+    "BBSE": "deep.estimators.bbse",
+    "CBPE": "deep.estimators.cbpe",
+    "COT": "deep.estimators.cot",
+    "COTT": "deep.estimators.cot",
+    "ConfScore": "deep.estimators.conf_score",
     "DeepConfig": "deep.config",
+    "Dis2": "deep.estimators.dis2",
+    "Dispersion": "deep.estimators.dispersion",
+    "DoC": "deep.estimators.doc",
+    "ESTIMATORS": "deep.estimators",
+    "Entropy": "deep.estimators.entropy",
     "ErrorEstimate": "deep.estimate",
     "Estimator": "deep.estimators",
+    "FeatureShift": "deep.estimators.feature_shift",
+    "Frechet": "deep.estimators.frechet",
+    "GDE": "deep.estimators.gde",
+    "GdScore": "deep.estimators.gd_score",
     "ImageData": "deep.config",
     "ImageNetwork": "projnorm.vision.settings",
+    "ImportanceWeighting": "deep.estimators.importance",
     "LabelShiftConfig": "deep.experiments.config",
+    "MDE": "deep.estimators.mde",
+    "METHODS": "deep.config",
+    "MaNo": "deep.estimators.mano",
+    "MutualInformation": "deep.estimators.mutual_information",
     "NtkPredictConfig": "deep.experiments.config",
+    "NuclearNorm": "deep.estimators.nuclear_norm",
     "Outputs": "deep.outputs",
+    "PRESETS": "deep.presets",
+    "ProjNorm": "deep.estimators.projnorm",
     "ProjNormConfig": "deep.config",
+    "ProjNormLinear": "deep.estimators.projnorm_linear",
     "Quality": "deep.calibration",
     "Recipe": "deep.config",
+    "Rotation": "deep.estimators.rotation",
     "RotationConfig": "deep.config",
     "Scores": "deep.scores",
     "SmallSamplesConfig": "deep.experiments.config",
     "SweepConfig": "deep.experiments.config",
+    "TEXT_PRESETS": "deep.presets",
     "TextConfig": "deep.config",
     "TextData": "deep.config",
     "TextNetwork": "deep.config",
@@ -49,7 +75,7 @@ _NAMES = {
     "train": "deep.training",
     "train_reference": "deep.projnorm",
 }
-_get, _names = attach(__name__, _NAMES)
+__getattr__, __dir__ = attach(__name__, _NAMES)
 __all__ = [*_NAMES]
 
 if TYPE_CHECKING:
@@ -120,22 +146,3 @@ if TYPE_CHECKING:
     from deep.scores import Scores as Scores
     from deep.training import train as train
     from projnorm.vision.settings import ImageNetwork as ImageNetwork
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return _get(name)
-    if name[:1].isupper() and name in (classes := _estimators()):
-        return classes[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*_names(), *_estimators()])
-
-
-def _estimators() -> dict[str, Any]:
-    """The classes of the methods by their names."""
-    from deep.estimators import ESTIMATORS
-
-    return {one.__name__: one for one in ESTIMATORS.values()}
