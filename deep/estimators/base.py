@@ -211,6 +211,14 @@ def _known_name(name: str) -> str | None:
     return next((known for known in ESTIMATORS if known.lower() == name.lower()), None)
 
 
+def has_torch() -> bool:
+    """Whether torch is installed; it is not imported for the question."""
+    try:
+        return find_spec("torch") is not None
+    except ModuleNotFoundError:  # from an import hook
+        return False
+
+
 def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources | None) -> str:
     """The first of the needs that is not met, in words; empty if all are."""
     return next((NEEDS[need] for need in NEEDS if need in needs and not _is_met(need, outputs, resources)), "")
@@ -218,7 +226,7 @@ def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources |
 
 def _is_met(need: str, outputs: Outputs, resources: Resources | None) -> bool:
     if need == "torch":
-        return find_spec("torch") is not None
+        return has_torch()
     if need in ("network", "initial", "second network"):
         if resources is None:
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,16 +101,19 @@ CALIBRATION = CalibrationSummary(
 
 
 def test_a_card_shows_the_estimate_its_methods_and_its_calibration():
-    section = error_card.section(estimate(CALIBRATION))
-    assert section.title == "Error on new"
-    assert "calibrated on 2 labelled sets of 2 families (given)" in section.text
-    assert "be careful" in section.text
-    methods, calibration = section.figure.axes
+    shown = error_card.show(estimate(CALIBRATION))
+    assert shown.title == "Error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %"
+    answer, warning, table = shown.blocks
+    assert "calibrated on 2 labelled sets of 2 families (given)" in answer
+    assert warning == "Warning: be careful"
+    methods, calibration = shown.figures["error_card"].draw().axes
     assert [text.get_text() for text in methods.get_yticklabels()] == ["COT"]
     assert len(calibration.collections[0].get_offsets()) == 2
-    assert section.table.rows[1][-1] == "not run: needs the network and its initial weights"
-    assert section.table.rows[0] == ("COT", "0.3", "31.0 %", "2.0", "in the estimate")
+    assert table.rows[1][-1] == "not run: needs the network and its initial weights"
+    assert [str(cell) for cell in table.rows[0]] == ["COT", "0.3", "31.0", "2.0", "in the estimate"]
     assert len(error_card.draw(estimate(None)).axes) == 1
+    known = error_card.draw(replace(estimate(None), truth=0.35)).axes[0]
+    assert "true error" in {line.get_label() for line in known.lines}
 
 
 def test_the_numbers_of_a_card():
