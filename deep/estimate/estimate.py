@@ -124,15 +124,8 @@ def estimate_errors(
                 return None
             return shifted_sets(sets.classifier, sets.others, held_out, seed=seed)
 
-        estimator = ErrorEstimator.fit(
-            sets.source,
-            calibrate,
-            resources=resources,
-            methods=asked,
-            wanted=wanted,
-            level=level,
-            remedy=_remedy(has_model=model is not None, calibration=calibration),
-        )
+        remedy = _remedy(has_model=model is not None, calibration=calibration)
+        estimator = ErrorEstimator(asked, wanted, level, resources, remedy).fit(sets.source, calibrate)
         estimates = [estimator.estimate(one) for one in outputs]
     if estimator.calibration is None and model is not None and calibration == "auto":
         estimates = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in estimates]
