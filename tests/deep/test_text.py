@@ -239,7 +239,7 @@ def test_presets_on_text_are_the_papers():
     assert len(bert.data.targets) == 11
     assert sum("STRESS-TEST" in target for target in bert.data.targets) == 5
     assert replace(bert, network=roberta.network) == roberta
-    with pytest.raises(InputError, match="`preset` must be one of .*templates; got 'digits'"):
+    with pytest.raises(InputError, match=r"`preset` must be one of .*templates; got 'digits'"):
         text_preset("digits")
 
 
