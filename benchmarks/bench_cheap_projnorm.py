@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
+from projnorm_cost import Form, draw
 
 from deep.estimators.projnorm import ProjNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
@@ -25,7 +26,6 @@ from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import train_reference
 from deep.training import Hardware, Recipe, one_thread
-from figures.projnorm_cost import Form, draw
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, load_network
 

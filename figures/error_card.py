@@ -7,20 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deep.estimate import CalibrationSummary, ErrorEstimate
 from figures.report import Section, page, section as page_section
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from figures.table import Number, Table
 from projnorm.environment import current_environment
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
 from figures.ntk_panels import heading, spectrum
-from figures.style import TRUTH, drawing, grid_size, panels
+from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (

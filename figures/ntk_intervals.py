@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import spoken
 from figures.ntk_panels import heading
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Intervals for the loss on tangent kernels"
 CAPTION = (

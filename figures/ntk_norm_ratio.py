@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import CLEAN, looks, spoken
 from figures.ntk_panels import heading
-from figures.style import TRUTH, WIDTH, drawing
+from figures.style import TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Equal projected norms, measured"
 CAPTION = (

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.families import CLEAN, looks, scatter, size_keys, spoken
 from figures.headings import kernel_heading
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Tangent kernels: alignment, decay, prediction"
 CAPTION = (

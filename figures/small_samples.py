@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
 from deep.summaries import SmallSampleQualities, small_sample_qualities
 from figures.deep_table import cell
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, drawing
+from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, drawing
 from figures.table import Number, Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Which method, and how many samples"
 CAPTION = (

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deep.calibration import Line
 from deep.experiments.stress import predictions
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing, grid_size, panels
+from figures.style import CYCLE, TRUTH, Figure, drawing, grid_size, panels
 from figures.table import Number, Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"

@@ -16,8 +16,10 @@ from projnorm.atomic import write_atomically
 from projnorm.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # names for annotations
+    Axes = Figure = object
 
 FORMATS = ("pdf", "svg", "png")
 # Width that most figures are drawn at, in inches, and the widths that a paper asks for.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,9 @@ from deep.calibration import Quality, qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Figure, drawing
 from figures.table import Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "ProjNorm under other settings"
 CAPTION = (
