@@ -14,7 +14,7 @@ from deep.residuals import residual_correlations
 from deep.summaries import not_rising, run_scores
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import leaves, network_name, run_heading
-from figures.show import Shown, of_figure
+from figures.show import Shown, drawing_of, of_figure
 from figures.table import Table
 from projnorm.records import Record
 
