@@ -1,40 +1,131 @@
 """The neural ProjNorm, the methods it is compared with, the comparison, and the error of your own model.
 
-The class of every method is here too: `deep.COT`, `deep.ATC`, ...
+Everything is imported when it is first used. The class of every method is here too: `deep.COT`, `deep.ATC`, ...
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from projnorm.lazy import attach
 
-_get, _names = attach(
-    __name__,
-    {
-        "DeepConfig": "deep.config",
-        "ESTIMATORS": "deep.estimators",
-        "ErrorEstimate": "deep.estimate",
-        "Estimator": "deep.estimators",
-        "METHODS": "deep.config",
-        "Outputs": "deep.outputs",
-        "PRESETS": "deep.presets",
-        "Recipe": "deep.training",
-        "Scores": "deep.ledger",
-        "TextConfig": "deep.config",
-        "estimate_error": "deep.estimate",
-        "estimate_errors": "deep.estimate",
-        "estimator": "deep.estimators",
-        "preset": "deep.presets",
-        "qualities": "deep.calibration",
-        "read_outputs": "deep.outputs",
-        "run_comparison": "deep.experiments.comparison",
-        "train": "deep.training",
-        "train_reference": "deep.projnorm",
-    },
-)
+_NAMES = {
+    "ESTIMATORS": "deep.estimators",
+    "METHODS": "deep.config",
+    "PRESETS": "deep.presets",
+    "TEXT_PRESETS": "deep.presets",
+    "AdversarialConfig": "deep.experiments.config",
+    "DeepConfig": "deep.config",
+    "ErrorEstimate": "deep.estimate",
+    "Estimator": "deep.estimators",
+    "ImageData": "deep.config",
+    "ImageNetwork": "projnorm.vision.settings",
+    "LabelShiftConfig": "deep.experiments.config",
+    "NtkPredictConfig": "deep.experiments.config",
+    "Outputs": "deep.outputs",
+    "ProjNormConfig": "deep.config",
+    "Quality": "deep.calibration",
+    "Recipe": "deep.config",
+    "RotationConfig": "deep.config",
+    "Scores": "deep.scores",
+    "SmallSamplesConfig": "deep.experiments.config",
+    "SweepConfig": "deep.experiments.config",
+    "TextConfig": "deep.config",
+    "TextData": "deep.config",
+    "TextNetwork": "deep.config",
+    "estimate_error": "deep.estimate",
+    "estimate_errors": "deep.estimate",
+    "estimator": "deep.estimators",
+    "forward": "deep.forward",
+    "open_run": "deep.runs",
+    "preset": "deep.presets",
+    "qualities": "deep.calibration",
+    "read_outputs": "deep.outputs",
+    "run_adversarial": "deep.experiments.adversarial",
+    "run_comparison": "deep.experiments.comparison",
+    "run_costs": "deep.costs",
+    "run_label_shift": "deep.experiments.label_shift",
+    "run_ntk_predict": "deep.experiments.ntk_predict",
+    "run_small_samples": "deep.experiments.small_samples",
+    "run_sweep": "deep.experiments.sweep",
+    "text_preset": "deep.presets",
+    "train": "deep.training",
+    "train_reference": "deep.projnorm",
+}
+_get, _names = attach(__name__, _NAMES)
+__all__ = [*_NAMES]
+
+if TYPE_CHECKING:
+    from deep.calibration import Quality as Quality, qualities as qualities
+    from deep.config import (
+        METHODS as METHODS,
+        DeepConfig as DeepConfig,
+        ImageData as ImageData,
+        ProjNormConfig as ProjNormConfig,
+        Recipe as Recipe,
+        RotationConfig as RotationConfig,
+        TextConfig as TextConfig,
+        TextData as TextData,
+        TextNetwork as TextNetwork,
+    )
+    from deep.costs import run_costs as run_costs
+    from deep.estimate import (
+        ErrorEstimate as ErrorEstimate,
+        estimate_error as estimate_error,
+        estimate_errors as estimate_errors,
+    )
+    from deep.estimators import ESTIMATORS as ESTIMATORS, Estimator as Estimator, estimator as estimator
+    from deep.estimators.agree_score import AgreeScore as AgreeScore
+    from deep.estimators.aline import ALineD as ALineD, ALineS as ALineS
+    from deep.estimators.atc import ATC as ATC
+    from deep.estimators.bbse import BBSE as BBSE
+    from deep.estimators.cbpe import CBPE as CBPE
+    from deep.estimators.conf_score import ConfScore as ConfScore
+    from deep.estimators.cot import COT as COT, COTT as COTT
+    from deep.estimators.dis2 import Dis2 as Dis2
+    from deep.estimators.dispersion import Dispersion as Dispersion
+    from deep.estimators.doc import AC as AC, DoC as DoC
+    from deep.estimators.entropy import Entropy as Entropy
+    from deep.estimators.feature_shift import FeatureShift as FeatureShift
+    from deep.estimators.frechet import Frechet as Frechet
+    from deep.estimators.gd_score import GdScore as GdScore
+    from deep.estimators.gde import GDE as GDE
+    from deep.estimators.importance import ImportanceWeighting as ImportanceWeighting
+    from deep.estimators.mano import MaNo as MaNo
+    from deep.estimators.mde import MDE as MDE
+    from deep.estimators.mutual_information import MutualInformation as MutualInformation
+    from deep.estimators.nuclear_norm import NuclearNorm as NuclearNorm
+    from deep.estimators.projnorm import ProjNorm as ProjNorm
+    from deep.estimators.projnorm_linear import ProjNormLinear as ProjNormLinear
+    from deep.estimators.rotation import Rotation as Rotation
+    from deep.experiments.adversarial import run_adversarial as run_adversarial
+    from deep.experiments.comparison import run_comparison as run_comparison
+    from deep.experiments.config import (
+        AdversarialConfig as AdversarialConfig,
+        LabelShiftConfig as LabelShiftConfig,
+        NtkPredictConfig as NtkPredictConfig,
+        SmallSamplesConfig as SmallSamplesConfig,
+        SweepConfig as SweepConfig,
+    )
+    from deep.experiments.label_shift import run_label_shift as run_label_shift
+    from deep.experiments.ntk_predict import run_ntk_predict as run_ntk_predict
+    from deep.experiments.small_samples import run_small_samples as run_small_samples
+    from deep.experiments.sweep import run_sweep as run_sweep
+    from deep.forward import forward as forward
+    from deep.outputs import Outputs as Outputs, read_outputs as read_outputs
+    from deep.presets import (
+        PRESETS as PRESETS,
+        TEXT_PRESETS as TEXT_PRESETS,
+        preset as preset,
+        text_preset as text_preset,
+    )
+    from deep.projnorm import train_reference as train_reference
+    from deep.runs import open_run as open_run
+    from deep.scores import Scores as Scores
+    from deep.training import train as train
+    from projnorm.vision.settings import ImageNetwork as ImageNetwork
 
 
 def __getattr__(name: str) -> Any:
-    if name in _names():
+    if name in _NAMES:
         return _get(name)
     if name[:1].isupper() and name in (classes := _estimators()):
         return classes[name]

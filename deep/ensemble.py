@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deep.calibration import left_out_predictions
 from deep.estimators import ESTIMATORS
-from deep.ledger import Scores
+from deep.scores import Scores
 
 Floats = NDArray[np.float64]
 STACKED = "stacked"

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.outputs import BATCH, Outputs
-from deep.training import Hardware, Prepare, placed
+from deep.training import Prepare, placed
 from projnorm.errors import InputError
-from projnorm.store import Entry, Store
 
 
 def forward(
@@ -22,7 +21,7 @@ def forward(
     inputs: NDArray[np.generic],
     *,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
+    device: str = "cpu",
 ) -> Outputs:
     """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
 
@@ -31,17 +30,17 @@ def forward(
         head: Name of its last layer.
         inputs: One sample per row.
         prepare: Applied to every batch before the network.
-        hardware: Device that the network runs on; the CPU by default.
+        device: Device that the network runs on.
 
     Raises:
         InputError: If an output is not finite.
     """
-    device = torch.device((hardware or Hardware()).device)
-    placed(model, device, images=inputs.ndim == 4)
+    place = torch.device(device)
+    placed(model, place, images=inputs.ndim == 4)
 
     def batches() -> Iterator[Tensor]:
         for start in range(0, len(inputs), BATCH):
-            x = torch.from_numpy(inputs[start : start + BATCH]).to(device)
+            x = torch.from_numpy(inputs[start : start + BATCH]).to(place)
             x = x if prepare is None else prepare(x)
             yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
@@ -80,26 +79,6 @@ def forward_batches(
     if not np.isfinite(logits).all():
         raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
     return Outputs(logits, torch.cat(features).numpy() if features else None)
-
-
-def forward_cached(
-    store: Store,
-    key: str,
-    model: nn.Module,
-    head: str,
-    inputs: NDArray[np.generic],
-    *,
-    prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
-) -> Outputs:
-    """As `forward`, but computed once and stored under a key, which must name the network and the samples."""
-
-    def compute() -> Entry:
-        outputs = forward(model, head, inputs, prepare=prepare, hardware=hardware)
-        return Entry({"logits": outputs.logits, "features": outputs.known_features})
-
-    arrays = store.get_or_compute(key, compute).arrays
-    return Outputs(arrays["logits"], arrays["features"])
 
 
 def _plain(values: Tensor) -> Tensor:

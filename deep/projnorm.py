@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.training import Hardware, Prepare, Recipe, train
+from deep.config import Recipe
+from deep.training import Checkpoint, Prepare, Watch, train
+from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
 
@@ -50,9 +51,9 @@ def measure(
     *,
     seed: int,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
+    device: str = "cpu",
     trajectory: tuple[int, ...] = (),
-    watch: Callable[[int, nn.Module], None] | None = None,
+    watch: Watch | None = None,
 ) -> ProjNormValue:
     """Train on these samples and labels, and compare with the reference.
 
@@ -64,7 +65,7 @@ def measure(
         recipe: Training on them.
         seed: Seed of the batches.
         prepare: Function applied to every batch before the network.
-        hardware: Device that the network runs on.
+        device: Device that the network runs on.
         trajectory: Steps after which the distance is recorded too.
         watch: Called after every step, as in `deep.training.train`.
     """
@@ -77,10 +78,10 @@ def measure(
             distances[step] = _total(squared_distances(model, reference))
 
     model = train(
-        copy.deepcopy(initial), inputs, labels, recipe, seed=seed, prepare=prepare, hardware=hardware, watch=watched
+        copy.deepcopy(initial), inputs, labels, recipe, seed=seed, prepare=prepare, device=device, watch=watched
     )
     layers = squared_distances(model, reference)
-    return ProjNormValue(_total(layers), layers, distances, recipe.steps)
+    return ProjNormValue(_total(layers), layers, distances, recipe.count_steps(len(labels)))
 
 
 def train_reference(
@@ -91,9 +92,9 @@ def train_reference(
     *,
     seed: int,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
-    watch: Callable[[int, nn.Module], None] | None = None,
-    checkpoint: Path | None = None,
+    device: str = "cpu",
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> dict[str, Tensor]:
     """Parameters of the reference: the same training on in-distribution images with their true labels.
 
@@ -106,7 +107,7 @@ def train_reference(
         recipe,
         seed=seed,
         prepare=prepare,
-        hardware=hardware,
+        device=device,
         watch=watch,
         checkpoint=checkpoint,
     )
@@ -122,11 +123,11 @@ def squared_distances(model: nn.Module, reference: Parameters) -> dict[str, floa
     """Squared Euclidean distance of every parameter from the reference's, summed in float64.
 
     Raises:
-        ValueError: If the two do not have the same parameters.
+        InputError: If the two do not have the same parameters.
     """
     parameters = dict(model.named_parameters())
     if set(parameters) != set(reference):
-        raise ValueError("`reference` must have the parameters of the network, by name.")
+        raise InputError("`reference` must have the parameters of the network, by name.")
     return {
         name: float(torch.sum((parameter.detach().cpu().double() - reference[name].cpu().double()) ** 2))
         for name, parameter in parameters.items()

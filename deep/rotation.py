@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from deep.config import Recipe
 from deep.forward import forward
-from deep.training import Hardware, Prepare, Recipe, train
+from deep.training import Prepare, train
 
 TURNS = 4
 # Training of the linear head: standardised features make one recipe fit every network.
@@ -24,7 +25,7 @@ def turn_errors(
     features: NDArray[np.floating],
     *,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
+    device: str = "cpu",
 ) -> float:
     """How often a head misjudges the turn, over the four rotations of every image.
 
@@ -35,7 +36,7 @@ def turn_errors(
         images: Upright images.
         features: Features of the upright images.
         prepare: Function applied to every batch before the network.
-        hardware: Device that the network runs on.
+        device: Device that the network runs on.
     """
 
     def turns(rows: NDArray[np.floating]) -> NDArray[np.intp]:
@@ -45,7 +46,7 @@ def turn_errors(
     wrong = [np.mean(turns(features) != 0)]
     for turn in range(1, TURNS):
         turned = np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2)))
-        outputs = forward(network, last, turned, prepare=prepare, hardware=hardware)
+        outputs = forward(network, last, turned, prepare=prepare, device=device)
         wrong.append(np.mean(turns(outputs.known_features) != turn))
     return float(np.mean(wrong))
 
@@ -62,11 +63,11 @@ def train_rotation_head(
     *,
     seed: int,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
+    device: str = "cpu",
 ) -> nn.Module:
     """A head on the frozen network, from the four rotations of in-distribution images."""
     turned = [np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2))) for turn in range(TURNS)]
-    features = [forward(network, last, x, prepare=prepare, hardware=hardware).known_features for x in turned]
+    features = [forward(network, last, x, prepare=prepare, device=device).known_features for x in turned]
     turns = np.repeat(np.arange(TURNS, dtype=np.int64), len(images))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

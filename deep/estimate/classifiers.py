@@ -17,7 +17,7 @@ from projnorm.errors import InputError, MissingExtraError
 from projnorm.files import read_file
 
 if TYPE_CHECKING:
-    from deep.training import Hardware, Prepare
+    from deep.training import Prepare
 
 # Level of onnxruntime's log: else it would say on stderr what is raised anyway.
 _FATAL = 4
@@ -118,16 +118,14 @@ def is_network(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def as_classifier(
-    model: Any, samples: Batches, *, prepare: Prepare | None = None, hardware: Hardware | None = None
-) -> Classifier:
+def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu") -> Classifier:
     """A model of any kind as a classifier.
 
     Args:
         model: A network of torch or `transformers`, anything with `predict_proba`, or the path of an ONNX file.
         samples: Samples to find the last layer of a network with.
         prepare: Function from a batch of inputs to what a network of torch takes.
-        hardware: Device that a network of torch runs on.
+        device: Device that a network of torch runs on.
 
     Raises:
         InputError: If it is none of these.
@@ -135,7 +133,7 @@ def as_classifier(
     if is_network(model):
         from deep.estimate.torch_classifier import TorchClassifier
 
-        return TorchClassifier.of(model, samples, prepare=prepare, hardware=hardware)
+        return TorchClassifier.of(model, samples, prepare=prepare, device=device)
     if hasattr(model, "predict_proba"):
         return ProbabilisticClassifier(model)
     if isinstance(model, str | Path) and Path(model).suffix == ".onnx":

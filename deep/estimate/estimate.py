@@ -23,7 +23,8 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.training import Hardware, Prepare, Recipe
+    from deep.config import Recipe
+    from deep.training import Prepare
 
 _NOT_SHIFTED = (
     "The source could not be shifted to calibrate on: that takes images, a network with a linear last layer, or rows "
@@ -108,9 +109,9 @@ def estimate_errors(
         raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {calibration!r}.")
     asked, wanted = _methods(methods)
     named = _named(targets)
-    hardware = _hardware(model, device)
-    with _one_thread(hardware, asked):
-        sets = _Sets(model, source, others, prepare, hardware)
+    device = _device(model, device)
+    with _one_thread(device, asked, uses_network=is_network(model)):
+        sets = _Sets(model, source, others, prepare, device)
         resources = sets.resources(init, seed)
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
         for one in outputs:
@@ -141,15 +142,13 @@ def estimate_errors(
 class _Sets:
     """The source, and how other samples are turned into what the model says of them."""
 
-    def __init__(
-        self, model: Any, source: Any, others: Sequence[Any], prepare: Prepare | None, hardware: Hardware | None
-    ) -> None:
+    def __init__(self, model: Any, source: Any, others: Sequence[Any], prepare: Prepare | None, device: str) -> None:
         self.classifier: Classifier | None = None
         self.others: tuple[Classifier, ...] = ()
         if model is not None:
             samples = as_batches(source, "source")
             self.classifier, *rest = (
-                as_classifier(one, samples, prepare=prepare, hardware=hardware) for one in (model, *others)
+                as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
             )
             self.others = tuple(rest)
             self.source = outputs_of(self.classifier, samples, "source", others=self.others)
@@ -184,7 +183,7 @@ class _Sets:
             last=own.last,
             initial=initial,
             prepare=own.prepare,
-            hardware=own.hardware,
+            device=own.device,
             recipe=recipe,
         )
 
@@ -251,26 +250,25 @@ def _remedy(*, has_model: bool, calibration: Any) -> str:
     return f'{given}, or calibration="auto"' if calibration == "none" else given
 
 
-def _hardware(model: Any, device: str) -> Hardware | None:
-    """The device of a network of torch; None for any other model."""
+def _device(model: Any, device: str) -> str:
+    """The device of a network of torch; the CPU for any other model."""
     if not is_network(model):
         if device not in ("auto", "cpu"):
             raise InputError(f"`device` {device!r} needs `model` to be a network of torch.")
-        return None
-    from deep.training import Hardware
+        return "cpu"
     from projnorm.device import choose_device
 
-    return Hardware(str(choose_device(device)))
+    return str(choose_device(device))
 
 
-def _one_thread(hardware: Hardware | None, methods: tuple[str, ...]) -> AbstractContextManager[Any]:
+def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) -> AbstractContextManager[Any]:
     """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    uses_torch = hardware is not None or any("torch" in ESTIMATORS[name].needs for name in methods)
+    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods)
     if not uses_torch or find_spec("torch") is None:
         return threadpool_limits(1)
-    from deep.training import Hardware, one_thread
+    from deep.training import one_thread
 
-    return one_thread(hardware or Hardware())
+    return one_thread(device)
 
 
 def _require_same_network(model: nn.Module, init: nn.Module) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from deep.estimate.batches import Batches
 from deep.forward import forward_batches
 from deep.outputs import Outputs
-from deep.training import Hardware, Prepare
+from deep.training import Prepare
 from projnorm.errors import InputError
 
 
@@ -26,23 +26,23 @@ class TorchClassifier:
     Attributes:
         model: The network, which is run in eval mode and left as it was.
         prepare: Function applied to every batch before it.
-        hardware: Device that it runs on.
+        device: Device that it runs on.
         last: Name of its last layer, whose inputs are the features; found by `of`.
     """
 
     model: nn.Module
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
     last: str | None = None
 
     classes = None
 
     @classmethod
     def of(
-        cls, model: nn.Module, samples: Batches, *, prepare: Prepare | None = None, hardware: Hardware | None = None
+        cls, model: nn.Module, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu"
     ) -> TorchClassifier:
         """Look at a few samples to find the last layer; `prepare` is `unit_images` by default."""
-        plain = cls(model, prepare or unit_images, hardware)
+        plain = cls(model, prepare or unit_images, device)
         return replace(plain, last=plain._last_layer(samples))
 
     def outputs(self, samples: Batches) -> Outputs:
@@ -62,7 +62,7 @@ class TorchClassifier:
 
     @property
     def _device(self) -> torch.device:
-        return torch.device((self.hardware or Hardware()).device)
+        return torch.device(self.device)
 
     def _logits(self, batch: Any) -> Tensor:
         x = _as_tensors(batch, self._device)

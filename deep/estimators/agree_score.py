@@ -16,7 +16,7 @@ from deep.outputs import Outputs
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.training import Hardware, Prepare
+    from deep.training import Prepare
 
 
 @register
@@ -28,13 +28,13 @@ class AgreeScore(Estimator):
         second: The second network.
         last: Name of its last layer.
         prepare: Function applied to every batch before it.
-        hardware: Device that it runs on.
+        device: Device that it runs on.
     """
 
     second: nn.Module
     last: str
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
 
     name = "AgreeScore"
     is_error = True
@@ -46,12 +46,12 @@ class AgreeScore(Estimator):
         """With the second network of the resources."""
         assert resources.second is not None
         assert resources.last is not None
-        return cls(resources.second(), resources.last, resources.prepare, resources.hardware)
+        return cls(resources.second(), resources.last, resources.prepare, resources.device)
 
     def _score(self, target: Outputs) -> float:
         """Share of samples that the two networks label differently."""
         from deep.forward import forward
 
         assert target.inputs is not None
-        other = forward(self.second, self.last, target.inputs, prepare=self.prepare, hardware=self.hardware)
+        other = forward(self.second, self.last, target.inputs, prepare=self.prepare, device=self.device)
         return disagreement(target.predicted, (other.logits,))

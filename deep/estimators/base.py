@@ -13,7 +13,8 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.training import Hardware, Prepare, Recipe
+    from deep.config import Recipe
+    from deep.training import Prepare
 
 # What a method may need, as a message says it.
 NEEDS = {
@@ -40,7 +41,7 @@ class Resources:
         last: Name of its last layer.
         initial: The same network with the weights that fine-tuning began with.
         prepare: Function applied to every batch of inputs before a network.
-        hardware: Device that networks run on.
+        device: Device that networks run on.
         recipe: Training of ProjNorm; chosen after the number of samples by default.
         labels: Labels that ProjNorm trains on: "pseudo", or "true" for the ablation.
         trajectory: Steps after which ProjNorm records the distance too.
@@ -56,7 +57,7 @@ class Resources:
     last: str | None = None
     initial: nn.Module | None = None
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
     recipe: Recipe | None = None
     labels: str = "pseudo"
     trajectory: tuple[int, ...] = ()

@@ -18,8 +18,9 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from deep.config import Recipe
     from deep.projnorm import ProjNormValue
-    from deep.training import Hardware, Prepare, Recipe
+    from deep.training import Prepare
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
@@ -37,7 +38,7 @@ class ProjNorm(Estimator):
         recipe: Training on pseudo-labels; chosen after the number of samples by default.
         seed: Seed of the batches of every target, and of those of the reference.
         prepare: Function applied to every batch before the network.
-        hardware: Device that the network runs on.
+        device: Device that the network runs on.
         labels: Labels to train on: "pseudo", or "true" for the ablation.
         trajectory: Steps after which the distance is recorded too.
         samples: Number of samples of a target that it trains on, drawn where there are more; 0 for all.
@@ -48,7 +49,7 @@ class ProjNorm(Estimator):
     recipe: Recipe | None = None
     seed: int = 0
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
     labels: str = "pseudo"
     trajectory: tuple[int, ...] = ()
     samples: int = 0
@@ -63,7 +64,7 @@ class ProjNorm(Estimator):
         r = resources
         assert r.initial is not None
         reference = LEARNT if r.reference is None else r.reference()
-        return cls(r.initial, reference, r.recipe, r.seed, r.prepare, r.hardware, r.labels, r.trajectory, r.samples)
+        return cls(r.initial, reference, r.recipe, r.seed, r.prepare, r.device, r.labels, r.trajectory, r.samples)
 
     def measure(self, target: Outputs, *, watch: Callable[[int, nn.Module], None] | None = None) -> ProjNormValue:
         """Train on a target and compare with the reference; `watch` as in `deep.training.train`.
@@ -84,7 +85,7 @@ class ProjNorm(Estimator):
             self._recipe(len(few)),
             seed=self.seed,
             prepare=self.prepare,
-            hardware=self.hardware,
+            device=self.device,
             trajectory=self.trajectory,
             watch=watch,
         )
@@ -112,7 +113,7 @@ class ProjNorm(Estimator):
             recipe,
             seed=self.seed,
             prepare=self.prepare,
-            hardware=self.hardware,
+            device=self.device,
         )
         return replace(self, recipe=recipe, reference=reference)
 
@@ -124,7 +125,7 @@ class ProjNorm(Estimator):
         return few_indices(len(labels), self.samples or len(labels), self.seed)
 
     def _recipe(self, count: int) -> Recipe:
-        from deep.training import Recipe
+        from deep.config import Recipe
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")

@@ -13,7 +13,7 @@ from deep.outputs import Outputs
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.training import Hardware, Prepare
+    from deep.training import Prepare
 
 
 @register
@@ -25,7 +25,7 @@ class Rotation(Estimator):
         network: Network whose features are used.
         last: Name of its last layer.
         prepare: Function applied to every batch before the network.
-        hardware: Device that the network runs on.
+        device: Device that the network runs on.
         seed: Seed of the training of a head.
         head: Head from features to four classes, 0, 90, 180 and 270 degrees; trained on the source where there is none.
     """
@@ -33,7 +33,7 @@ class Rotation(Estimator):
     network: nn.Module
     last: str
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
     seed: int = 0
     head: nn.Module = LEARNT
 
@@ -48,7 +48,7 @@ class Rotation(Estimator):
         assert r.network is not None
         assert r.last is not None
         head = LEARNT if r.rotation_head is None else r.rotation_head()
-        return cls(r.network, r.last, r.prepare, r.hardware, r.seed, head)
+        return cls(r.network, r.last, r.prepare, r.device, r.seed, head)
 
     @classmethod
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
@@ -67,7 +67,7 @@ class Rotation(Estimator):
 
         assert source.inputs is not None
         head = train_rotation_head(
-            self.network, self.last, source.inputs, seed=self.seed, prepare=self.prepare, hardware=self.hardware
+            self.network, self.last, source.inputs, seed=self.seed, prepare=self.prepare, device=self.device
         )
         return replace(self, head=head)
 
@@ -83,5 +83,5 @@ class Rotation(Estimator):
             target.inputs,
             target.known_features,
             prepare=self.prepare,
-            hardware=self.hardware,
+            device=self.device,
         )

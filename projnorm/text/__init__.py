@@ -1,17 +1,30 @@
-"""Pairs of sentences with a label: readers of the published sets, pairs made here, and networks that classify them."""
+"""Pairs of sentences with a label: readers of the published sets, pairs made here, and networks that classify them.
 
-from projnorm.text.encoding import EncodedPairs
-from projnorm.text.networks import (
-    LoadedPairClassifier,
-    blank_pair_classifier,
-    download_checkpoint,
-    load_encode,
-    load_pair_classifier,
-)
-from projnorm.text.nli import LABELS, TWO_WAY, MalformedFileError, Pairs, joined, read_pairs
-from projnorm.text.subsets import subsets
-from projnorm.text.templates import is_made, made_pairs
+Everything is imported when it is first used.
+"""
 
+from typing import TYPE_CHECKING
+
+from projnorm.lazy import attach
+
+_NAMES = {
+    "LABELS": "projnorm.text.nli",
+    "TWO_WAY": "projnorm.text.nli",
+    "EncodedPairs": "projnorm.text.encoding",
+    "LoadedPairClassifier": "projnorm.text.networks",
+    "MalformedFileError": "projnorm.text.nli",
+    "Pairs": "projnorm.text.nli",
+    "blank_pair_classifier": "projnorm.text.networks",
+    "download_checkpoint": "projnorm.text.networks",
+    "is_made": "projnorm.text.templates",
+    "joined": "projnorm.text.nli",
+    "load_encode": "projnorm.text.networks",
+    "load_pair_classifier": "projnorm.text.networks",
+    "made_pairs": "projnorm.text.templates",
+    "read_pairs": "projnorm.text.nli",
+    "subsets": "projnorm.text.subsets",
+}
+__getattr__, __dir__ = attach(__name__, _NAMES)
 __all__ = [
     "LABELS",
     "TWO_WAY",
@@ -28,4 +41,18 @@ __all__ = [
     "made_pairs",
     "read_pairs",
     "subsets",
+
 ]
+
+if TYPE_CHECKING:
+    from projnorm.text.encoding import EncodedPairs
+    from projnorm.text.networks import (
+        LoadedPairClassifier,
+        blank_pair_classifier,
+        download_checkpoint,
+        load_encode,
+        load_pair_classifier,
+    )
+    from projnorm.text.nli import LABELS, TWO_WAY, MalformedFileError, Pairs, joined, read_pairs
+    from projnorm.text.subsets import subsets
+    from projnorm.text.templates import is_made, made_pairs
