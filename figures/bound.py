@@ -65,7 +65,7 @@ def show(record: Record, folder: Path | None) -> Shown:
     verdict = "No interval was broken where it must hold"
     if broken:
         verdict = f"{len(broken):,} designs break an interval that must hold"
-    blocks = [
+    blocks: list[str | Table] = [
         table(record),
         TABLE_CAPTION,
         by_dial(record),
@@ -150,7 +150,7 @@ def table(record: Record) -> Table:
 
 def by_dial(record: Record) -> Table:
     """Share of designs missed by each interval, as each assumption is broken further."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for family in ("phi", "rho", "tilt"):
         columns = {name: misses_by_dial(record, family, name, bins=5) for name in _DIAL_COLUMNS}
         for i, dial in enumerate(columns["paper"][0]):

@@ -9,11 +9,11 @@ from typing import Any
 
 from deep.calibration import qualities
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
-from deep.ledger import Scores
 from deep.residuals import residual_correlations
+from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
-from figures.headings import leaves, network_name, run_heading
+from figures.headings import data_name, network_name, run_heading
 from figures.show import Shown, drawing_of, of_figure
 from figures.table import Table
 from projnorm.records import Record
@@ -40,7 +40,7 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     figures = {"scatter": drawing_of(deep_scatter, scores, heading=heading)}
     if len(set(scores.severities.tolist())) > 1:
         figures["severity"] = drawing_of(severity, scores, heading=heading)
-    where = f"{network_name(config)} on {Path(leaves(config)['data']).name}"
+    where = f"{network_name(config)} on {data_name(config)}"
     best = max(found, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
         blocks,

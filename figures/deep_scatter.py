@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from deep.calibration import Line
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import scatter, size_keys
 from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.fit_quality import fit_quality

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from figures.report import page, section
 from figures.show import Drawing, Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from figures.table import Number, Table
+from projnorm.environment import current_environment
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
@@ -65,18 +68,21 @@ def show(estimate: ErrorEstimate) -> Shown:
     )
 
 
-def card(estimates: Sequence[ErrorEstimate], facts: Mapping[str, object]) -> str:
+def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
     """The estimates as one HTML page that can be filed or sent.
 
     Args:
         estimates: Estimates, one for each target.
-        facts: What the page says of its origin besides the date: the command, the model, names of the data, versions.
+        command: Command or call that made them.
+        model: Name of the model that they are about.
+        data: Names of the data by what they were used for, such as "source".
     """
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(
         "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
         "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
         [section(show(one)) for one in estimates],
-        {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **facts},
+        {"date": date, "command": command, "model": model, **data, **asdict(current_environment())},
     )
 
 
@@ -104,7 +110,7 @@ def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
 
 def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSummary) -> None:
     axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
-    look = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
+    look: dict[str, Any] = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
     axes.scatter(100 * calibration.predicted, 100 * calibration.errors, label="labelled shifted sets", **look)
     error, low, high = 100 * estimate.error, 100 * estimate.low, 100 * estimate.high
     ends = [[error - low], [high - error]]

@@ -86,8 +86,8 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
 def show_network(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
     from deep.calibration import qualities
-    from deep.experiments.ntk_predict import kernel_rows
-    from deep.ledger import Scores
+    from deep.runs import kernel_rows
+    from deep.scores import Scores
     from figures import deep_table, ntk_variants
 
     keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from figures.families import spoken
-from figures.ntk_panels import heading
+from figures.headings import kernel_heading
 from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 
@@ -26,7 +26,7 @@ def draw(record: Record) -> Figure:
     """One row per target, log scale."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    with drawing(WIDTH, 0.9 + 0.2 * len(names), heading=heading(record)) as figure:
+    with drawing(WIDTH, 0.9 + 0.2 * len(names), heading=kernel_heading(record)) as figure:
         axes = figure.subplots()
         height = np.arange(len(names))
         for i, (key, (label, colour)) in enumerate(INTERVALS.items()):

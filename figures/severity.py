@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import CLEAN, looks, spoken
 from figures.style import TRUTH, WIDTH, Figure, drawing
 

@@ -10,6 +10,7 @@ from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
 from deep.summaries import SmallSampleQualities, small_sample_qualities
 from figures.deep_table import cell
+from figures.headings import about_run
 from figures.show import Drawing, Shown
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, drawing
 from figures.table import Number, Table
@@ -38,7 +39,7 @@ def show(record: Record, _folder: Path) -> Shown:
     blocks: list[str | Table] = [build(found), CAPTION]
     if found.differences:
         blocks += [_DIFFERENCES, differences(found)]
-    draw_it = partial(draw, found, heading=str(record.facts["run"]))
+    draw_it = partial(draw, found, heading=about_run(record))
     figures = {"small_samples": Drawing(TITLE, CAPTION, draw_it)}
     return Shown(blocks, figures, values(found), title=TITLE, record=record)
 

@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 from deep.calibration import Interval
 from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
-from deep.ledger import Row, Scores
+from deep.scores import Row, Scores
 from deep.summaries import not_rising
 from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
 from figures.families import looks, severity_keys
@@ -74,7 +74,8 @@ def test_the_table_names_the_numbers_and_their_intervals():
 
 
 def test_a_run_is_shown_with_its_best_method_first_of_all():
-    config = {"data": "digits", "m": 100, "architecture": "small-cnn", "weights": "random", "size": 32, "steps": 7}
+    network = {"architecture": "small-cnn", "weights": "random", "size": 32}
+    config = {"data": {"data": "digits", "m": 100}, "network": network, "projnorm": {"steps": 7}}
     shown = comparison.show_scores(config, scores())
     assert shown.blocks[0] == "small-cnn, random weights, 32 px\ndigits, m = 100, T = 7, 55 targets, shifts generated"
     assert set(shown.figures) == {"scatter", "severity"}
@@ -129,16 +130,12 @@ def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
 
 
 def test_a_card_says_when_how_and_from_what_it_was_made():
-    facts = {
-        "command": "projnorm predict <x>",
-        "model": "net.py:build",
-        "source": "val.npz",
-        "libraries": {"numpy": "2"},
-    }
-    page = error_card.card([estimate(CALIBRATION), estimate(None)], facts)
+    names = {"source": "val.npz", "targets": "new.npz"}
+    estimates = [estimate(CALIBRATION), estimate(None)]
+    page = error_card.card(estimates, command="projnorm predict <x>", model="net.py:build", data=names)
     assert "<title>Estimated error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %; new: " in page
     assert page.count("<img ") == 2
     provenance = page.partition('<h2 id="provenance">')[2]
-    for name in ("date", "projnorm predict &lt;x&gt;", "net.py:build", "val.npz", "libraries.a"):
+    for name in ("date", "projnorm predict &lt;x&gt;", "net.py:build", "val.npz", "new.npz", "libraries.numpy"):
         assert name in provenance
     assert " UTC<" in provenance
