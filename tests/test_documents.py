@@ -73,8 +73,8 @@ def test_options_in_running_text_are_those_of_some_command(document):
     [
         ("README.md", 1),
         ("docs/toy-and-bounds.md", 8),
-        pytest.param("docs/first-estimate.md", 3, marks=pytest.mark.slow),
-        pytest.param("docs/predict.md", 1, marks=pytest.mark.slow),
+        ("docs/first-estimate.md", 3),
+        ("docs/predict.md", 1),
         ("docs/ntk.md", 3),
         ("docs/deep.md", 1),
         ("CONTRIBUTING.md", 1),
