@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
+import sys
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -94,9 +96,11 @@ def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch,
 
 def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeypatch):
     monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # it adds one
-    names: dict[str, Any] = {"__name__": "contributing"}
+    module = ModuleType("contributing")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names: dict[str, Any] = vars(module)
     for block in PYTHON.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
-        exec(compile(block, "CONTRIBUTING.md", "exec"), names)  # noqa: S102 - our own document
+        exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)  # noqa: S102 - our own document
     outputs = pn.Outputs(np.log([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]]))
     assert base.estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
     record = names["run_coin"](names["CoinConfig"](coins=3), pn.RunContext(tmp_path))
