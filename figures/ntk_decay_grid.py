@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
+from figures.headings import leaves
 from figures.ntk_panels import heading, spectrum
 from figures.style import TRUTH, drawing, grid_size, panels
 from projnorm.records import Record
@@ -30,7 +31,7 @@ def draw(record: Record) -> Figure:
     size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
     with drawing(*size, heading=heading(record), x="index", y="eigenvalue of the covariance") as figure:
-        train = arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"])
+        train = arrays["train_eigenvalues"] / leaves(record.facts["settings"])["n"]
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
         ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures.families import CLEAN, looks, scatter, size_keys, spoken
-from figures.headings import kernel_heading
+from figures.headings import kernel_heading, leaves
 from figures.style import CYCLE, TRUTH, drawing
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
@@ -63,7 +63,7 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
 
 def heading(record: Record) -> str:
     """What was computed on, in two lines."""
-    return kernel_heading(record.config, str(record.facts["weights"]))
+    return kernel_heading(record.facts["settings"], str(record.facts["weights"]))
 
 
 def true_error(record: Record) -> np.ndarray:
@@ -112,11 +112,11 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays = record.arrays
+    arrays, n = record.arrays, leaves(record.facts["settings"])["n"]
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"
-    axes.loglog(index, arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"]), color=TRUTH, lw=1.8, label=label)
+    axes.loglog(index, arrays["train_eigenvalues"] / n, color=TRUTH, lw=1.8, label=label)
     for target in targets:
         family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"
