@@ -102,11 +102,11 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays = record.arrays
+    arrays, n = record.arrays, leaves(record.facts["settings"])["n"]
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"
-    axes.loglog(index, arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"]), color=TRUTH, lw=1.8, label=label)
+    axes.loglog(index, arrays["train_eigenvalues"] / n, color=TRUTH, lw=1.8, label=label)
     for target in targets:
         family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"
