@@ -102,7 +102,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays, n = record.arrays, leaves(record.facts["settings"])["n"]
+    arrays, n = record.arrays, len(record.arrays["train_eigenvalues"])
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"

@@ -162,11 +162,11 @@ class Config:
 
 
 @lru_cache
-def settings(cls: type[Config]) -> tuple[Setting, ...]:
+def settings(cls: type[Any]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
     hints = get_type_hints(cls)
     found = []
-    for one in fields(cls):  # type: ignore[arg-type]
+    for one in fields(cls):
         kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
         kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
         rule = one.metadata.get(_RULE, Rule())

@@ -41,7 +41,6 @@ __all__ = [
     "made_pairs",
     "read_pairs",
     "subsets",
-
 ]
 
 if TYPE_CHECKING:

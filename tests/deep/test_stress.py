@@ -23,7 +23,7 @@ from deep.stages import Workplace, network_of
 from deep.training import Hardware
 from figures import stress
 from figures.networks import network_sections
-from projnorm.runs import Backend
+from projnorm.backends import Backend
 from projnorm.vision import ImageNetInput
 from tests.deep.test_cli import QUICK
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deep.checkpoints import load_checkpoint, save_checkpoint
+from deep.ledger import Scores
 from torch import nn
 
-from deep.checkpoints import load_checkpoint, save_checkpoint
 from deep.config import TEXT_METHODS, TextConfig
 from deep.domain import TEXT_KIND
 from deep.estimators.projnorm import ProjNorm
@@ -20,14 +21,13 @@ from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, run_label_shift
 from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
 from deep.experiments.sweep import SweepConfig, run_sweep
-from deep.ledger import Scores
 from deep.presets import TEXT_PRESETS
 from deep.projnorm import train_reference
 from deep.stages import Workplace, network_of, outputs_of
 from deep.text import Text, load_text_data
 from deep.training import Hardware, Recipe, batch_indices
 from figures.networks import network_sections
-from projnorm.runs import Backend
+from projnorm.backends import Backend
 from projnorm.text import LABELS, made_pairs
 from tests.deep.test_cli import one_line
 from tests.text.checkpoints import save_bert
