@@ -34,6 +34,7 @@ class Rule:
         most: Largest value allowed.
         below: Values must be smaller than this.
         choices: Values allowed, or a function that returns them; text is compared without regard to case.
+        all: Whether the single entry "all" stands for every choice.
         distinct: Whether the entries of a tuple must differ from each other.
         nonempty: Whether a tuple must have an entry.
         repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
@@ -48,6 +49,7 @@ class Rule:
     most: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
+    all: bool = False
     distinct: bool = False
     nonempty: bool = False
     repeat: bool = False
@@ -208,6 +210,8 @@ def _checked(one: Setting, value: Any) -> Any:
         return _allowed(one, _typed(one.name, value, one.type))
     if not isinstance(value, list | tuple):
         raise InputError(f"`{one.name}` must be a list; got a {type(value).__name__}.")
+    if one.rule.all and list(value) == ["all"]:
+        value = one.rule.allowed
     entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
     if one.rule.nonempty and not entries:
         raise InputError(f"`{one.name}` must have at least one entry.")
