@@ -19,10 +19,10 @@ from deep.calibration import qualities
 from deep.estimators.aline import ALineD, ALineS
 from deep.forward import forward
 from deep.images import Images
-from deep.ledger import Row, Scores
 from deep.outputs import Outputs
 from deep.presets import preset
-from deep.training import Hardware, batches_per_epoch, one_thread, train
+from deep.scores import Row, Scores
+from deep.training import batches_per_epoch, one_thread, train
 from projnorm.vision import ImageSet
 
 EPOCHS = (8, 1, 2, 3, 4, 6)
@@ -64,5 +64,5 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/aline_digits.json"))

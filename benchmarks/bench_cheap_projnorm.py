@@ -18,14 +18,15 @@ from pathlib import Path
 
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
+from projnorm_cost import Form, draw
 
+from deep.config import Recipe
 from deep.estimators.projnorm import ProjNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import train_reference
-from deep.training import Hardware, Recipe, one_thread
-from figures.projnorm_cost import Form, draw
+from deep.training import one_thread
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, load_network
 
@@ -83,5 +84,5 @@ def main(sweep: Path, run: Path) -> None:
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main(Path(sys.argv[1]), Path(sys.argv[2]))

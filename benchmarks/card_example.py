@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from deep.config import Recipe
 from deep.estimate import estimate_error
-from deep.training import Hardware, Recipe, one_thread, train
+from deep.training import one_thread, train
 from figures import error_card
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, digits, load_network
@@ -35,5 +36,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main()

@@ -34,7 +34,6 @@ _NAMES = {
     "estimate_error": "deep.estimate",
     "estimate_errors": "deep.estimate",
     "estimator": "deep.estimators",
-    "forward": "deep.forward",
     "open_run": "deep.runs",
     "preset": "deep.presets",
     "qualities": "deep.calibration",
@@ -109,7 +108,6 @@ if TYPE_CHECKING:
     from deep.experiments.ntk_predict import run_ntk_predict as run_ntk_predict
     from deep.experiments.small_samples import run_small_samples as run_small_samples
     from deep.experiments.sweep import run_sweep as run_sweep
-    from deep.forward import forward as forward
     from deep.outputs import Outputs as Outputs, read_outputs as read_outputs
     from deep.presets import (
         PRESETS as PRESETS,

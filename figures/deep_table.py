@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deep.calibration import Interval, Quality, qualities
 from deep.ensemble import STACKED
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.table import Number, Table
 
 CAPTION = (

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
@@ -45,7 +45,7 @@ class SourceLine:
         """Slope and offset from agreements in distribution to those under shift; nan where there are too few."""
         if len(agreements) != len(self.agreements):
             return math.nan, math.nan
-        low, high = norm.ppf([LEAST, MOST])
+        low, high = ndtri([LEAST, MOST])
         usable = np.all([(a >= low) & (a <= high) for a in (self.agreements, agreements)], axis=0)
         x, y = self.agreements[usable], agreements[usable]
         if len(x) < 2 or np.ptp(x) == 0.0:
@@ -81,7 +81,7 @@ class ALineS(_OnTheLine):
     def _score(self, target: Outputs) -> float:
         """The predicted error; nan where fewer than two agreements are between 0.05 and 0.98."""
         slope, offset = self.line.slope(_agreements(_predicted(target)))
-        return float(norm.sf(slope * self.line.accuracies[0] + offset))
+        return float(ndtr(-(slope * self.line.accuracies[0] + offset)))
 
 
 @register
@@ -108,7 +108,7 @@ class ALineD(_OnTheLine):
             means[row, pair] = 0.5
         wanted = agreements + slope * (means @ accuracies - self.line.agreements)
         solution, *_ = np.linalg.lstsq(means, wanted, rcond=None)
-        return float(norm.sf(solution[0]))
+        return float(ndtr(-solution[0]))
 
 
 def _predicted(outputs: Outputs) -> list[NDArray[np.int64]]:
@@ -121,4 +121,4 @@ def _agreements(predicted: list[NDArray[np.int64]]) -> Floats:
 
 def _probits(shares: list[np.floating], count: int) -> Floats:
     """Of shares of `count` samples; none and all of them count as half a sample away."""
-    return norm.ppf(np.clip(shares, 0.5 / count, 1.0 - 0.5 / count))
+    return ndtri(np.clip(shares, 0.5 / count, 1.0 - 0.5 / count))

@@ -12,7 +12,6 @@ from projnorm.config import Config, setting
 
 if TYPE_CHECKING:
     from deep.runs import Run
-
     from figures.show import Shown
 
 _RUN = "Name of a run, or its beginning; the only one there is by default."

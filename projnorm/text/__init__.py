@@ -39,7 +39,6 @@ __all__ = [
     "load_pair_classifier",
     "made_pairs",
     "read_pairs",
-
 ]
 
 if TYPE_CHECKING:

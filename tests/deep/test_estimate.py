@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +16,18 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from deep.config import Recipe
 from deep.estimate import Outputs, estimate_error, estimate_errors
 from deep.estimate.calibration_sets import family_of, given_sets
 from deep.estimate.error_estimator import CALIBRATED, UNCALIBRATED, halves, offered_methods, part_score
 from deep.estimate.shifts import corrupted, drawn_anew, is_images, moved
 from deep.estimators import Estimator
-from deep.training import Recipe, train
+from deep.training import train
+from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
 
 CLASSES = 4
+ROOT = Path(__file__).resolve().parents[2]
 PREPARE = ImageNetInput(32)
 
 
@@ -291,7 +300,12 @@ SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10
         ({"methods": ()}, "at least one method, each once"),
         ({"methods": ("ATC", "ATC")}, "at least one method, each once"),
         ({"methods": ("Dispersion",)}, r"nothing can be estimated \(Dispersion: not run: needs features"),
-        ({"methods": ("Entropy",)}, "Entropy: scores that are no errors need calibration"),
+        (
+            {"methods": ("entropy",)},
+            "Entropy: scores that are no errors need calibration; .* or the model with its inputs",
+        ),
+        ({"methods": ("ATC", "atc")}, "at least one method, each once"),
+        ({"device": "cuda"}, "`device` 'cuda' needs `model` to be a network of torch"),
         ({"level": 1.0}, "`level` must be above 0 and below 1; got 1.0"),
         ({"calibration": "perhaps"}, "`calibration` must be auto, none, or labelled sets by name"),
         ({"others": ["x"]}, "`others` needs `model`"),
@@ -301,6 +315,86 @@ SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10
 def test_what_cannot_be_asked_is_said_in_a_line(options, message):
     with pytest.raises(ValueError, match=message):
         estimate_error(None, SOURCE, {"logits": SOURCE["logits"]}, **options)
+
+
+def test_a_model_with_calibration_none_is_told_how_to_calibrate(linear):
+    with pytest.raises(InputError, match=r'need calibration; .*, or calibration="auto"'):
+        estimate_error(linear, world(60, 0.0, 1), world(60, 0.0, 2)[0], methods="Entropy", calibration="none")
+    found = estimate_error(linear, world(60, 0.0, 1), world(60, 0.0, 2)[0], calibration="none")
+    assert 'For that, pass labelled shifted sets as `calibration`, or calibration="auto".' in found.sentence
+
+
+def test_targets_may_be_a_list_and_labels_of_a_target_give_the_truth(linear, caplog):
+    points, truth = world(60, 0.2, 2)
+    found = estimate_errors(linear, world(100, 0.0, 1), [points, (points, truth)], methods="ATC")
+    assert [one.target for one in found] == ["target 1", "target 2"]
+    assert found[0].truth is None
+    assert found[1].truth == pytest.approx(np.mean(linear.predict(points) != truth))
+    assert found[1].error == found[0].error
+    assert "The true error, from the target's labels, is" in str(found[1])
+    assert not caplog.records
+    (wrong,) = estimate_errors(linear, world(100, 0.0, 1), [(points, np.full(60, 9))], methods="ATC")
+    assert wrong.truth is None
+    assert "the label '9' is not among `classes`" in caplog.text
+    for targets, problem in ((points, "must be a mapping by name or a list; got ndarray"), ({}, "one set or more")):
+        with pytest.raises(InputError, match=problem):
+            estimate_errors(linear, world(100, 0.0, 1), targets)
+
+
+def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
+    plain = estimate_error(None, outputs(linear, *world(60, 0.0, 1)), outputs(linear, world(60, 0.2, 2)[0]))
+    calibrated = estimate_error(linear, world(60, 0.0, 1), world(60, 0.2, 2)[0])
+    for found, covers in ((plain, "sampling noise only"), (calibrated, "sampling noise and the method's error")):
+        again = pickle.loads(pickle.dumps(found))  # noqa: S301
+        assert str(again.to_dict()) == str(found.to_dict())
+        assert again.probability_above(0.1) == found.probability_above(0.1)
+        assert json.loads(json.dumps(found.to_dict()))["interval"] == [found.low, found.high]
+        assert str(found).startswith(f"Estimated error {100 * found.error:.1f} %, 90 % interval")
+        assert f"The interval covers {covers}" in str(found)
+        assert "<table>" in found._repr_html_()
+        assert len(repr(found)) < 400
+
+
+def test_a_network_that_always_says_the_same_has_no_interval_of_zero_width():
+    model = nn.Linear(CLASSES, CLASSES)
+    nn.init.zeros_(model.weight)
+    model.bias.data = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    points, labels = world(60, 0.0, 1)
+    found = estimate_error(model, (points, labels), world(60, 0.3, 2)[0])
+    # 1.64 standard deviations of an error counted on 60 samples.
+    assert found.high - found.low >= 3.28 * math.sqrt(found.error * (1.0 - found.error) / 60) > 0.1
+
+
+def test_images_as_bytes_with_colours_last_are_prepared_as_the_command_line_does(on_digits):
+    _, initial, _, splits = on_digits
+    images, labels = splits.test.images[:40], splits.test.labels[:40]
+    floats = np.moveaxis(images, 3, 1).astype(np.float32) / 255.0
+    scores = [
+        estimate_error(initial, (x, labels), x, methods="ConfScore", calibration="none").methods[0].score
+        for x in (images, floats)
+    ]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+
+
+def test_outputs_and_models_of_scikit_learn_need_no_torch(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "val.npz", logits=rng.standard_normal((60, 3)), labels=rng.integers(3, size=60))
+    code = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = classmethod(lambda _, name, *rest: None if name.startswith("torch") else find(name, *rest))
+import numpy as np, projnorm as pn
+from sklearn.linear_model import LogisticRegression
+print(pn.estimate_error(None, "val.npz", "val.npz", methods="all").error)
+X, y = np.random.default_rng(0).standard_normal((90, 4)), np.arange(90) % 3
+print(pn.estimate_error(LogisticRegression().fit(X, y), (X, y), X).calibration.origin)
+"""
+    line = [sys.executable, "-W", "ignore", "-c", code]
+    ended = subprocess.run(
+        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[1] == "inputs of the source, moved and drawn anew"
 
 
 @pytest.mark.parametrize("error", [0.0, 1.0])

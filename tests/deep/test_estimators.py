@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,18 +13,21 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+from deep.config import Recipe, run_methods
+from deep.estimate import estimate_error
+from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC, threshold_below
+from deep.estimators.base import NEEDS
 from deep.estimators.conf_score import ConfScore
 from deep.estimators.entropy import Entropy
 from deep.estimators.gde import GDE
 from deep.estimators.rotation import Rotation
-from deep.forward import forward, forward_cached
+from deep.forward import forward
 from deep.outputs import Outputs
 from deep.rotation import JointRotation, joint_loss
-from deep.training import Recipe, train
+from deep.training import train
 from projnorm.errors import InputError
-from projnorm.store import Store
 
 RNG = np.random.default_rng(0)
 
@@ -107,14 +112,14 @@ def estimators():
     return [ConfScore(), Entropy(), ATC().fit(Outputs(validation, labels=labels))]
 
 
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: e.name)
-def test_order_classes_and_duplication_change_nothing(estimator):
+@pytest.mark.parametrize("method", estimators(), ids=lambda e: e.name)
+def test_order_classes_and_duplication_change_nothing(method):
     logits = RNG.standard_normal((40, 4)).astype(np.float32)
-    value = estimator.score(outputs(logits))
-    assert estimator.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
-    assert estimator.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
+    value = method.score(outputs(logits))
+    assert method.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
+    assert method.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
 
 
 class Corner(nn.Module):
@@ -185,13 +190,51 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
         forward(model, "head", corner_images(5), prepare=lambda x: as_input(x) * math.inf)
 
 
-def test_outputs_are_stored_and_damaged_ones_computed_again(tmp_path):
-    model, images, store = Corner(), corner_images(5), Store(tmp_path)
-    first = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    model.head.weight.data *= 2
-    again = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    np.testing.assert_array_equal(first.logits, again.logits)
-    (arrays,) = tmp_path.glob("*.npz")
-    arrays.write_bytes(arrays.read_bytes()[:50])
-    anew = forward_cached(store, "x", model, "head", images, prepare=as_input)
-    np.testing.assert_allclose(anew.logits, 2 * first.logits)
+def test_a_new_method_is_one_class_and_nothing_else():
+    known = dict(ESTIMATORS)
+    try:
+
+        @register
+        @dataclass(frozen=True, eq=False)
+        class Gap(Estimator):
+            """By how much the mean confidence falls."""
+
+            start: float = LEARNT
+
+            name = "Gap"
+            needs = frozenset({"labels"})
+
+            def _fit(self, source):
+                return replace(self, start=ConfScore().score(source))
+
+            def _score(self, target):
+                return ConfScore().score(target) - self.start
+
+        assert "Gap" in run_methods()
+        rng = np.random.default_rng(0)
+        labels = rng.integers(3, size=80)
+        logits = 3.0 * np.eye(3)[labels] + rng.standard_normal((80, 3))
+        source = Outputs(logits, labels=labels)
+        assert estimator("gap") is Gap
+        assert build("GAP", Resources(), source).score(source) == 0.0
+        sets = {f"s{i}": Outputs(logits + 0.3 * i * rng.standard_normal((80, 3)), labels=labels) for i in range(10)}
+        found = estimate_error(None, source, Outputs(logits), methods=["gap"], calibration=sets)
+        assert found.based_on == ("Gap",)
+        assert "Gap" in {one.method for one in estimate_error(None, source, Outputs(logits)).methods}
+        with pytest.raises(InputError, match="there is already an estimator called ATC"):
+            register(type("Other", (Estimator,), {"name": "ATC"}))
+    finally:
+        ESTIMATORS.clear()
+        ESTIMATORS.update(known)
+    with pytest.raises(InputError, match="there is no method 'gap'; there are AC, "):
+        estimator("gap")
+
+
+def test_methods_are_found_and_declared_without_torch():
+    code = "import sys, deep.estimators as e; assert 'torch' not in sys.modules; print(len(e.ESTIMATORS))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ended.stdout) == len(ESTIMATORS)
+    for one in ESTIMATORS.values():
+        assert one.direction in ("up", "down")
+        assert one.needs <= set(NEEDS)
+        assert not (one.is_error and one.direction == "down")

@@ -16,7 +16,7 @@ from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.isotonic import IsotonicRegression
 
-from deep.config import LATER_METHODS
+from deep.config import METHODS, run_methods
 from deep.ensemble import mean_of
 from deep.estimators import ESTIMATORS
 from deep.estimators.aline import ALineD, ALineS, SourceLine
@@ -38,14 +38,15 @@ from deep.estimators.nuclear_norm import NuclearNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
 from deep.estimators.temperature import COLDEST, HOTTEST, fit_temperature
 from deep.experiments.comparison import run_comparison
-from deep.ledger import Scores
 from deep.outputs import Outputs
+from deep.scores import Scores
 from ntk.variants import Blocks
 from projnorm.errors import InputError
 from projnorm_theory import projnorm_linear_from_gram
 from tests.deep.small import SMALL
 
 CLASSES = 4
+LATER_METHODS = run_methods()[len(METHODS) :]
 
 
 def outputs(logits, features=None, labels=None) -> Outputs:
@@ -431,9 +432,10 @@ def test_calibrated_confidence_is_that_of_scikit_learn(n, levels, sharp, seed):
 
 
 def test_a_run_takes_them_by_name(finished, tmp_path):
-    root, record = finished
-    shutil.copytree(root, tmp_path / "runs")
-    found = run_comparison(replace(SMALL, methods=(*LATER_METHODS, "ATC")), root=tmp_path / "runs").arrays
+    context, record = finished
+    shutil.copytree(context.root, tmp_path / "runs")
+    config = replace(SMALL, methods=(*LATER_METHODS, "ATC"))
+    found = run_comparison(config, replace(context, root=tmp_path / "runs")).arrays
     assert found["methods"].tolist() == [*LATER_METHODS, "ATC"]
     np.testing.assert_array_equal(found["errors"], record.arrays["errors"])
     assert np.isfinite(found["scores"]).all()

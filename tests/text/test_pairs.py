@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined, made_pairs
 from projnorm.text.encoding import IDS, MASK, TYPES, hashed_words
-from projnorm.text.subsets import negated, overlap
+from projnorm.text.subsets import negated, overlap, subsets
 from projnorm.text.templates import DIALS, made_family
 
 
