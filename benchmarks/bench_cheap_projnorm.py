@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
+from projnorm_cost import Form, draw
 
 from deep.config import Recipe
 from deep.estimators.projnorm import ProjNorm
@@ -26,7 +27,6 @@ from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import train_reference
 from deep.training import one_thread
-from figures.projnorm_cost import Form, draw
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, load_network
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from projnorm.config import Config, setting, settings
+from projnorm.config import Config, seed_setting, setting, settings
 from projnorm.errors import InputError
-from projnorm.vision.settings import LARGEST_SEED, ImageNetwork, ShiftedImages
+from projnorm.vision.settings import ImageNetwork, ShiftedImages
 
 # The paper's six, which are the default.
 METHODS = ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm")
@@ -195,11 +195,9 @@ def text_methods() -> tuple[str, ...]:
 
 
 def _methods(default: tuple[str, ...], choices: Any) -> Any:
-    return setting(default, "Methods to compare.", choices=choices, distinct=True, nonempty=True)
-
-
-def _seed() -> Any:
-    return setting(0, "Seed of everything that is drawn.", least=0, below=LARGEST_SEED)
+    return setting(
+        default, "Methods to compare; all for every one.", choices=choices, all=True, distinct=True, nonempty=True
+    )
 
 
 _FINETUNE = "Fine-tuning of the evaluated network."
@@ -216,7 +214,7 @@ class DeepConfig(Config):
     projnorm: ProjNormConfig = setting(ProjNormConfig(), "ProjNorm.")
     rotation: RotationConfig = setting(RotationConfig(), "Rotation.")
     methods: tuple[str, ...] = _methods(METHODS, run_methods)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """ProjNorm can train on no more samples than a target has."""
@@ -232,7 +230,7 @@ class TextConfig(Config):
     finetune: Recipe = setting(Recipe(epochs=4, **_ADAMW), _FINETUNE)
     projnorm: ProjNormConfig = setting(ProjNormConfig(**_ADAMW), "ProjNorm.")
     methods: tuple[str, ...] = _methods(TEXT_METHODS, text_methods)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """ProjNorm can train on no more samples than a target has."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deep.calibration import Line
 from deep.scores import Scores
 from figures.families import scatter, size_keys
-from figures.style import TRUTH, drawing, grid_size, panels
+from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.fit_quality import fit_quality
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Score against error, method by method"
 CAPTION = (

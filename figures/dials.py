@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 from simulations.bound_check import Family
 from simulations.summaries import misses_by_dial
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Breaking one assumption at a time"
 CAPTION = (

@@ -7,20 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from deep.estimate import CalibrationSummary, ErrorEstimate
-from figures.report import Section, page, section as page_section
+from figures.report import page, section
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from figures.table import Number, Table
 from projnorm.environment import current_environment
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
@@ -40,9 +36,9 @@ def draw(estimate: ErrorEstimate) -> Figure:
     with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
         grid = figure.subplots(1, panels, squeeze=False)[0]
         _methods(grid[0], estimate)
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
         if estimate.calibration is not None:
             _calibration(grid[1], estimate, estimate.calibration)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=7)
     return figure
 
 
@@ -67,14 +63,9 @@ def show(estimate: ErrorEstimate) -> Shown:
     return Shown(
         [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
         {"error_card": Drawing("", caption, partial(draw, estimate))},
-        values(estimate, None),
+        estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
     )
-
-
-def section(estimate: ErrorEstimate) -> Section:
-    """The card as a part of a page."""
-    return page_section(show(estimate))
 
 
 def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
@@ -86,14 +77,12 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
         model: Name of the model that they are about.
         data: Names of the data by what they were used for, such as "source".
     """
-    titles = [f"{one.target}: {interval(one)}" for one in estimates]
-    environment = asdict(current_environment())
-    about = {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "command": command, "model": model, **data}
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(
-        f"Estimated error on {'; '.join(titles)}",
-        f"The error to expect of {model} on data without labels, how certain that is, and what it is based on.",
-        [section(one) for one in estimates],
-        {**about, **environment.pop("libraries"), **environment},
+        "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
+        "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
+        [section(show(one)) for one in estimates],
+        {"date": date, "command": command, "model": model, **data, **asdict(current_environment())},
     )
 
 
@@ -101,12 +90,6 @@ def interval(estimate: ErrorEstimate) -> str:
     """The answer in a few words."""
     error, low, high = (f"{100 * value:.1f} %" for value in (estimate.error, estimate.low, estimate.high))
     return f"{error}, {100 * estimate.level:g} % interval {low} to {high}"
-
-
-def values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, object]:
-    """The same as plain numbers."""
-    probability = None if threshold is None else estimate.probability_above(threshold)
-    return {**estimate.to_dict(), "threshold": threshold, "probability_above": probability}
 
 
 def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
@@ -126,17 +109,12 @@ def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
 
 
 def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSummary) -> None:
-    axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--")
-    axes.scatter(100 * calibration.predicted, 100 * calibration.errors, s=10, color=CYCLE[1], alpha=0.7, linewidths=0)
-    axes.errorbar(
-        [100 * estimate.error],
-        [100 * estimate.error],
-        yerr=[[100 * (estimate.error - estimate.low)], [100 * (estimate.high - estimate.error)]],
-        fmt="x",
-        color=CYCLE[0],
-        capsize=3,
-        ms=7,
-    )
+    axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
+    look: dict[str, Any] = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
+    axes.scatter(100 * calibration.predicted, 100 * calibration.errors, label="labelled shifted sets", **look)
+    error, low, high = 100 * estimate.error, 100 * estimate.low, 100 * estimate.high
+    ends = [[error - low], [high - error]]
+    axes.errorbar([error], [error], yerr=ends, fmt="x", color=CYCLE[0], capsize=3, ms=7, label="target")
     top = 100 * max(float(np.max(calibration.errors)), float(np.max(calibration.predicted)), estimate.high)
     axes.set_xlim(-3, min(103.0, 1.05 * top + 3))
     axes.set_ylim(-3, min(103.0, 1.05 * top + 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from deep.domain import IMAGE_KIND, TEXT_KIND
+from deep.config import IMAGE_KIND, TEXT_KIND
 from figures import comparison, ntk_experiment, small_samples, stress, sweep
 from figures.report import Section, section
 from figures.show import Shown

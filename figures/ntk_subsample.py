@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.show import Drawing, Shown
-from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, drawing
 from figures.table import Number, Table
 from ntk.summaries import subsample_rows
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Sampled against exact kernels"
 CAPTION = (

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from deep.residuals import Residuals
-from figures.style import drawing
+from figures.style import Figure, drawing
 from figures.table import Cell, Number, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "What the methods get wrong together"
 CAPTION = (

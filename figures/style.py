@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from projnorm.atomic import write_atomically
 from projnorm.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # names for annotations
+    Axes = Figure = object
 
 FORMATS = ("pdf", "svg", "png")
 # Width that most figures are drawn at, in inches, and the widths that a paper asks for.
@@ -30,7 +33,7 @@ GENERALISED, PAPER, SHARP = CYCLE[:3]
 TRUTH = "0.15"
 OTHERS = "0.75"
 
-_RC: dict[str, Any] = {
+_RC: dict[Any, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 200,
     "font.size": 9,
@@ -170,17 +173,16 @@ def inches(width: str | float) -> float:
 
 def _write_pdf(figure: Figure, buffer: io.BytesIO, scale: float) -> None:
     """As `savefig` does, on a page of another size, whose coordinates are scaled."""
-    from matplotlib.backends.backend_mixed import MixedModeRenderer
-    from matplotlib.backends.backend_pdf import Op, PdfFile, RendererPdf
-
+    pdf: Any = import_module("matplotlib.backends.backend_pdf")
     width, height = figure.get_size_inches()
     dpi = figure.dpi
-    file = PdfFile(buffer, metadata={"CreationDate": None})
+    file = pdf.PdfFile(buffer, metadata={"CreationDate": None})
     try:
         figure.dpi = _POINTS
         file.newPage(scale * width, scale * height)
-        file.output(scale, 0, 0, scale, 0, 0, Op.concat_matrix)
-        renderer = MixedModeRenderer(figure, width, height, _POINTS, RendererPdf(file, _POINTS, height, width))
+        file.output(scale, 0, 0, scale, 0, 0, pdf.Op.concat_matrix)
+        page = pdf.RendererPdf(file, _POINTS, height, width)
+        renderer = pdf.MixedModeRenderer(figure, width, height, _POINTS, page)
         figure.draw(renderer)
         renderer.finalize()
         file.finalize()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import bound, counterexample, spectra, tail_angle, toy, tracking_table
+from figures import bound, counterexample, spectra, tail_angle, toy
 from figures.report import Section, page, section
 from figures.show import Shown
 from figures.style import FORMATS
@@ -30,7 +30,7 @@ def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> lis
         root: Folder of the records, where designs that break an interval are saved; None saves none.
     """
     found = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
-    found.insert(1, tracking_table.show([record for name, record in records.items() if name.startswith("sibling:")]))
+    found.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))
     return found
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, WIDTH, Figure, drawing
 from projnorm.records import Record
 from simulations.bound_check import FAMILIES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "How tight the intervals are"
 CAPTION = (

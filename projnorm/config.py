@@ -34,6 +34,7 @@ class Rule:
         most: Largest value allowed.
         below: Values must be smaller than this.
         choices: Values allowed, or a function that returns them; text is compared without regard to case.
+        all: Whether the single entry "all" stands for every choice.
         distinct: Whether the entries of a tuple must differ from each other.
         nonempty: Whether a tuple must have an entry.
         repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
@@ -48,6 +49,7 @@ class Rule:
     most: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
+    all: bool = False
     distinct: bool = False
     nonempty: bool = False
     repeat: bool = False
@@ -162,11 +164,11 @@ class Config:
 
 
 @lru_cache
-def settings(cls: type[Config]) -> tuple[Setting, ...]:
+def settings(cls: type[Any]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
     hints = get_type_hints(cls)
     found = []
-    for one in fields(cls):  # type: ignore[arg-type]
+    for one in fields(cls):
         kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
         kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
         rule = one.metadata.get(_RULE, Rule())
@@ -208,6 +210,8 @@ def _checked(one: Setting, value: Any) -> Any:
         return _allowed(one, _typed(one.name, value, one.type))
     if not isinstance(value, list | tuple):
         raise InputError(f"`{one.name}` must be a list; got a {type(value).__name__}.")
+    if one.rule.all and list(value) == ["all"]:
+        value = one.rule.allowed
     entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
     if one.rule.nonempty and not entries:
         raise InputError(f"`{one.name}` must have at least one entry.")

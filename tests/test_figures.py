@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from figures import bound, bound_table, report, style, toy, toy_table, tracking_table
+from figures import bound, report, style, toy
 from figures.markup import to_html, to_latex
 from figures.show import Drawing, Shown, save_figures, save_tables
 from figures.table import FORMATS, Number, Table, form_named
@@ -224,7 +224,7 @@ def test_the_toy_table_has_means_errors_and_closed_forms(records):
     assert row["test_error"]["mean"] == pytest.approx(sample.mean())
     assert row["test_error"]["standard_error"] == pytest.approx(sample.std(ddof=1) / np.sqrt(3))
     assert row["test_error"]["closed_form"] == pytest.approx(float(closed_forms(record).test_error[0]))
-    header, first, *_ = csv.reader(io.StringIO(toy_table.build(record).csv()))
+    header, first, *_ = csv.reader(io.StringIO(toy.table(record).csv()))
     assert header[:4] == ["sigma", "test error", "test error standard error", "test error closed form"]
     assert [float(cell) for cell in first[1:4]] == list(row["test_error"].values())
     shown = toy.show(record, None)
@@ -261,8 +261,8 @@ def test_the_bound_table_counts_misses(records):
     assert rows["flat", "paper"]["missed"] == 1.0
     assert not rows["flat", "paper"]["must_hold"]
     assert rows["tilt", "sharp"]["missed"] == 0.0
-    assert "generalised, k = 0, rho = 1" in bound_table.build(records["bound"]).text()
-    assert len(bound_table.by_dial(records["bound"]).rows) == 15
+    assert "generalised, k = 0, rho = 1" in bound.table(records["bound"]).text()
+    assert len(bound.by_dial(records["bound"]).rows) == 15
 
 
 def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
@@ -312,7 +312,7 @@ def test_tables_of_a_verification_made_by_hand(records):
 
 
 def test_the_tracking_table_has_a_row_a_design(records):
-    table = tracking_table.build([records["sibling:spiked"]])
+    table = toy.tracking([records["sibling:spiked"]])
     assert [row[0] for row in table.rows] == ["spiked"]
     assert str(table.rows[0][-1]) == "100"
 

@@ -22,7 +22,6 @@ _NAMES = {
     "load_pair_classifier": "projnorm.text.networks",
     "made_pairs": "projnorm.text.templates",
     "read_pairs": "projnorm.text.nli",
-    "subsets": "projnorm.text.subsets",
 }
 __getattr__, __dir__ = attach(__name__, _NAMES)
 __all__ = [
@@ -40,8 +39,6 @@ __all__ = [
     "load_pair_classifier",
     "made_pairs",
     "read_pairs",
-    "subsets",
-
 ]
 
 if TYPE_CHECKING:
@@ -54,5 +51,4 @@ if TYPE_CHECKING:
         load_pair_classifier,
     )
     from projnorm.text.nli import LABELS, TWO_WAY, MalformedFileError, Pairs, joined, read_pairs
-    from projnorm.text.subsets import subsets
     from projnorm.text.templates import is_made, made_pairs

@@ -20,9 +20,9 @@ from urllib.request import urlopen
 
 import numpy as np
 
+from projnorm.atomic import write_atomically
 from projnorm.errors import InputError
 from projnorm.files import DATA_VARIABLE, open_file, read_file
-from projnorm.runs import write_atomically
 from projnorm.vision.cifar_pickles import Batch, read_batch
 from projnorm.vision.images import ImageSet, Splits
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.arrays import from_npy, map_npy
 from projnorm.errors import InputError
 from projnorm.files import locate, read_file
-from projnorm.runs import from_npy, map_npy
 from projnorm.vision.images import ImageSet, Labels
 
 _LEVELS = 5

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from projnorm.arrays import from_npz
 from projnorm.errors import InputError
 from projnorm.files import locate, read_file
-from projnorm.runs import from_npz
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
 from projnorm.vision.image_folders import has_class_folders, read_class_folders, read_folder_splits
 from projnorm.vision.images import ImageSet, Splits

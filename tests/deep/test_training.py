@@ -102,7 +102,9 @@ def test_the_learning_rate_falls_along_a_cosine_to_zero():
 
 def test_or_along_a_line():
     recipe = Recipe(steps=4, lr=0.2, batch=4, decay="linear")
-    np.testing.assert_allclose([recipe.lr_at(step, recipe.steps) for step in range(5)], [0.2, 0.15, 0.1, 0.05, 0.0], atol=1e-16)
+    np.testing.assert_allclose(
+        [recipe.lr_at(step, recipe.steps) for step in range(5)], [0.2, 0.15, 0.1, 0.05, 0.0], atol=1e-16
+    )
 
 
 SGD = (

@@ -165,7 +165,7 @@ def test_what_cannot_be_computed_is_refused_before_anything_is_written(images, c
         rewritten(images, change)
     config = replace(NtkConfig(replace(FEW, **{"data": str(images), **data}), SMALL_CNN), **others)
     for run in (run_gram, run_analysis):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputError, match=message):
             run(config, context)
     assert not context.root.exists()
 

@@ -1,4 +1,4 @@
-"""Corrupted images kept on disk."""
+"""A cache of corrupted images on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.runs import keep, kept
+from projnorm.store import Entry, Store
 from projnorm.vision.corruptions.families import corrupt
 from projnorm.vision.images import Images
 
@@ -28,9 +28,8 @@ def corrupt_cached(
     asked = hashlib.sha256(f"{_VERSION} {family} {severity} {seed} {images.shape}".encode())
     asked.update(np.ascontiguousarray(images).data)
     asked.update(np.ascontiguousarray(indices, dtype="<i8").data)
-    path = folder / f"{family}-{severity}-{asked.hexdigest()[:16]}.npz"
-    if (arrays := kept(path)) is not None:
-        return arrays["images"]
-    found = corrupt(images, family, severity, seed=seed, indices=indices)
-    keep(path, {"images": found})
-    return found
+
+    def compute() -> Entry:
+        return Entry({"images": corrupt(images, family, severity, seed=seed, indices=indices)})
+
+    return Store(folder).get_or_compute(f"{family}-{severity}-{asked.hexdigest()[:16]}", compute).arrays["images"]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from figures.style import CYCLE, WIDTH, drawing
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.style import CYCLE, WIDTH, Figure, drawing
 
 TITLE = "What a cheaper ProjNorm costs in quality"
 CAPTION = (
