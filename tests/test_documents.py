@@ -94,6 +94,16 @@ def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch,
     assert "Traceback" not in capsys.readouterr().out
 
 
+def test_the_keys_of_an_estimate_are_those_documented():
+    text = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    rows = [line for line in text.partition("## JSON")[2].partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    labels = np.arange(60) % 3
+    logits = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[labels]
+    estimate = pn.estimate_error(None, {"logits": logits, "labels": labels}, {"logits": logits})
+    assert set(estimate.to_dict()) == documented
+
+
 def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeypatch):
     monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # it adds one
     module = ModuleType("contributing")
