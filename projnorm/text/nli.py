@@ -69,7 +69,7 @@ _UNREADABLE = (
 )
 
 
-class MalformedFileError(ValueError):
+class MalformedFileError(InputError):
     """A file is not in the form it should be in; the message names the line."""
 
 
