@@ -1,6 +1,6 @@
-"""Random numbers that depend on a key and a position alone, not on what was drawn before.
+"""Counter-based random numbers: each depends only on its stream, key and position, not on earlier draws.
 
-Every image has its own stream, and all streams are drawn at once: the state is a counter, mixed by the finaliser of
+Every image has its own key, and all images are drawn at once: the state is a counter, mixed by the finaliser of
 SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 """
 
