@@ -19,7 +19,7 @@ from projnorm.errors import InputError
 DATA_VARIABLE = "PROJNORM_DATA"
 CEILING_VARIABLE = "PROJNORM_MAX_READ_GB"
 # What readers of numpy, zipfile, zlib, Pillow and torch raise on bytes that are not in their format.
-UNREADABLE: tuple[type[Exception], ...] = (
+UNREADABLE = (
     ValueError,
     LookupError,
     TypeError,

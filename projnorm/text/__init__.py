@@ -1,4 +1,4 @@
-"""Pairs of sentences with a label: readers of the published sets, pairs made here, and networks that classify them."""
+"""Labelled sentence pairs: readers of published sets, generated pairs, and networks that classify pairs."""
 
 from projnorm.text.encoding import EncodedPairs
 from projnorm.text.networks import (
@@ -8,7 +8,7 @@ from projnorm.text.networks import (
     load_encode,
     load_pair_classifier,
 )
-from projnorm.text.nli import LABELS, TWO_WAY, MalformedFileError, Pairs, joined, read_pairs
+from projnorm.text.nli import LABELS, TWO_WAY, Pairs, joined, read_pairs
 from projnorm.text.subsets import subsets
 from projnorm.text.templates import is_made, made_pairs
 
@@ -17,7 +17,6 @@ __all__ = [
     "TWO_WAY",
     "EncodedPairs",
     "LoadedPairClassifier",
-    "MalformedFileError",
     "Pairs",
     "blank_pair_classifier",
     "download_checkpoint",

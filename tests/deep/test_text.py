@@ -283,10 +283,10 @@ def test_bad_text_is_one_line_and_loses_nothing(projnorm, tmp_path):
     one_line(projnorm(*run, "--length", "4"), "`length` must be at least 5")
     for spec in ("", "a=", "x=+", "="):
         one_line(projnorm(*run, "--target", spec), "a target must be FILE or NAME=FILE+FILE", repr(spec))
-    one_line(projnorm(*run, "--target", "templates-words-9"), "`templates-words-9` is no set of templates")
+    one_line(projnorm(*run, "--target", "templates-words-9"), "'templates-words-9' is not a set of templates")
     one_line(projnorm(*run, "--download"), "--download needs --model to be a name on the hub; got 'tiny'")
     (tmp_path / "bad.tsv").write_text("premise\thypothesis\tlabel\na\tb\t0\nc\td\tmaybe\n", encoding="utf-8")
-    one_line(projnorm(*run, "--target", "bad.tsv"), "bad.tsv, line 3: 'maybe' is no label")
+    one_line(projnorm(*run, "--target", "bad.tsv"), "bad.tsv, line 3: 'maybe' is not a label")
     good = write_pairs(tmp_path / "good.jsonl", 10)
     one_line(projnorm(*run, "--target", good, "--target", f"good={good}"), "no two targets may be called 'good'")
     for name in ("", "clean", "words", "x" * 81, "a\x07b"):
