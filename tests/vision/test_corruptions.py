@@ -17,7 +17,6 @@ from projnorm.vision.corruptions import parameters
 from projnorm.vision.corruptions.draws import Draws
 from projnorm.vision.corruptions.families import stream_of
 from projnorm.vision.corruptions.spatter import _relief, canny, equalised
-from projnorm.vision.counter_random import normals, uniforms
 from tests.damage import damaged_copies
 from tests.vision.canny_reference import canny_reference, levels_reference, relief_reference
 from tests.vision.corruption_reference import (
@@ -146,10 +145,10 @@ def test_the_parts_of_a_draw_are_independent():
 
 
 def test_counter_based_numbers_are_uniform_and_normal():
-    u = uniforms(3, np.arange(50), (2000,)).ravel()
+    u = Draws(3, np.arange(50)).uniforms((2000,)).ravel()
     assert stats.kstest(u, "uniform").pvalue > 1e-3
     assert 0 < u.min() < u.max() < 1
-    z = normals(3, np.arange(50), (2000,)).ravel()
+    z = Draws(3, np.arange(50)).normals((2000,)).ravel()
     assert stats.kstest(z, "norm").pvalue > 1e-3
     assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.02
 
