@@ -16,13 +16,13 @@ import numpy as np
 from harness import write_result
 
 from deep.calibration import qualities
-from deep.estimators.aline import ALineD, ALineS, SourceLine
-from deep.estimators.evidence import Evidence
+from deep.estimators.aline import ALineD, ALineS
+from deep.forward import forward
 from deep.images import Images
-from deep.ledger import Row, Scores
-from deep.outputs import Outputs, forward
+from deep.outputs import Outputs
 from deep.presets import preset
-from deep.training import Hardware, batches_per_epoch, one_thread, train
+from deep.scores import Row, Scores
+from deep.training import batches_per_epoch, one_thread, train
 from projnorm.vision import ImageSet
 
 EPOCHS = (8, 1, 2, 3, 4, 6)
@@ -41,15 +41,14 @@ def main(out: Path) -> None:
 
     def said(samples: ImageSet) -> Outputs:
         own, *others = (forward(one, domain.last, samples.inputs, prepare=domain.prepare) for one in networks)
-        return Outputs(own.logits, own.features, tuple(other.logits for other in others))
+        return Outputs(own.logits, own.features, samples.labels, tuple(other.logits for other in others))
 
-    line = SourceLine.of(said(data.validation), data.validation.labels)
+    fitted = [one.fit(said(data.validation)) for one in (ALineS(), ALineD())]
     rows = []
     for target in data.targets:
         outputs = said(target.samples)
-        evidence = Evidence(target.samples.inputs, outputs)
         error = target.error(outputs.predicted)
-        rows += [Row.of(target, error, one.name, one.score(evidence)) for one in (ALineS(line), ALineD(line))]
+        rows += [Row.of(target, error, one.name, one.score(outputs)) for one in fitted]
     defined = {row.target for row in rows} - {row.target for row in rows if not np.isfinite(row.score)}
     scores = Scores.of(row for row in rows if row.target in defined)
     missed = np.abs(np.clip(scores.values, 0.0, 1.0) - scores.errors[:, None]).mean(axis=0)
@@ -65,5 +64,5 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/aline_digits.json"))

@@ -13,18 +13,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
+from projnorm_cost import Form, draw
 
-from deep.estimators.evidence import Evidence
+from deep.config import Recipe
+from deep.estimators.projnorm import ProjNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
-from deep.outputs import forward
-from deep.projnorm import ProjNorm, train_reference
-from deep.training import Hardware, Recipe, one_thread
-from figures.projnorm_cost import Form, draw
+from deep.forward import forward
+from deep.outputs import Outputs
+from deep.projnorm import train_reference
+from deep.training import one_thread
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, load_network
 
@@ -48,17 +50,17 @@ def main(sweep: Path, run: Path) -> None:
     prepare = ImageNetInput(32)
     initial = load_network("resnet18", "random", num_outputs=10, seed=0).model
     evaluated = load_network("resnet18", "random", num_outputs=10, seed=1).model
-    known = forward(evaluated, "fc", images, prepare=prepare)
-    linear = ProjNormLinear.of(known, labels)
-    ways: dict[str, Callable[[Evidence], float]] = {LINEAR: linear.score}
+    known = replace(forward(evaluated, "fc", images, prepare=prepare), labels=labels)
+    linear = ProjNormLinear().fit(known)
+    ways: dict[str, Callable[[Outputs], float]] = {LINEAR: linear.score}
     for name, (layers, _) in LAYERS.items():
         recipe = Recipe(STEPS, 1e-3, BATCH, batch_norm="frozen", layers=layers)
         short = Recipe(1, 1e-3, BATCH, batch_norm="frozen", layers=layers)
         reference = train_reference(initial, images[:BATCH], labels[:BATCH], short, seed=0, prepare=prepare)
         ways[name] = ProjNorm(initial, reference, recipe, 0, prepare).score
 
-    def job(score: Callable[[Evidence], float]) -> Callable[[], float]:
-        return lambda: score(Evidence(images, forward(evaluated, "fc", images, prepare=prepare)))
+    def job(score: Callable[[Outputs], float]) -> Callable[[], float]:
+        return lambda: score(replace(forward(evaluated, "fc", images, prepare=prepare), inputs=images))
 
     jobs = {name: job(score) for name, score in ways.items()}
     median = medians(interleaved_seconds(jobs, dict.fromkeys(jobs, REPEATS)))
@@ -82,5 +84,5 @@ def main(sweep: Path, run: Path) -> None:
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -15,6 +15,7 @@ import argparse
 import copy
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from deep.estimators.evidence import Evidence
-from deep.outputs import forward
-from deep.projnorm import ProjNorm, train_reference
+from deep.estimators.projnorm import ProjNorm
+from deep.forward import forward
+from deep.projnorm import train_reference
 from deep.training import Recipe, batch_indices
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, resnet18
 from tests.vision.corruption_reference import corrupt_one_by_one
@@ -70,8 +71,8 @@ def against_the_published_procedure(m: int, count: int, recipe: Recipe, *, quick
         return train_reference(initial, train, labels, recipe, seed=SEED, prepare=PREPARE)
 
     def ours(images: np.ndarray, found: dict[str, torch.Tensor]) -> float:
-        evidence = Evidence(images, forward(evaluated, "fc", images, prepare=PREPARE))
-        return ProjNorm(initial, found, recipe, SEED, PREPARE).score(evidence)
+        outputs = replace(forward(evaluated, "fc", images, prepare=PREPARE), inputs=images)
+        return ProjNorm(initial, found, recipe, SEED, PREPARE).score(outputs)
 
     def ours_on_all() -> list[float]:
         found = reference()

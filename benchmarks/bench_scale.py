@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +19,10 @@ from harness import interleaved_seconds, medians, write_result
 from deep.config import DeepConfig
 from deep.experiments.comparison import run_comparison
 from deep.presets import PRESETS
-from ntk.experiment import NtkConfig, run_kernels
-from projnorm.runs import Backend, Record
+from ntk import GramConfig, run_gram
+from ntk.config import NtkImages
+from projnorm.backends import Backend
+from projnorm.records import Record, RunContext
 from projnorm.vision import PROBE_FAMILIES
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.toy import ToyConfig, run_toy
@@ -29,17 +30,13 @@ from tests.dask_cluster import DaskCluster
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "bench_scale.json"
 WORKERS = 2
-_DIGITS: DeepConfig = replace(PRESETS["digits"], families=PROBE_FAMILIES, epochs=10)
-
-
-def _kernels(config: NtkConfig, *, root: Path, backend: Backend) -> Record:
-    return run_kernels(config, root=root, backend=backend, memory=3e9)[2]
-
-
-JOBS: dict[str, Callable[..., Record]] = {
+_DIGITS: DeepConfig = PRESETS["digits"].updated(
+    {"data": {"families": list(PROBE_FAMILIES)}, "finetune": {"epochs": 10}}
+)
+JOBS: dict[str, Callable[[RunContext], Record]] = {
     "toy, the paper's sizes, 8 trials": partial(run_toy, ToyConfig(trials=8, interval_trials=2)),
     "bound, 4,000 designs": partial(run_bound_check, BoundConfig(instances=4_000, large=0)),
-    "kernels of ResNet18, 400 images": partial(_kernels, NtkConfig(n=100, m=60, severities=(5,))),
+    "kernels of ResNet18, 400 images": partial(run_gram, GramConfig(NtkImages(n=100, m=60, severities=(5,)))),
     "deep run digits, 13 targets": partial(run_comparison, _DIGITS),
 }
 
@@ -83,9 +80,9 @@ def main() -> None:
     write_result(RESULT, "python benchmarks/bench_scale.py", {"workers": WORKERS, "rows": list(rows.values())})
 
 
-def _timed(run: Callable[..., Record], folder: Path, backend: Backend) -> Record:
+def _timed(run: Callable[[RunContext], Record], folder: Path, backend: Backend) -> Record:
     with TemporaryDirectory(dir=folder) as root:
-        return run(root=Path(root), backend=backend)
+        return run(RunContext(Path(root), backend, memory=3e9))
 
 
 if __name__ == "__main__":

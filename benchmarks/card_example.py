@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.outputs import forward
-from deep.predict import estimate_error
-from deep.training import Hardware, Recipe, one_thread, train
+from deep.config import Recipe
+from deep.estimate import estimate_error
+from deep.training import one_thread, train
 from figures import error_card
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, digits, load_network
@@ -27,14 +27,14 @@ def main() -> None:
     images, labels = splits.train.images, splits.train.labels
     train(network, images[:600], labels[:600], Recipe(200, 0.05, 64), seed=0, prepare=prepare)
     new = np.roll(splits.test.images[:400], PIXELS, axis=2)
-    found = estimate_error(network, (images[600:], labels[600:]), new, prepare=prepare)
-    truth = forward(network, "fc", new, prepare=prepare).error(splits.test.labels[:400])
-    print(f"{found.sentence}\nThe truth: {100 * truth:.1f} %")
+    target = (new, splits.test.labels[:400])  # the labels give the truth beside the estimate
+    found = estimate_error(network, (images[600:], labels[600:]), target, prepare=prepare)
+    print(found.sentence)
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "projnorm-out")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "error_card.png").write_bytes(rendered(error_card.draw(found), "png"))
 
 
 if __name__ == "__main__":
-    with one_thread(Hardware()):
+    with one_thread("cpu"):
         main()

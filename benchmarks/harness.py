@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from projnorm.runs import current_environment
+from projnorm.environment import current_environment
 
 
 def interleaved_seconds(jobs: Mapping[str, Callable[[], object]], repeats: Mapping[str, int]) -> dict[str, list[float]]:

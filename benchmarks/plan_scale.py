@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from harness import write_result
-from ntk.dry_run import plan_experiment
-from projnorm.cli.on_paper import run_values, spread_values
 
-from deep.plan import plan_run
+from deep.costs import run_costs
 from deep.presets import PRESETS, TEXT_PRESETS
 from figures.table import Table
-from ntk.experiment import NtkConfig
-from projnorm.runs.rates import Rates
+from ntk import GramConfig, kernel_costs
+from ntk.config import NtkImages, NtkNetwork
+from projnorm.costs import CostAssumptions
+from projnorm.records import RunContext
 from projnorm.vision import PAPER_FAMILIES
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-DEVICES = (1, 8, 64)
-RATES = Rates(tflops=10.0, gbps=10.0)
-# Of a device, in bytes.
-MEMORY = 40e9
+ASSUMED = CostAssumptions(devices=(1, 8, 64), tflops=10.0, gbps=10.0)
+# Memory of a device, in bytes.
+CONTEXT = RunContext(RESULTS, device="cpu", memory=40e9)
 # Architecture, pixels, n and m; the targets are the clean test set and 18 families at 5 severities.
 KERNELS = (
     ("resnet18", 32, 50_000, 10_000),
@@ -40,15 +39,15 @@ def main() -> None:
     """Plan, write, print."""
     kernels = [_kernel(*asked) for asked in KERNELS]
     runs = {
-        name: run_values(plan_run(config), DEVICES, RATES)
+        name: run_costs(config, CONTEXT, ASSUMED).to_dict()
         for presets in (PRESETS, TEXT_PRESETS)
         for name, config in presets.items()
     }
     result = {
         "measured_on_a_gpu": False,
-        "tflops_assumed": RATES.tflops,
-        "gbps_assumed": RATES.gbps,
-        "memory": MEMORY,
+        "tflops_assumed": ASSUMED.tflops,
+        "gbps_assumed": ASSUMED.gbps,
+        "memory": CONTEXT.memory,
         "kernels": kernels,
         "runs": runs,
     }
@@ -57,24 +56,9 @@ def main() -> None:
 
 
 def _kernel(architecture: str, size: int, n: int, m: int) -> dict[str, Any]:
-    config = NtkConfig(n=n, m=m, families=PAPER_FAMILIES, architecture=architecture, size=size)
-    planned = plan_experiment(config, memory=MEMORY, device="cpu")
-    plan = planned.plan
-    return {
-        "architecture": architecture,
-        "size": size,
-        "n": n,
-        "m": m,
-        "targets": len(plan.sets) - 1,
-        "panel": plan.cut.panel,
-        "panels_kept": plan.room,
-        "tiles": len(plan.tiles),
-        "pairs": plan.pairs,
-        "product_flops": 2 * plan.multiply_adds,
-        "fill_flops_a_sample": 2 * plan.fill_multiply_adds,
-        "disk_bytes": plan.tile_bytes,
-        "devices": [spread_values(planned.on(devices), RATES) for devices in DEVICES],
-    }
+    config = GramConfig(NtkImages(n=n, m=m, families=PAPER_FAMILIES), NtkNetwork(architecture, size=size))
+    costs = kernel_costs(config, CONTEXT, ASSUMED).to_dict()
+    return {"architecture": architecture, "size": size, "n": n, "m": m} | costs
 
 
 def _kernel_table(kernels: list[dict[str, Any]]) -> Table:
@@ -89,11 +73,11 @@ def _kernel_table(kernels: list[dict[str, Any]]) -> Table:
             f"{row['devices']}",
             f"{row['tasks']:,}",
             f"{row['flops'] / 1e15:,.4g}",
-            f"{kernel['product_flops'] / row['flops']:.0%}",
-            f"{row['passes'] / 1e6:.3g} M",
+            f"{2 * kernel['multiply_adds'] / row['flops']:.0%}",
+            f"{row['samples']['through the network'] / 1e6:.3g} M",
             f"{row['moved_bytes'] / 1e9:,.3g}",
-            f"{row['worker_bytes'] / 1e9:.1f}",
-            f"{kernel['disk_bytes'] / 1e12:.2g}",
+            f"{row['device_bytes'] / 1e9:.1f}",
+            f"{kernel['tile_bytes'] / 1e12:.2g}",
             f"{row['hours']:.2g}",
         )
         for kernel in kernels
@@ -104,18 +88,17 @@ def _kernel_table(kernels: list[dict[str, Any]]) -> Table:
 
 def _run_table(runs: dict[str, dict[str, Any]]) -> Table:
     header = (
-        *("preset", "stages", "target tasks", "samples trained on", "PFLOP", "GB moved", "GB of checkpoints"),
-        *("GB on a device", "GB of samples a worker", *(f"hours on {count}" for count in DEVICES)),
+        *("preset", "jobs", "samples trained on", "PFLOP", "GB moved", "GB on disk"),
+        *("GB on a device", "GB of samples a worker", *(f"hours on {count}" for count in ASSUMED.devices)),
     )
     rows = [
         (
             name,
-            f"{sum(job['trained'] > 0 for job in run['stages'])}",
-            f"{run['tasks']:,}",
-            f"{run['trained']:,}",
-            f"{run['flops'] / 1e15:,.3g}",
-            f"{run['moved_bytes'] / 1e9:.2g}",
-            f"{run['checkpoint_bytes'] / 1e9:.2g}",
+            f"{run['devices'][0]['tasks']:,}",
+            f"{run['devices'][0]['samples']['trained on']:,}",
+            f"{run['devices'][0]['flops'] / 1e15:,.3g}",
+            f"{run['devices'][0]['moved_bytes'] / 1e9:.2g}",
+            f"{run['disk_bytes'] / 1e9:.2g}",
             f"{run['device_bytes'] / 1e9:.2g}",
             f"{run['data_bytes'] / 1e9:.2g}",
             *(f"{row['hours']:.2g}" for row in run["devices"]),

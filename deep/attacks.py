@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from deep.training import Hardware, Prepare, placed
+from deep.training import Prepare, placed
+from projnorm.errors import InputError
 
 PIXELS = 255.0
 # Steps may cross the cube this often.
@@ -25,7 +26,7 @@ def pgd(
     steps: int = 20,
     start: int | None = None,
     prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
+    device: str = "cpu",
 ) -> NDArray[np.float32]:
     """Images that the network gets wrong more often, no pixel farther than `eps` from the given one.
 
@@ -34,46 +35,46 @@ def pgd(
 
     Args:
         model: A classifier; its mode and weights are as before afterwards.
-        images: With values from 0 to 255, one sample per row.
+        images: Images with values from 0 to 255, one per row.
         labels: True classes.
-        eps: In 255ths.
+        eps: Largest change of a pixel, in 255ths.
         steps: Number of steps.
         start: Seed of a uniformly drawn start inside the cube; the images themselves by default.
-        prepare: Applied to every batch before the network; it must let gradients through.
-        hardware: Where; the CPU by default.
+        prepare: Function applied to every batch before the network; it must let gradients through.
+        device: Device that the network runs on.
 
     Raises:
-        ValueError: If `eps` is negative, or there is no step.
+        InputError: If `eps` is negative, or there is no step.
     """
     if not eps >= 0.0 or steps < 1:
-        raise ValueError(f"`eps` must not be negative and `steps` must be at least 1; got {eps} and {steps}.")
-    device = torch.device((hardware or Hardware()).device)
+        raise InputError(f"`eps` must not be negative and `steps` must be at least 1; got {eps} and {steps}.")
+    place = torch.device(device)
     modes = [(module, module.training) for module in model.modules()]
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    placed(model, device, images=images.ndim == 4).eval().requires_grad_(False)
+    placed(model, place, images=images.ndim == 4).eval().requires_grad_(False)
     draws = None if start is None else np.random.default_rng(start)
-    found = []
+    results = []
     try:
         for first in range(0, len(images), _BATCH):
             x = torch.from_numpy(np.asarray(images[first : first + _BATCH], dtype=np.float32))
-            y = torch.from_numpy(labels[first : first + _BATCH]).to(device)
+            y = torch.from_numpy(labels[first : first + _BATCH]).to(place)
             shift = (
                 torch.zeros_like(x) if draws is None else torch.from_numpy(draws.uniform(-eps, eps, x.shape)).float()
             )
-            low, high = (x - eps).clamp(0.0, PIXELS).to(device), (x + eps).clamp(0.0, PIXELS).to(device)
-            attacked = torch.clamp(x.to(device) + shift.to(device), low, high)
+            low, high = (x - eps).clamp(0.0, PIXELS).to(place), (x + eps).clamp(0.0, PIXELS).to(place)
+            attacked = torch.clamp(x.to(place) + shift.to(place), low, high)
             for _ in range(steps):
                 attacked.requires_grad_(True)
                 seen = attacked if prepare is None else prepare(attacked)
                 (slope,) = torch.autograd.grad(_log_odds(model(seen), y).sum(), attacked)
                 attacked = torch.clamp(attacked.detach() + _CROSSINGS * eps / steps * slope.sign(), low, high)
-            found.append(attacked.cpu().numpy())
+            results.append(attacked.cpu().numpy())
     finally:
         for module, training in modes:
             module.training = training
         for parameter, wanted in trainable:
             parameter.requires_grad_(wanted)
-    return np.concatenate(found)
+    return np.concatenate(results)
 
 
 def _log_odds(logits: Tensor, labels: Tensor) -> Tensor:

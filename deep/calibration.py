@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deep.ledger import Scores
+from deep.scores import Scores
 from projnorm.fit_quality import fit_quality
 
 Floats = NDArray[np.float64]

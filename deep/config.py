@@ -1,242 +1,265 @@
-"""What a run of the comparison is asked for. Everything that changes a number is here; devices and workers are not."""
+"""Settings of comparisons. Everything that changes a number is here; devices and workers are not. No torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
-from projnorm.runs.configuration import configuration
-from projnorm.vision import FAMILIES, NETWORKS, PAPER_FAMILIES, SEVERITIES
-from projnorm.vision.weights import RANDOM
+from projnorm.config import Config, seed_setting, setting, settings
+from projnorm.errors import InputError
+from projnorm.vision.settings import ImageNetwork, ShiftedImages
 
-# The paper's six, which are the default, and later ones that need no more than the outputs of the network.
+# The paper's six, which are the default.
 METHODS = ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm")
-LATER_METHODS = (
-    "AC",
-    "DoC",
-    "IM",
-    "COT",
-    "COTT",
-    "NuclearNorm",
-    "MI",
-    "MaNo",
-    "Dispersion",
-    "MDE",
-    "GdScore",
-    "Frechet",
-    "FeatureShift",
-    "CBPE",
-    "BBSE",
-    "ProjNormLinear",
-    "Dis2",
-)
-LARGEST_SEED = 2**32
-
-
-@dataclass(frozen=True, slots=True)
-class RunConfig:
-    """What every comparison of predictors is asked for, whatever the network looks at.
-
-    Attributes:
-        data: What to train on.
-        targets: More sets to predict the error on.
-        n_train: Samples to fine-tune on; 0 for all that are left.
-        n_validation: Labelled in-distribution samples held out of training.
-        m: Samples of each target.
-        epochs: Of fine-tuning.
-        lr: Learning rate of fine-tuning, which falls to zero.
-        batch: Of fine-tuning.
-        steps: T, the steps of ProjNorm.
-        projnorm_lr: Learning rate of ProjNorm, which falls to zero over its steps.
-        projnorm_batch: Batch of ProjNorm.
-        projnorm_samples: Samples of each target that ProjNorm trains on, and as many of its reference; 0 for all m.
-            The error to predict, and the other methods, see all m.
-        projnorm_layers: Layers that ProjNorm and its reference train, by the beginnings of their names; empty for all.
-        reference: "trained" as the target's network is, or "fine-tuned" for the evaluated network itself.
-        reference_samples: Training samples of a trained reference: "m", as many as of a target, or "all".
-        labels: "pseudo", or "true" for the paper's ablation.
-        trajectory: Steps after which the value is kept too.
-        methods: Which predictors.
-        precision: "float32", or "mixed" for bfloat16 products on CUDA.
-        seed: Of everything drawn.
-    """
-
-    data: str = ""
-    targets: tuple[str, ...] = ()
-    n_train: int = 0
-    n_validation: int = 100
-    m: int = 500
-    epochs: int = 20
-    lr: float = 1e-3
-    batch: int = 128
-    steps: int = 1000
-    projnorm_lr: float = 1e-3
-    projnorm_batch: int = 128
-    projnorm_samples: int = 0
-    projnorm_layers: tuple[str, ...] = ()
-    reference: str = "trained"
-    reference_samples: str = "m"
-    labels: str = "pseudo"
-    trajectory: tuple[int, ...] = ()
-    methods: tuple[str, ...] = METHODS
-    precision: str = "float32"
-    seed: int = 0
-
-    # Values that a field must be one of, or that each of its values must be one of; numbers that are at least 1;
-    # and fields that name things, each once. A subclass adds its own.
-    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "reference": ("trained", "fine-tuned"),
-        "reference_samples": ("m", "all"),
-        "labels": ("pseudo", "true"),
-        "precision": ("float32", "mixed"),
-    }
-    MEMBERS: ClassVar[Mapping[str, tuple[object, ...]]] = {"methods": METHODS + LATER_METHODS}
-    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("n_validation", "m", "epochs", "batch", "steps", "projnorm_batch")
-    DISTINCT: ClassVar[tuple[str, ...]] = ("targets", "methods", "trajectory")
-
-    def __post_init__(self) -> None:
-        """Refuse what no comparison can be made of."""
-        for name, allowed in self.CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
-        for name in self.AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
-        for name in ("batch", "projnorm_batch"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"`{name}` must be at least 2, for batch norm; got {getattr(self, name)}.")
-        if self.n_train < 0:
-            raise ValueError(f"`n_train` must be 0 for all, or a number of samples; got {self.n_train}.")
-        if self.projnorm_samples and not 2 <= self.projnorm_samples <= self.m:
-            raise ValueError(
-                f"`projnorm_samples` must be 0 for all, or from 2 to m = {self.m:,}; got {self.projnorm_samples:,}."
-            )
-        for name in ("lr", "projnorm_lr"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ValueError(f"`{name}` must be positive; got {getattr(self, name)}.")
-        if not 0 <= self.seed < LARGEST_SEED:
-            raise ValueError(f"`seed` must be at least 0 and below {LARGEST_SEED:,}; got {self.seed}.")
-        for name in self.DISTINCT:
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise ValueError(f"`{name}` must name each one once; got {', '.join(map(str, values))}.")
-        for name, known in self.MEMBERS.items():
-            for value in getattr(self, name):
-                if value not in known:
-                    raise ValueError(f"`{name}` must be of {', '.join(map(str, known))}; got {value!r}.")
-        if not self.methods:
-            raise ValueError(f"`methods` must name at least one of {', '.join(map(str, self.MEMBERS['methods']))}.")
-        if any(not 1 <= step <= self.steps for step in self.trajectory):
-            raise ValueError(f"`trajectory` must hold steps from 1 to {self.steps}; got {self.trajectory}.")
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """From what JSON makes of `dataclasses.asdict`.
-
-        Raises:
-            ValueError: If a field is unknown, or its value none that it can have.
-        """
-        if not isinstance(document, Mapping):
-            raise ValueError(f"a configuration must have named fields; got a {type(document).__name__}.")
-        return configuration(cls, document)
-
-
-@dataclass(frozen=True, slots=True)
-class DeepConfig(RunConfig):
-    """One comparison of predictors on a network for images, which trains with SGD; what `RunConfig` has, and this.
-
-    Attributes:
-        data: "digits", "cifar10", "cifar100" (downloaded if asked), or a path: a CIFAR archive or folder, image folders
-            or an NPZ file.
-        targets: More sets of labelled images, as NPZ files or folders.
-        corruptions: "generated", or the folder of the official CIFAR-C files.
-        families: Corruptions of the test set.
-        severities: Of each.
-        architecture: Of the network.
-        weights: "random", "imagenet" or a file.
-        size: Pixels that the network sees.
-        momentum: Of every training.
-        projnorm_batch_norm: "batch" as in the paper; or "frozen", where ProjNorm and its reference train with the batch
-            norm statistics of the initial weights, and the value has no noise from those of small batches.
-        rotation: "frozen", a linear head on the fine-tuned network; or "joint", which is then the network evaluated.
-        rotation_samples: Training images, each in four rotations, for a frozen head.
-    """
-
-    data: str = "digits"
-    corruptions: str = "generated"
-    families: tuple[str, ...] = PAPER_FAMILIES
-    severities: tuple[int, ...] = SEVERITIES
-    architecture: str = "resnet18"
-    weights: str = RANDOM
-    size: int = 32
-    momentum: float = 0.9
-    projnorm_batch_norm: str = "batch"
-    rotation: str = "frozen"
-    rotation_samples: int = 500
-
-    CHOICES: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **RunConfig.CHOICES,
-        "architecture": tuple(NETWORKS),
-        "projnorm_batch_norm": ("batch", "frozen"),
-        "rotation": ("frozen", "joint"),
-    }
-    MEMBERS: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        **RunConfig.MEMBERS,
-        "families": tuple(FAMILIES),
-        "severities": SEVERITIES,
-    }
-    AT_LEAST_ONE: ClassVar[tuple[str, ...]] = (*RunConfig.AT_LEAST_ONE, "size", "rotation_samples")
-    DISTINCT: ClassVar[tuple[str, ...]] = (*RunConfig.DISTINCT, "families", "severities")
-
-    def __post_init__(self) -> None:
-        """Refuse what no comparison can be made of."""
-        RunConfig.__post_init__(self)  # not super(): a class with slots is made twice
-        if not 0.0 <= self.momentum < 1.0:
-            raise ValueError(f"`momentum` must be at least 0 and below 1; got {self.momentum}.")
-
-
+# Pairs of sentences cannot be turned.
+TEXT_METHODS = METHODS[1:]
 # Three marks and a word of each sentence.
-SHORTEST = 5
-# What the output-only methods and ProjNorm need, every network has; pairs of sentences cannot be turned.
-TEXT_METHODS = tuple(method for method in METHODS if method != "Rotation")
+_SHORTEST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class TextConfig(RunConfig):
-    """One comparison on a classifier of sentence pairs, trained with AdamW; what `RunConfig` has, and this.
+@dataclass(frozen=True)
+class Recipe(Config):
+    """A training: an optimiser without weight decay, and a learning rate that falls to zero."""
 
-    Attributes:
-        data: A file of pairs, or "templates" for pairs made here.
-        targets: Sets of pairs, each ``NAME=FILE``, or files joined by ``+``, or "templates-..."; without a name, the
-            file's own.
-        test: In-distribution pairs to predict on, given as a target is; empty for pairs of `data` that are left.
-        subsets: Parts of every set that are targets too: by word "overlap", by "negation", by "category".
-        model: "tiny", of random weights; the name of a checkpoint, a revision behind ``@``; or a folder.
-        length: Tokens of a pair that the network sees.
+    steps: int = setting(0, "Number of training steps; 0 where `epochs` says how long to train.", least=0)
+    lr: float = setting(1e-3, "Learning rate of the first step, which falls to zero.", above=0.0)
+    batch: int = setting(128, "Number of samples in a step; batch norm needs two.", least=2)
+    epochs: int = setting(0, "Number of passes over the samples; 0 where `steps` says how long to train.", least=0)
+    momentum: float = setting(0.9, "Momentum of SGD; AdamW keeps torch's two.", least=0.0, below=1.0)
+    precision: str = setting(
+        "float32",
+        "float32 keeps the type of the network; mixed multiplies in bfloat16 on CUDA.",
+        choices=("float32", "mixed"),
+    )
+    batch_norm: str = setting(
+        "batch",
+        "batch normalises by the statistics of each batch, as usual; frozen by those the network came with, so that "
+        "small batches add no noise.",
+        choices=("batch", "frozen"),
+    )
+    optimiser: str = setting(
+        "sgd", "Optimiser: the paper has sgd on images and adamw on text.", choices=("sgd", "adamw")
+    )
+    decay: str = setting("cosine", "How the learning rate falls to zero.", choices=("cosine", "linear"))
+    layers: tuple[str, ...] = setting(
+        (), "Layers that are trained, by the beginnings of their names; all by default.", distinct=True
+    )
+    # Rounding differs with it, so it belongs to the training and not to the machine.
+    compiled: bool = setting(False, "Whether to train through torch.compile, which changes numbers by rounding.")
+
+    def check(self) -> None:
+        """A training lasts for a number of steps or of epochs."""
+        if (self.steps > 0) == (self.epochs > 0):
+            raise InputError(
+                f"one of `epochs` and `steps` must be positive and the other 0; got {self.epochs} and {self.steps}."
+            )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a training is named after, as plain JSON values."""
+        document = self.to_json()
+        return {one.name: document[one.name] for one in settings(Recipe)}
+
+    def count_steps(self, samples: int) -> int:
+        """Number of steps of a training on so many samples."""
+        return self.steps or self.epochs * batches_per_epoch(samples, self.batch)
+
+    def trains(self, parameter: str) -> bool:
+        """Whether the parameter of this name is trained."""
+        return not self.layers or any(parameter == one or parameter.startswith(f"{one}.") for one in self.layers)
+
+    def lr_at(self, step: int, steps: int) -> float:
+        """Learning rate of a step, counted from 0, of so many."""
+        done = step / steps
+        return self.lr * (1.0 - done if self.decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * done)))
+
+
+def batches_per_epoch(count: int, batch: int) -> int:
+    """A last batch of one joins the one before: batch norm has no variance of a single sample."""
+    return max(1, math.ceil(count / batch) - (count % batch == 1))
+
+
+@dataclass(frozen=True)
+class ProjNormConfig(Recipe):
+    """The training of ProjNorm and of its reference, and what they are trained on."""
+
+    steps: int = setting(1000, "Number of training steps, T in the paper.", least=0)
+    samples: int = setting(
+        0,
+        "Number of samples of each target that ProjNorm trains on, and as many of its reference; 0 for all. The other "
+        "methods, and the error to predict, see all.",
+        least=0,
+    )
+    reference: str = setting(
+        "trained",
+        "Reference of the distance: trained as the target's network is, or the fine-tuned network itself.",
+        choices=("trained", "fine-tuned"),
+    )
+    reference_samples: str = setting(
+        "m", "Training samples of a trained reference: m, as many as of a target, or all.", choices=("m", "all")
+    )
+    labels: str = setting(
+        "pseudo", "Labels that ProjNorm trains on; true for the paper's ablation.", choices=("pseudo", "true")
+    )
+    trajectory: tuple[int, ...] = setting((), "Steps after which the distance is recorded too.", least=1, distinct=True)
+
+    def check(self) -> None:
+        """As of every training; the steps of the trajectory are steps of it."""
+        super().check()
+        if self.steps and any(step > self.steps for step in self.trajectory):
+            raise InputError(f"`trajectory` must hold steps from 1 to {self.steps}; got {self.trajectory}.")
+        if self.samples == 1:
+            raise InputError("`samples` must be 0 for all, or at least 2; got 1.")
+
+
+@dataclass(frozen=True)
+class RotationConfig(Config):
+    """The head that tells by how much an image was turned."""
+
+    head: str = setting(
+        "frozen",
+        "frozen trains a linear head on the fine-tuned network; joint trains it with the network, which is then the "
+        "one evaluated.",
+        choices=("frozen", "joint"),
+    )
+    samples: int = setting(500, "Number of training images, each in four rotations, of a frozen head.", least=1)
+
+
+def _n() -> Any:
+    return setting(0, "Number of samples to fine-tune on; 0 for all that are left.", least=0)
+
+
+def _n_validation() -> Any:
+    return setting(100, "Number of labelled in-distribution samples held out of training.", least=1)
+
+
+def _m() -> Any:
+    return setting(500, "Number of samples of each target.", least=1)
+
+
+@dataclass(frozen=True)
+class ImageData(ShiftedImages):
+    """Images to fine-tune on, to hold out and to predict the error on."""
+
+    corruptions: str = setting("generated", "generated, or the folder of the official CIFAR-C files.")
+    n: int = _n()
+    n_validation: int = _n_validation()
+    m: int = _m()
+
+
+@dataclass(frozen=True)
+class TextData(Config):
+    """Pairs of sentences to fine-tune on, to hold out and to predict the error on."""
+
+    data: str = setting("templates", "Pairs to fine-tune on: a file, or templates for pairs made here.")
+    targets: tuple[str, ...] = setting(
+        (),
+        "Sets to predict the error on, each NAME=FILE, or files joined by +, or templates-DIAL-STRENGTH; without a "
+        "name, the file's own.",
+        distinct=True,
+    )
+    test: str = setting("", "In-distribution pairs to predict on, given as a target is; pairs of `data` by default.")
+    subsets: tuple[str, ...] = setting(
+        (),
+        "Parts of every set that are targets too, by these properties of the pairs.",
+        choices=("overlap", "negation", "category"),
+        distinct=True,
+    )
+    n: int = _n()
+    n_validation: int = _n_validation()
+    m: int = _m()
+
+
+@dataclass(frozen=True)
+class TextNetwork(Config):
+    """A classifier of pairs of sentences."""
+
+    model: str = setting(
+        "tiny", "tiny, of random weights; the name of a checkpoint, a revision behind @; or a folder with one."
+    )
+    length: int = setting(128, "Number of tokens of a pair that the network sees.", least=_SHORTEST)
+
+
+def run_methods() -> tuple[str, ...]:
+    """Names of the methods that a comparison can run: those that need no outputs of a second model."""
+    from deep.estimators import ESTIMATORS
+
+    left_out = {"second", "others"}
+    return (*METHODS, *(name for name, one in ESTIMATORS.items() if name not in METHODS and not one.needs & left_out))
+
+
+def text_methods() -> tuple[str, ...]:
+    """Those of them that pairs of sentences have."""
+    return tuple(method for method in run_methods() if method != METHODS[0])
+
+
+def _methods(default: tuple[str, ...], choices: Any) -> Any:
+    return setting(
+        default, "Methods to compare; all for every one.", choices=choices, all=True, distinct=True, nonempty=True
+    )
+
+
+_FINETUNE = "Fine-tuning of the evaluated network."
+_ADAMW: dict[str, Any] = {"lr": 2e-5, "batch": 32, "optimiser": "adamw", "decay": "linear"}
+
+
+@dataclass(frozen=True)
+class DeepConfig(Config):
+    """A comparison of methods on a network for images; the defaults are the paper's."""
+
+    data: ImageData = setting(ImageData(), "Images.", flat=True)
+    network: ImageNetwork = setting(ImageNetwork(), "Network before fine-tuning.", flat=True)
+    finetune: Recipe = setting(Recipe(epochs=20), _FINETUNE)
+    projnorm: ProjNormConfig = setting(ProjNormConfig(), "ProjNorm.")
+    rotation: RotationConfig = setting(RotationConfig(), "Rotation.")
+    methods: tuple[str, ...] = _methods(METHODS, run_methods)
+    seed: int = seed_setting()
+
+    def check(self) -> None:
+        """ProjNorm can train on no more samples than a target has."""
+        _check_samples(self)
+
+
+@dataclass(frozen=True)
+class TextConfig(Config):
+    """A comparison of methods on a classifier of pairs of sentences; the defaults are the paper's."""
+
+    data: TextData = setting(TextData(), "Pairs of sentences.", flat=True)
+    network: TextNetwork = setting(TextNetwork(), "Network before fine-tuning.", flat=True)
+    finetune: Recipe = setting(Recipe(epochs=4, **_ADAMW), _FINETUNE)
+    projnorm: ProjNormConfig = setting(ProjNormConfig(**_ADAMW), "ProjNorm.")
+    methods: tuple[str, ...] = _methods(TEXT_METHODS, text_methods)
+    seed: int = seed_setting()
+
+    def check(self) -> None:
+        """ProjNorm can train on no more samples than a target has."""
+        _check_samples(self)
+
+
+RunConfig = DeepConfig | TextConfig
+IMAGE_KIND, TEXT_KIND = "deep", "deep-text"
+# Configurations of runs by the kind of their record.
+RUN_CONFIGS: dict[str, type[DeepConfig | TextConfig]] = {IMAGE_KIND: DeepConfig, TEXT_KIND: TextConfig}
+
+
+def kind_of(config: RunConfig) -> str:
+    """The kind of the record of a run."""
+    return TEXT_KIND if isinstance(config, TextConfig) else IMAGE_KIND
+
+
+def image_config(config: RunConfig) -> DeepConfig:
+    """The configuration of a run on images.
+
+    Raises:
+        InputError: If it is of a run on text.
     """
+    if not isinstance(config, DeepConfig):
+        raise InputError("this works on images; the run is one on text.")
+    return config
 
-    data: str = "templates"
-    epochs: int = 4
-    lr: float = 2e-5
-    batch: int = 32
-    projnorm_lr: float = 2e-5
-    projnorm_batch: int = 32
-    methods: tuple[str, ...] = TEXT_METHODS
-    test: str = ""
-    subsets: tuple[str, ...] = ()
-    model: str = "tiny"
-    length: int = 128
 
-    MEMBERS: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        "methods": TEXT_METHODS + LATER_METHODS,
-        "subsets": ("overlap", "negation", "category"),
-    }
-    DISTINCT: ClassVar[tuple[str, ...]] = (*RunConfig.DISTINCT, "subsets")
-
-    def __post_init__(self) -> None:
-        """Refuse what no comparison can be made of."""
-        RunConfig.__post_init__(self)
-        if self.length < SHORTEST:
-            raise ValueError(f"`length` must be at least {SHORTEST}, for a word of each sentence; got {self.length}.")
+def _check_samples(config: RunConfig) -> None:
+    samples, m = config.projnorm.samples, config.data.m
+    if samples > m:
+        raise InputError(f"`projnorm.samples` must be 0 for all, or from 2 to m = {m:,}; got {samples:,}.")

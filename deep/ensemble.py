@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import left_out_predictions
-from deep.estimators.catalogue import FALLING
-from deep.ledger import Scores
+from deep.estimators import ESTIMATORS
+from deep.scores import Scores
 
 Floats = NDArray[np.float64]
 STACKED = "stacked"
@@ -30,8 +30,9 @@ def rising(scores: Scores) -> Floats:
 
 
 def signs(methods: Sequence[str]) -> Floats:
-    """What makes the score of each method rise with the error: 1 or -1."""
-    return np.array([-1.0 if method in FALLING else 1.0 for method in methods])
+    """What makes the score of each method rise with the error: 1 or -1; what is no method rises."""
+    falling = {name for name, one in ESTIMATORS.items() if one.direction == "down"}
+    return np.array([-1.0 if method in falling else 1.0 for method in methods])
 
 
 def standardised(scores: Scores) -> Floats:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from deep.calibration import LEVEL, Fit, Floats, Interval, Line, family_draws, left_out_predictions
 from deep.ensemble import Stack, signs
-from deep.predict.conformal import coverage
-from deep.predict.methods import CALIBRATED
+from deep.estimate.conformal import coverage
+from deep.estimate.error_estimator import CALIBRATED
 from projnorm.vision.targets import CLEAN
 
 DEFAULT = "default"

@@ -1,62 +1,64 @@
-"""Every method by name, with what it needs of a run's stages, and all of them on any images."""
+"""The estimators of a comparison, built from its trained stages, and all of them on any samples."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.config import LATER_METHODS, METHODS
-from deep.estimators.agree_score import AgreeScore
-from deep.estimators.catalogue import FROM_OUTPUTS
-from deep.estimators.evidence import Estimator, Evidence
-from deep.estimators.rotation import Rotation
-from deep.outputs import forward
-from deep.projnorm import ProjNorm
-from deep.stages import SECOND, Workplace, network_of, outputs_of, reference_of, rotation_head_of
+from deep.domain import domain_of
+from deep.estimators import ESTIMATORS, Estimator, Resources, build
+from deep.runs import Run
+from deep.stages import (
+    SECOND,
+    data_of,
+    forward_of,
+    initial_of,
+    network_of,
+    outputs_of,
+    projnorm_samples,
+    reference_of,
+    rotation_head_of,
+)
 
 
-@lru_cache(maxsize=len(METHODS) + len(LATER_METHODS))
-def estimator_of(work: Workplace, method: str) -> Estimator:
+@lru_cache(maxsize=len(ESTIMATORS))
+def estimator_of(run: Run, method: str) -> Estimator:
     """A method, built once in every process.
 
     Raises:
-        ValueError: If there is none of this name, or a stage is missing.
+        InputError: If there is none of this name, or a stage is missing.
     """
-    config, prepare, hardware = work.config, work.prepare, work.hardware
-    if method in FROM_OUTPUTS:
-        validation = work.data.validation
-        return FROM_OUTPUTS[method](outputs_of(work, validation), validation.labels, config.seed)
-    match method:
-        case AgreeScore.name:
-            return AgreeScore(network_of(work, SECOND), work.last, prepare, hardware)
-        case Rotation.name:
-            return Rotation(network_of(work), work.last, rotation_head_of(work), prepare, hardware)
-        case ProjNorm.name:
-            return ProjNorm(
-                work.initial().model,
-                reference_of(work),
-                work.projnorm_recipe,
-                config.seed,
-                prepare,
-                hardware,
-                config.labels,
-                config.trajectory,
-                work.projnorm_samples,
-            )
-        case _:
-            raise ValueError(f"`method` must be one of {', '.join(METHODS + LATER_METHODS)}; got {method!r}.")
+    return build(method, resources_of(run), outputs_of(run, data_of(run).validation))
 
 
-def scores_on(
-    work: Workplace, images: NDArray[np.generic], labels: NDArray[np.int64]
-) -> tuple[float, NDArray[np.float64]]:
-    """The error of the evaluated network on images with values from 0 to 255, and the score of every method of the run.
+@lru_cache(maxsize=2)
+def resources_of(run: Run) -> Resources:
+    """What the stages of a run give to an estimator; each is loaded when the estimator asks for it."""
+    config, domain = run.config, domain_of(run.config)
+    return Resources(
+        seed=config.seed,
+        samples=projnorm_samples(config),
+        network=network_of(run),
+        last=domain.last,
+        initial=initial_of(run).model,
+        prepare=domain.prepare,
+        device=run.context.device,
+        recipe=config.projnorm,
+        labels=config.projnorm.labels,
+        trajectory=config.projnorm.trajectory,
+        second=partial(network_of, run, SECOND),
+        rotation_head=partial(rotation_head_of, run),
+        reference=partial(reference_of, run),
+    )
+
+
+def scores_on(run: Run, inputs: NDArray[np.generic], labels: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
+    """The error of the evaluated network on samples, and the score of every method of the run.
 
     The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
     """
-    outputs = forward(network_of(work), work.last, images, prepare=work.prepare, hardware=work.hardware)
-    evidence = Evidence(images, outputs, labels if work.config.labels == "true" else None)
-    scores = [estimator_of(work, method).score(evidence) for method in work.config.methods]
-    return outputs.error(labels), np.array(scores)
+    outputs = replace(forward_of(run, network_of(run), inputs), inputs=inputs, labels=labels)
+    return outputs.error, np.array([estimator_of(run, method).score(outputs) for method in run.config.methods])

@@ -1,138 +1,313 @@
-"""One forward pass over a set of images, kept for every predictor that needs outputs only."""
+"""What a model said of a set of samples: the one type that estimators, experiments and estimates share; no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from deep.training import Hardware, Prepare, placed
-from projnorm.runs import keep, kept
+from projnorm.arrays import from_npy, from_npz
+from projnorm.errors import InputError
+from projnorm.files import read_file
 
+# Keys of a file of outputs.
+LOGITS, PROBABILITIES, FEATURES, LABELS, CLASSES, OTHERS = (
+    "logits",
+    "probabilities",
+    "features",
+    "labels",
+    "classes",
+    "other_logits",
+)
+# Number of samples that a model sees at once.
 BATCH = 250
+# Smaller probabilities have no finite logarithm in float32.
+_SMALLEST = 1e-30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """What a network says of a set of samples.
+    """What a model said of a set of samples.
+
+    The constructor trusts its arguments; `Outputs.of`, `Outputs.from_arrays` and `read_outputs` check what comes from
+    outside.
 
     Attributes:
-        logits: Shape ``(n, classes)``.
-        features: Inputs of the last layer, shape ``(n, width)``; of width 0 where they are not known.
-        others: Logits of other networks on the same samples, each of the shape of `logits`.
+        logits: Logits of the model, shape ``(n, classes)``.
+        features: Inputs of the model's last layer, shape ``(n, width)``; None where they are not known.
+        labels: True classes as columns of `logits`, shape ``(n,)``; None for a set without labels.
+        others: Logits of other models on the same samples, each of the shape of `logits`.
+        inputs: What the model saw, one sample per row; None where no method needs it.
+        name: Name of the set in messages and results.
     """
 
     logits: NDArray[np.floating]
-    features: NDArray[np.floating]
+    features: NDArray[np.floating] | None = None
+    labels: NDArray[np.int64] | None = None
     others: tuple[NDArray[np.floating], ...] = ()
+    inputs: NDArray[np.generic] | None = None
+    name: str = ""
 
-    def take(self, indices: NDArray[np.integer]) -> Outputs:
-        """What is said of the samples with these indices."""
-        return Outputs(self.logits[indices], self.features[indices], tuple(other[indices] for other in self.others))
+    @classmethod
+    def of(
+        cls,
+        logits: NDArray[Any],
+        *,
+        features: NDArray[Any] | None = None,
+        labels: NDArray[Any] | None = None,
+        others: tuple[NDArray[Any], ...] = (),
+        inputs: NDArray[np.generic] | None = None,
+        classes: NDArray[Any] | None = None,
+        name: str = "outputs",
+        needs_labels: bool = True,
+    ) -> Outputs:
+        """Outputs from plain arrays, checked.
+
+        Args:
+            logits: Shape ``(n, classes)``.
+            features: Inputs of the last layer, shape ``(n, width)``.
+            labels: Columns of `logits`; or, with `classes`, their names.
+            others: Logits of other models on the same samples.
+            inputs: What the model saw.
+            classes: Name of each column, if `labels` holds names or numbers of other kinds.
+            name: Name of the set in messages.
+            needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.
+
+        Raises:
+            InputError: If they do not fit, or something in them is not finite.
+        """
+        _require_logits(np.asarray(logits), f"{name}: `{LOGITS}`")
+        logits = _numbers(logits, LOGITS, name)
+        if features is not None and np.shape(features)[1:] != (0,):
+            features = _numbers(features, FEATURES, name)
+            if features.ndim != 2 or len(features) != len(logits):
+                raise InputError(
+                    f"{name}: `{FEATURES}` must have one row for each of the {len(logits):,} samples; got shape "
+                    f"{features.shape}."
+                )
+            _require_finite(features, f"{name}: `{FEATURES}`")
+        else:
+            features = None
+        others = tuple(_numbers(other, OTHERS, name) for other in others)
+        for other in others:
+            if other.shape != logits.shape:
+                raise InputError(
+                    f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {other.shape}."
+                )
+            _require_finite(other, f"{name}: `{OTHERS}`")
+        outputs = cls(logits, features, None, others, inputs, name)
+        if labels is None:
+            return outputs
+        try:
+            return replace(outputs, labels=_columns(np.asarray(labels), classes, logits.shape, name))
+        except InputError as error:
+            if needs_labels:
+                raise
+            logging.getLogger("projnorm").warning("labels are left out, so the true error is not shown: %s", error)
+            return outputs
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], name: str = "outputs", *, needs_labels: bool = True) -> Outputs:
+        """Outputs from named arrays, as a file holds them; `needs_labels` as in `of`.
+
+        Raises:
+            InputError: If they do not fit, or something in them is not finite.
+        """
+        if (LOGITS in arrays) == (PROBABILITIES in arrays):
+            raise InputError(
+                f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it "
+                f"has {', '.join(sorted(arrays)) or 'none'}."
+            )
+        logits = arrays[LOGITS] if LOGITS in arrays else log_probabilities(arrays[PROBABILITIES], name)
+        others = np.asarray(arrays.get(OTHERS, np.empty((0, 0, 0))))
+        if others.ndim == 2:
+            others = others[None]
+        if others.ndim != 3:
+            raise InputError(f"{name}: `{OTHERS}` must have shape (models, samples, classes); got {others.shape}.")
+        return cls.of(
+            logits,
+            features=arrays.get(FEATURES),
+            labels=arrays.get(LABELS),
+            others=tuple(others),
+            classes=arrays.get(CLASSES),
+            name=name,
+            needs_labels=needs_labels,
+        )
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.logits.shape[1])
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        """The classes predicted."""
+        """The predicted class of every sample."""
         return self.logits.argmax(axis=1).astype(np.int64)
 
-    def error(self, labels: NDArray[np.int64]) -> float:
-        """Share of labels predicted wrongly."""
-        return float(np.mean(self.predicted != labels))
+    @property
+    def known_labels(self) -> NDArray[np.int64]:
+        """The labels.
+
+        Raises:
+            InputError: If there are none.
+        """
+        if self.labels is None:
+            raise InputError(f"{self.name or 'outputs'}: has no `{LABELS}`, which this needs.")
+        return self.labels
+
+    @property
+    def known_features(self) -> NDArray[np.floating]:
+        """The features.
+
+        Raises:
+            InputError: If they are not known.
+        """
+        if self.features is None:
+            raise InputError(f"{self.name or 'outputs'}: has no `{FEATURES}`, which this needs.")
+        return self.features
+
+    @property
+    def error(self) -> float:
+        """Share of samples whose predicted class is not the label.
+
+        Raises:
+            InputError: If there are no labels.
+        """
+        return float(np.mean(self.predicted != self.known_labels))
+
+    def take(self, indices: NDArray[np.integer]) -> Outputs:
+        """The outputs on the samples with these indices."""
+        features, labels, inputs = (
+            None if part is None else part[indices] for part in (self.features, self.labels, self.inputs)
+        )
+        return Outputs(
+            self.logits[indices], features, labels, tuple(other[indices] for other in self.others), inputs, self.name
+        )
+
+    def without_labels(self) -> Outputs:
+        """The same, as a method that predicts the error may see it."""
+        return replace(self, labels=None)
 
 
-def forward(
-    model: nn.Module,
-    head: str,
-    images: NDArray[np.generic],
-    *,
-    prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
-) -> Outputs:
-    """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
+def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
+    """The outputs in a file: ``.npz`` with `logits` or `probabilities` and more, or ``.npy`` with logits alone.
 
     Args:
-        model: A classifier.
-        head: Name of its last layer.
-        images: One sample per row.
-        prepare: Applied to every batch before the network.
-        hardware: Where; the CPU by default.
+        path: Path of the file.
+        needs_labels: Whether labels that do not fit are an error, as in `Outputs.of`.
 
     Raises:
-        ValueError: If an output is not finite.
+        InputError: If it is no such file.
+        OSError: If it cannot be read.
     """
-    device = torch.device((hardware or Hardware()).device)
-    placed(model, device, images=images.ndim == 4)
-
-    def batches() -> Iterator[Tensor]:
-        for start in range(0, len(images), BATCH):
-            x = torch.from_numpy(images[start : start + BATCH]).to(device)
-            x = x if prepare is None else prepare(x)
-            yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
-
-    return forward_batches(model, head, batches())
-
-
-def forward_batches(
-    model: nn.Module, head: str | None, batches: Iterable[Any], *, call: Callable[[Any], Tensor] | None = None
-) -> Outputs:
-    """Outputs on batches that are what the network takes, where it is; as `forward` otherwise.
-
-    Args:
-        model: A classifier.
-        head: Name of its last layer; None where features are not wanted.
-        batches: Inputs of `call`.
-        call: From a batch to logits; the network itself by default.
-
-    Raises:
-        ValueError: If an output is not finite.
-    """
-    modes = [(module, module.training) for module in model.modules()]
-    features: list[Tensor] = []
-    logits: list[Tensor] = []
-    hooks = []
-    if head is not None:
-        layer = model.get_submodule(head)
-        hooks.append(layer.register_forward_pre_hook(lambda _, given: features.append(_plain(given[0]))))
-    model.eval()
+    data = read_file(path)
     try:
-        with torch.no_grad():
-            logits.extend((call or model)(batch).cpu() for batch in batches)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, training in modes:
-            module.training = training
-    said = torch.cat(logits).numpy()
-    found = Outputs(said, torch.cat(features).numpy() if features else np.empty((len(said), 0), dtype=np.float32))
-    if not np.isfinite(found.logits).all():
-        raise ValueError("the network's outputs are not finite; were its weights trained with too large a step?")
-    return found
+        arrays = {LOGITS: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}.") from None
+    return Outputs.from_arrays(arrays, str(path), needs_labels=needs_labels)
 
 
-def _plain(values: Tensor) -> Tensor:
-    """On the CPU, in a type that numpy has."""
-    values = values.detach().cpu()
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """Logits that give these probabilities.
+
+    Raises:
+        InputError: If a row is not a distribution over two classes or more.
+    """
+    rows = _numbers(np.asarray(probabilities), PROBABILITIES, name).astype(np.float64)
+    _require_logits(rows, f"{name}: `{PROBABILITIES}`")
+    if rows.min() < 0.0 or not np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+        raise InputError(f"{name}: `{PROBABILITIES}` must be at least 0 and add up to 1 in every row.")
+    return np.log(np.maximum(rows, _SMALLEST))
 
 
-def forward_cached(
-    path: Path,
-    model: nn.Module,
-    head: str,
-    images: NDArray[np.generic],
-    *,
-    prepare: Prepare | None = None,
-    hardware: Hardware | None = None,
-) -> Outputs:
-    """As `forward`, but read from `path` where it is whole; the caller answers for what `path` belongs to."""
-    if (arrays := kept(path)) is not None:
-        return Outputs(arrays["logits"], arrays["features"])
-    found = forward(model, head, images, prepare=prepare, hardware=hardware)
-    keep(path, {"logits": found.logits, "features": found.features})
-    return found
+def require_alike(one: Outputs, other: Outputs) -> None:
+    """Refuse two sets of outputs that cannot come from the same model.
+
+    Raises:
+        InputError: If they differ in classes, width of the features, or number of other models.
+    """
+    widths = [0 if outputs.features is None else outputs.features.shape[1] for outputs in (one, other)]
+    for what, a, b in (
+        ("classes", one.classes, other.classes),
+        ("features a sample", *widths),
+        ("other models", len(one.others), len(other.others)),
+    ):
+        if a != b:
+            raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
+
+
+def _columns(
+    labels: NDArray[Any], classes: NDArray[Any] | None, shape: tuple[int, ...], name: str
+) -> NDArray[np.int64]:
+    """Labels as columns of the logits, which have this shape."""
+    labels, count = labels.reshape(-1), shape[1]
+    if classes is not None:
+        columns = _named_columns(labels, classes, count, name)
+    else:
+        if labels.dtype.kind in "fc" and np.isfinite(labels).all() and (labels == np.round(labels.real)).all():
+            labels = labels.real.astype(np.int64)
+        if labels.dtype.kind not in "iub":
+            shown = ", ".join(map(repr, np.unique(labels)[:3].tolist()))
+            raise InputError(
+                f"{name}: `{LABELS}` must be whole numbers from 0 to {count - 1}, the columns of `{LOGITS}`; got "
+                f"{labels.dtype} such as {shown}. Add an array `{CLASSES}` that names the columns in order."
+            )
+        columns = labels.astype(np.int64)
+    if columns.shape != shape[:1]:
+        raise InputError(f"{name}: `{LABELS}` must hold one for each of the {shape[0]:,} samples; got {columns.shape}.")
+    if columns.min() < 0 or columns.max() >= count:
+        wrong = columns[(columns < 0) | (columns >= count)][0]
+        raise InputError(
+            f"{name}: `{LABELS}` must be columns of `{LOGITS}`, 0 to {count - 1}; got {wrong}. If they are numbered "
+            f"otherwise, add an array `{CLASSES}` with the label of each column."
+        )
+    return columns
+
+
+def _named_columns(labels: NDArray[Any], classes: NDArray[Any], count: int, name: str) -> NDArray[np.int64]:
+    """Columns of labels that are names, or numbers of another kind."""
+    names = [_as_text(entry) for entry in np.asarray(classes).reshape(-1).tolist()]
+    if len(names) != count or len(set(names)) < count:
+        raise InputError(f"{name}: `{CLASSES}` must name each of the {count} columns once; got {len(names)} names.")
+    number = {entry: column for column, entry in enumerate(names)}
+    texts = [_as_text(label) for label in labels.tolist()]
+    if unknown := sorted(set(texts) - set(number)):
+        raise InputError(f"{name}: the label {unknown[0]!r} is not among `{CLASSES}` ({', '.join(names[:5])}, ...).")
+    return np.array([number[label] for label in texts], dtype=np.int64)
+
+
+def _as_text(label: object) -> str:
+    """A label as text; 1 and 1.0 are one."""
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def _numbers(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{name}: `{what}` must be numbers; got {array.dtype}.")
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def _require_logits(logits: NDArray[Any], what: str) -> None:
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        raise InputError(f"{what} must have shape (samples, classes) with two classes or more; got {logits.shape}.")
+    if not len(logits):
+        raise InputError(f"{what} holds no sample.")
+    if logits.dtype.kind not in "fiu":
+        raise InputError(f"{what} must be numbers; got {logits.dtype}.")
+    _require_finite(logits, what)
+
+
+def _require_finite(array: NDArray[Any], what: str) -> None:
+    if not (finite := np.isfinite(array)).all():
+        rows = np.flatnonzero(~finite.reshape(len(array), -1).all(axis=1))
+        raise InputError(f"{what} must be finite; {len(rows):,} rows are not, the first is row {rows[0]:,}.")

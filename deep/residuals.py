@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import LEVEL, family_draws
-from deep.ledger import Scores
+from deep.scores import Scores
 
 Floats = NDArray[np.float64]
 

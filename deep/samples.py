@@ -9,13 +9,15 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.errors import InputError
+
 
 class Samples(Protocol):
     """Inputs of a network with their labels: `projnorm.vision.ImageSet` or `projnorm.text.EncodedPairs`."""
 
     @property
     def name(self) -> str:
-        """Where they come from."""
+        """Name of the set."""
         ...
 
     @property
@@ -30,7 +32,7 @@ class Samples(Protocol):
 
     @property
     def sha256(self) -> str:
-        """Of inputs and labels."""
+        """SHA-256 of inputs and labels."""
         ...
 
     def __len__(self) -> int: ...
@@ -45,11 +47,11 @@ class Target:
     """A set to predict the error on.
 
     Attributes:
-        name: What it is called.
-        family: What made it; targets of one family are alike.
-        severity: 1 to 5; 0 where there is none.
-        origin: Where its samples come from, as in `deep.ledger.Row`.
-        samples: With their labels.
+        name: Name of the target.
+        family: Shift that made it; targets of one family are alike.
+        severity: Severity of the shift, 1 to 5; 0 where there is none.
+        origin: Where its samples come from, as in `deep.scores.Row`.
+        samples: The samples with their labels.
         merge: The label that each predicted class counts as; empty where the classes are the labels.
     """
 
@@ -71,9 +73,9 @@ class RunData:
     """Everything a run looks at.
 
     Attributes:
-        train: To fine-tune on, in an order drawn once.
+        train: Samples to fine-tune on, in an order drawn once.
         validation: Labelled samples of the same distribution that no training sees.
-        targets: The sets to predict the error on.
+        targets: Sets to predict the error on.
         classes: Number of classes.
         facts: What a reader of the record needs to know of the data.
     """
@@ -86,36 +88,36 @@ class RunData:
 
     @property
     def sha256(self) -> str:
-        """Of every input and label, and what predictions count as: other samples are another run."""
+        """SHA-256 of every input and label, and of what predictions count as: other samples are another run."""
         sets = (self.train, self.validation, *(target.samples for target in self.targets))
         merged = [f"{target.name} {target.merge}" for target in self.targets if target.merge]
         return hashlib.sha256("".join([*(samples.sha256 for samples in sets), *merged]).encode()).hexdigest()
 
 
 def split_order(
-    available: int, n_train: int, n_validation: int, rng: np.random.Generator, name: str
+    available: int, n: int, n_validation: int, rng: np.random.Generator, name: str
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Indices of validation, of training, and what is left: three parts of one drawn order.
 
     A smaller run uses the first samples of a larger one.
 
     Args:
-        available: Samples there are.
-        n_train: Wanted to train on; 0 for all that validation leaves.
-        n_validation: Wanted to validate on.
-        rng: Draws the order.
-        name: Of the samples, for what is said if they are too few.
+        available: Number of samples there are.
+        n: Number of samples to train on; 0 for all that validation leaves.
+        n_validation: Number of samples to validate on.
+        rng: Generator that draws the order.
+        name: Name of the samples in an error message.
 
     Raises:
-        ValueError: If fewer than two are left to train on.
+        InputError: If fewer than two are left to train on.
     """
     order = rng.permutation(available)
     left = available - n_validation
-    wanted = n_train or left
+    wanted = n or left
     if not 2 <= wanted <= left:
-        raise ValueError(
-            f"`n_train` and `n_validation` must leave 2 samples or more of the {available:,} of {name} to train on; "
-            f"got n_train = {n_train:,} and n_validation = {n_validation:,}."
+        raise InputError(
+            f"`n` and `n_validation` must leave 2 samples or more of the {available:,} of {name} to train on; "
+            f"got n = {n:,} and n_validation = {n_validation:,}."
         )
     return order[:n_validation], order[n_validation : n_validation + wanted], order[n_validation + wanted :]
 
@@ -124,12 +126,12 @@ def require_trainable(train: Samples, targets: tuple[Target, ...], methods: tupl
     """Refuse training samples of one class, and targets too small for ProjNorm.
 
     Raises:
-        ValueError: If there are such.
+        InputError: If there are such.
     """
     if len(np.unique(train.labels)) < 2:
-        raise ValueError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")
+        raise InputError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")
     if "ProjNorm" in methods and len((smallest := min(targets, key=lambda t: len(t.samples))).samples) < 2:
-        raise ValueError(f"ProjNorm trains on every target and needs 2 samples of each; {smallest.name} has 1.")
+        raise InputError(f"ProjNorm trains on every target and needs 2 samples of each; {smallest.name} has 1.")
 
 
 def few_indices(size: int, count: int, seed: int) -> NDArray[np.intp]:

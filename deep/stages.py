@@ -1,151 +1,102 @@
 """What a run trains before it looks at any target.
 
-Each is kept under a name made of everything it depends on, so that runs which differ elsewhere, in the targets or in
-the steps of ProjNorm, share it.
+Each network is stored under a name made of everything it depends on, so that runs which differ elsewhere, in the
+targets or in the steps of ProjNorm, share it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deep.checkpoints import load_checkpoint, save_checkpoint
 from deep.config import DeepConfig, RunConfig
 from deep.domain import Domain, Loaded, domain_of
-from deep.estimators.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
-from deep.outputs import Outputs, forward_cached
+from deep.forward import forward
+from deep.outputs import Outputs
 from deep.projnorm import parameters_of, train_reference
+from deep.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
+from deep.runs import Run
 from deep.samples import RunData, Samples
-from deep.training import Hardware, Prepare, Recipe, batches_per_epoch, cross_entropy, train
+from deep.training import Checkpoint, cross_entropy, require_layers, to_arrays, to_tensors, train
 from projnorm import __version__
+from projnorm.device import choose_device, on_device
+from projnorm.errors import InputError
 from projnorm.progress import Meter
-from projnorm.runs import sole_writer
+from projnorm.records import RunContext
+from projnorm.store import Entry, Store, digest
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
+# What users call them.
+STAGE_NAMES = {
+    NETWORK: "fine-tuned network",
+    SECOND: "second network",
+    REFERENCE: "reference of ProjNorm",
+    ROTATION: "rotation head",
+}
 # The second network differs from the first in its head and its batches.
 _SEED_OF = {NETWORK: 0, SECOND: 1}
+_SHORT = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Workplace:
-    """Where a run works and on what; it travels to every worker.
+def on_chosen_device(context: RunContext) -> RunContext:
+    """The context with the device that networks run on, and no more processes than it has use for.
 
-    Attributes:
-        config: What was asked.
-        folder: Of the run; what runs share stands beside it.
-        hardware: Where networks run.
-        session: A name of its own: what a process remembers of a run is forgotten with the next, as files may change.
+    Raises:
+        InputError: If there is no such device here.
     """
-
-    config: RunConfig
-    folder: Path
-    hardware: Hardware
-    session: str = field(default_factory=lambda: uuid4().hex)
-
-    @property
-    def domain(self) -> Domain:
-        """Of images or of text."""
-        return domain_of(self.config)
-
-    @property
-    def data(self) -> RunData:
-        """The samples, read once in every process."""
-        return _data(self)
-
-    @property
-    def prepare(self) -> Prepare | None:
-        """From a batch of inputs to what the networks see."""
-        return self.domain.prepare
-
-    @property
-    def last(self) -> str:
-        """Name of the last layer."""
-        return self.domain.last
-
-    @property
-    def projnorm_recipe(self) -> Recipe:
-        """Of the training on pseudo-labels and of the reference."""
-        return self.domain.projnorm()
-
-    @property
-    def finetuning_recipe(self) -> Recipe:
-        """Of the evaluated network."""
-        return self.domain.finetuning(self.config.epochs * batches_per_epoch(len(self.data.train), self.config.batch))
-
-    @property
-    def reference_samples(self) -> int:
-        """Training samples of a trained reference: all, or as many as of a target, if there are so many."""
-        count = len(self.data.train)
-        return count if self.config.reference_samples == "all" else min(self.projnorm_samples, count)
-
-    @property
-    def projnorm_samples(self) -> int:
-        """Samples of a target that ProjNorm trains on."""
-        return self.config.projnorm_samples or self.config.m
-
-    def initial(self, which: str = NETWORK) -> Loaded:
-        """Pretrained weights under a drawn head: theta_0."""
-        return self.domain.initial(classes=self.data.classes, seed=self.config.seed + _SEED_OF[which])
-
-    def meter(self, task: str) -> Meter:
-        """Says how far a task has come; its file is named after a hash, since targets have names of the user's."""
-        return Meter(self.meters / hashlib.sha256(task.encode()).hexdigest()[:16])
-
-    @property
-    def meters(self) -> Path:
-        """Folder of the meters."""
-        return self.folder / "progress"
-
-    @property
-    def cache(self) -> Path:
-        """Folder of corrupted images."""
-        return self.folder.parent / "corruptions"
-
-    def stage(self, name: str) -> Path:
-        """Checkpoint of a finished stage."""
-        return self.folder.parent / "trained" / f"{name}-{_identity(self, name)}.json"
-
-    def unfinished(self, name: str) -> Path:
-        """Checkpoint of a stage that is being trained."""
-        stage = self.stage(name)
-        return stage.with_name(f"unfinished-{stage.name}")
-
-    @property
-    def outputs(self) -> Path:
-        """Folder of the outputs of the evaluated network."""
-        return self.folder.parent / "outputs" / _identity(self, NETWORK)
-
-    @property
-    def projnorms(self) -> Path:
-        """Folder of the values of ProjNorm and what they are made of."""
-        c = self.config
-        reference = _identity(self, NETWORK if c.reference == "fine-tuned" else REFERENCE)
-        depends = {
-            "network": _identity(self, NETWORK),
-            "reference": reference,
-            "recipe": self.projnorm_recipe.facts,
-            "samples": self.projnorm_samples,
-            "labels": c.labels,
-            "trajectory": c.trajectory,
-            "seed": c.seed,
-        }
-        return self.folder.parent / "projnorm" / _short_hash(depends)
+    device = str(choose_device(context.device))
+    return replace(context, device=device, backend=on_device(context.backend, device))
 
 
-def has_stages(work: Workplace) -> bool:
-    """Whether everything that has to be trained first is there and whole."""
-    return all(load_checkpoint(work.stage(name)) is not None for name in stages_of(work.config))
+@lru_cache(maxsize=2)
+def data_of(run: Run) -> RunData:
+    """The samples of a run, read once in every process."""
+    return domain_of(run.config).load_data(cache=run.context.store("corruptions").folder)
+
+
+def initial_of(run: Run, which: str = NETWORK) -> Loaded:
+    """Pretrained weights under a drawn head: theta_0."""
+    return domain_of(run.config).initial(classes=data_of(run).classes, seed=run.config.seed + _SEED_OF[which])
+
+
+def forward_of(run: Run, model: nn.Module, inputs: np.ndarray) -> Outputs:
+    """What a network of the run says of inputs."""
+    domain = domain_of(run.config)
+    return forward(model, domain.last, inputs, prepare=domain.prepare, device=run.context.device)
+
+
+def require_known_layers(config: RunConfig) -> None:
+    """Refuse layers that the network does not have; neither data nor targets are looked at.
+
+    Raises:
+        InputError: If a name in `layers` is none of a layer.
+    """
+    if config.finetune.layers or config.projnorm.layers:
+        model = domain_of(config).initial(classes=2, seed=0).model
+        for recipe in (config.finetune, config.projnorm):
+            require_layers(recipe, model)
+
+
+def projnorm_samples(config: RunConfig) -> int:
+    """Number of samples of a target that ProjNorm trains on."""
+    return config.projnorm.samples or config.data.m
+
+
+def reference_samples(run: Run) -> int:
+    """Training samples of a trained reference: all, or as many as of a target, if there are so many."""
+    count = len(data_of(run).train)
+    return count if run.config.projnorm.reference_samples == "all" else min(projnorm_samples(run.config), count)
+
+
+def meter_of(run: Run, task: str) -> Meter:
+    """Reports how far a task has come; its file is named after a hash, since targets have names of the user's."""
+    return Meter(run.folder / "progress" / hashlib.sha256(task.encode()).hexdigest()[:16])
 
 
 def stages_of(config: RunConfig) -> tuple[str, ...]:
@@ -153,179 +104,223 @@ def stages_of(config: RunConfig) -> tuple[str, ...]:
     wanted = [NETWORK]
     if "AgreeScore" in config.methods:
         wanted.append(SECOND)
-    if "ProjNorm" in config.methods and config.reference == "trained":
+    if "ProjNorm" in config.methods and config.projnorm.reference == "trained":
         wanted.append(REFERENCE)
     return tuple(wanted)
 
 
-def run_stage(work: Workplace, name: str) -> None:
-    """Train one stage and keep it, unless it is there."""
-    stage = work.stage(name)
-    if load_checkpoint(stage) is not None:
+def stage_samples(run: Run, stage: str) -> int:
+    """Number of samples that pass through the training of a stage, each as often as it is seen."""
+    config = run.config
+    if stage == REFERENCE:
+        return config.projnorm.count_steps(reference_samples(run)) * config.projnorm.batch
+    return config.finetune.count_steps(len(data_of(run).train)) * config.finetune.batch
+
+
+def stage_key(run: Run, name: str) -> str:
+    """Key of a stage in the store of trained networks."""
+    return f"{name}-{_identity(run, name)}"
+
+
+def has_stages(run: Run) -> bool:
+    """Whether everything that has to be trained first is there and whole."""
+    return all(_trained(run).get(stage_key(run, name)) is not None for name in stages_of(run.config))
+
+
+def run_stage(run: Run, name: str) -> None:
+    """Train one stage and store it, unless it is there; another run that wants it meanwhile waits."""
+    store, key = _trained(run), stage_key(run, name)
+    if store.get(key) is not None:
         return
-    with _sole_trainer(stage):
-        if load_checkpoint(stage) is not None:
+    with store.lock(key):
+        if store.get(key) is not None:
             return
-        tensors = _reference(work) if name == REFERENCE else _fine_tuned(work, name)
-        save_checkpoint(stage, tensors, {"stage": name})
-        _remove(work.unfinished(name))
-    work.meter(name).close()
+        _put(store, key, _trained_reference(run) if name == REFERENCE else _fine_tuned(run, name))
+        store.remove(_unfinished(key))
+    meter_of(run, name).close()
 
 
-def forget_stages(work: Workplace) -> None:
+def network_hash(run: Run) -> str:
+    """SHA-256 of the weights of the evaluated network.
+
+    Raises:
+        InputError: If it is not there.
+    """
+    facts = _trained(run).facts(stage_key(run, NETWORK))
+    if facts is None:
+        raise _missing(run, NETWORK)
+    return str(facts["sha256"])
+
+
+def forget_stages(run: Run) -> None:
     """Remove everything trained for this run, also where another run shares it, what the network said, and ProjNorm."""
-    for name in (NETWORK, SECOND, REFERENCE, ROTATION):
-        with _sole_trainer(work.stage(name)):
-            _remove(work.stage(name))
-            _remove(work.unfinished(name))
-    for folder in (work.outputs, work.projnorms):
-        shutil.rmtree(folder, ignore_errors=True)
+    store = _trained(run)
+    for name in STAGE_NAMES:
+        key = stage_key(run, name)
+        store.remove(key)
+        store.remove(_unfinished(key))
+    for name, prefix in (("outputs", _identity(run, NETWORK)), ("projnorm", projnorm_identity(run))):
+        for key in run.context.store(name).keys(f"{prefix}/"):
+            run.context.store(name).remove(key)
 
 
-def network_of(work: Workplace, which: str = NETWORK) -> nn.Module:
+def network_of(run: Run, which: str = NETWORK) -> nn.Module:
     """A fine-tuned network, from its stage."""
-    model, _ = _loaded(work, which)
-    return model
+    return _loaded(run, which)[0]
 
 
-def outputs_of(work: Workplace, samples: Samples) -> Outputs:
-    """What the evaluated network says of these samples, computed once."""
-    path = work.outputs / f"{samples.sha256[:24]}.npz"
-    return forward_cached(
-        path, network_of(work), work.last, samples.inputs, prepare=work.prepare, hardware=work.hardware
-    )
+def outputs_of(run: Run, samples: Samples) -> Outputs:
+    """What the evaluated network says of these samples, with their inputs and labels; computed once."""
+    key = f"{_identity(run, NETWORK)}/{samples.sha256[:_SHORT]}"
+
+    def compute() -> Entry:
+        outputs = forward_of(run, network_of(run), samples.inputs)
+        return Entry({"logits": outputs.logits, "features": outputs.known_features})
+
+    arrays = run.context.store("outputs").get_or_compute(key, compute).arrays
+    return Outputs(arrays["logits"], arrays["features"], samples.labels, (), samples.inputs, samples.name)
 
 
-def rotation_head_of(work: Workplace) -> nn.Module:
+def rotation_head_of(run: Run) -> nn.Module:
     """The head that tells rotations apart: trained with the network, or on top of it."""
-    network, head = _loaded(work, NETWORK)
+    network, head = _loaded(run, NETWORK)
     if head is not None:
         return head
-    found = load_checkpoint(work.stage(ROTATION))
-    if found is not None:
-        head = rotation_head(found.tensors["1.weight"].shape[1])
-        head.load_state_dict(found.tensors)
-        return head.eval()
-    c = work.config
-    assert isinstance(c, DeepConfig)
-    images = work.data.train.inputs[: c.rotation_samples]
-    head = train_rotation_head(network, work.last, images, seed=c.seed, prepare=work.prepare, hardware=work.hardware)
-    with _sole_trainer(work.stage(ROTATION)):
-        save_checkpoint(work.stage(ROTATION), head.state_dict(), {"stage": ROTATION})
-    return head
+    config, domain = run.config, domain_of(run.config)
+    assert isinstance(config, DeepConfig)
+    store, key = _trained(run), stage_key(run, ROTATION)
+    entry = store.get(key)
+    if entry is None:
+        images = data_of(run).train.inputs[: config.rotation.samples]
+        options: dict[str, Any] = {"prepare": domain.prepare, "device": run.context.device}
+        head = train_rotation_head(network, domain.last, images, seed=config.seed, **options)
+        _put(store, key, head.state_dict())
+        return head
+    head = rotation_head(entry.arrays["1.weight"].shape[1])
+    head.load_state_dict(to_tensors(entry.arrays))
+    return head.eval()
 
 
-def reference_of(work: Workplace) -> dict[str, Tensor]:
+def reference_of(run: Run) -> dict[str, Tensor]:
     """Parameters that ProjNorm compares with."""
-    if work.config.reference == "fine-tuned":
-        return parameters_of(network_of(work))
-    return _stage_tensors(work, REFERENCE)
-
-
-@lru_cache(maxsize=1)
-def _data(work: Workplace) -> RunData:
-    return work.domain.load_data(cache=work.cache)
+    if run.config.projnorm.reference == "fine-tuned":
+        return parameters_of(network_of(run))
+    return _tensors(run, REFERENCE)
 
 
 @lru_cache(maxsize=8)
-def _identity(work: Workplace, name: str) -> str:
+def projnorm_identity(run: Run) -> str:
+    """A hash of everything that values of ProjNorm depend on besides the target."""
+    projnorm = run.config.projnorm
+    depends = {
+        "network": _identity(run, NETWORK),
+        "reference": _identity(run, NETWORK if projnorm.reference == "fine-tuned" else REFERENCE),
+        "recipe": projnorm.identity,
+        "samples": projnorm_samples(run.config),
+        "labels": projnorm.labels,
+        "trajectory": projnorm.trajectory,
+        "seed": run.config.seed,
+    }
+    return digest(depends)
+
+
+@lru_cache(maxsize=16)
+def _identity(run: Run, name: str) -> str:
     """A hash of everything that the numbers of a stage depend on."""
-    c, samples = work.config, work.data.train
+    config, domain, samples = run.config, domain_of(run.config), data_of(run).train
     depends: dict[str, object] = {
         "projnorm": __version__,
         "torch": torch.__version__,
-        "device": work.hardware.device,
-        "network": work.domain.network,
-        "sees": work.domain.sees,
-        "software": work.domain.software,
-        "weights": work.initial().sha256,
-        "classes": work.data.classes,
-        "seed": c.seed,
+        "device": run.context.device,
+        "network": domain.network,
+        "sees": domain.sees,
+        "software": domain.software,
+        "weights": initial_of(run).sha256,
+        "classes": data_of(run).classes,
+        "seed": config.seed,
     }
     if name == REFERENCE:
-        samples = samples.take(np.arange(work.reference_samples))
-        depends["recipe"] = work.projnorm_recipe.facts
+        samples = samples.take(np.arange(reference_samples(run)))
+        depends["recipe"] = config.projnorm.identity
     else:
-        depends |= {"recipe": work.finetuning_recipe.facts, "joint": _is_joint(work, name)}
-    if name == ROTATION and isinstance(c, DeepConfig):
-        depends |= {"joint": _is_joint(work, NETWORK), "rotation_samples": c.rotation_samples}
+        depends |= {"recipe": config.finetune.identity, "joint": _is_joint(config, name)}
+    if name == ROTATION and isinstance(config, DeepConfig):
+        depends |= {"joint": _is_joint(config, NETWORK), "rotation_samples": config.rotation.samples}
     depends["samples"] = samples.sha256
-    return _short_hash(depends)
+    return digest(depends)
 
 
-def _short_hash(depends: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:12]
+def _trained(run: Run) -> Store:
+    return run.context.store("trained")
 
 
-def _sole_trainer(stage: Path) -> AbstractContextManager[None]:
-    """Another run may want the same stage: one of them trains it, and nobody removes it meanwhile."""
-    return sole_writer(stage.parent, f".{stage.stem}.lock")
+def _unfinished(key: str) -> str:
+    return f"unfinished-{key}"
 
 
-def _remove(checkpoint: Path) -> None:
-    for file in (checkpoint, *checkpoint.parent.glob(f"{checkpoint.stem}-*")):
-        file.unlink(missing_ok=True)
+def _put(store: Store, key: str, tensors: dict[str, Tensor]) -> None:
+    arrays = to_arrays(tensors)
+    sha256 = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        sha256.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    store.put(key, arrays, {"sha256": sha256.hexdigest()}, compress=False)
+
+
+def _missing(run: Run, name: str) -> InputError:
+    path = _trained(run).path(stage_key(run, name))
+    return InputError(f"{path} is not there or damaged; run {run.name} again to train it.")
 
 
 @lru_cache(maxsize=2)
-def _loaded(work: Workplace, which: str) -> tuple[nn.Module, nn.Module | None]:
-    model = work.initial(which).model
-    tensors = _stage_tensors(work, which)
-    if not _is_joint(work, which):
+def _loaded(run: Run, which: str) -> tuple[nn.Module, nn.Module | None]:
+    model, tensors = initial_of(run, which).model, _tensors(run, which)
+    if not _is_joint(run.config, which):
         model.load_state_dict(tensors)
         return model.eval(), None
-    joint = JointRotation(model, work.last)
+    joint = JointRotation(model, domain_of(run.config).last)
     joint.load_state_dict(tensors)
     joint.eval()
     return joint.network, joint.head
 
 
-def _stage_tensors(work: Workplace, name: str) -> dict[str, Tensor]:
-    found = load_checkpoint(work.stage(name))
-    if found is None:
-        raise ValueError(f"{work.stage(name)} is not there or damaged; the command that made the run trains it again.")
-    return found.tensors
+def _tensors(run: Run, name: str) -> dict[str, Tensor]:
+    entry = _trained(run).get(stage_key(run, name))
+    if entry is None:
+        raise _missing(run, name)
+    return to_tensors(entry.arrays)
 
 
-def _is_joint(work: Workplace, which: str) -> bool:
-    return isinstance(work.config, DeepConfig) and work.config.rotation == "joint" and which == NETWORK
+def _is_joint(config: RunConfig, which: str) -> bool:
+    return isinstance(config, DeepConfig) and config.rotation.head == "joint" and which == NETWORK
 
 
-def _fine_tuned(work: Workplace, which: str) -> dict[str, Tensor]:
-    recipe, meter = work.finetuning_recipe, work.meter(which)
-    seed = work.config.seed + _SEED_OF[which]
-    model, loss, hardware = work.initial(which).model, cross_entropy, work.hardware
-    if _is_joint(work, which):
+def _training_options(run: Run, domain: Domain, stage: str, batch: int) -> dict[str, Any]:
+    meter = meter_of(run, stage)
+    return {
+        "prepare": domain.prepare,
+        "device": run.context.device,
+        "watch": lambda step, _: meter.at(step * batch),
+        "checkpoint": Checkpoint(_trained(run), _unfinished(stage_key(run, stage))),
+    }
+
+
+def _fine_tuned(run: Run, which: str) -> dict[str, Tensor]:
+    config, domain, samples = run.config, domain_of(run.config), data_of(run).train
+    recipe, seed = config.finetune, config.seed + _SEED_OF[which]
+    model, loss = initial_of(run, which).model, cross_entropy
+    if _is_joint(config, which):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model, loss = JointRotation(model, work.last), joint_loss
-        hardware = replace(hardware, compiled=False)
-    train(
-        model,
-        work.data.train.inputs,
-        work.data.train.labels,
-        recipe,
-        seed=seed,
-        prepare=work.prepare,
-        hardware=hardware,
-        loss=loss,
-        watch=lambda step, _: meter.at(step * recipe.batch),
-        checkpoint=work.unfinished(which),
-    )
+            model, loss = JointRotation(model, domain.last), joint_loss
+        layers = (*(f"network.{layer}" for layer in recipe.layers), "head") if recipe.layers else ()
+        recipe = replace(recipe, compiled=False, layers=layers)
+    options = _training_options(run, domain, which, recipe.batch)
+    train(model, samples.inputs, samples.labels, recipe, seed=seed, loss=loss, **options)
     return model.state_dict()
 
 
-def _reference(work: Workplace) -> dict[str, Tensor]:
-    c, train_set, count = work.config, work.data.train, work.reference_samples
-    recipe, meter = work.projnorm_recipe, work.meter(REFERENCE)
-    return train_reference(
-        work.initial().model,
-        train_set.inputs[:count],
-        train_set.labels[:count],
-        recipe,
-        seed=c.seed,
-        prepare=work.prepare,
-        hardware=work.hardware,
-        watch=lambda step, _: meter.at(step * recipe.batch),
-        checkpoint=work.unfinished(REFERENCE),
-    )
+def _trained_reference(run: Run) -> dict[str, Tensor]:
+    config, samples, count = run.config, data_of(run).train, reference_samples(run)
+    options = _training_options(run, domain_of(config), REFERENCE, config.projnorm.batch)
+    inputs, labels = samples.inputs[:count], samples.labels[:count]
+    return train_reference(initial_of(run).model, inputs, labels, config.projnorm, seed=config.seed, **options)

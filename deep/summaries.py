@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.experiments.ntk_predict import kernel_rows
-from deep.ledger import Scores
+from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, Difference, SizeQuality, difference, predictions, size_quality
-from deep.projnorm import ProjNorm
+from deep.runs import kernel_rows
+from deep.scores import Scores
 from projnorm.records import Record
 
 

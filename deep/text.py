@@ -1,4 +1,4 @@
-"""Runs on pairs of sentences: their data, the networks they start from, and how these are trained."""
+"""Runs on pairs of sentences: their data and the networks they start from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deep.config import TextConfig
 from deep.samples import RunData, Target, require_trainable, split_order
-from deep.training import Recipe
+from projnorm.errors import InputError
 from projnorm.files import locate
 from projnorm.text import (
     LABELS,
@@ -42,7 +42,7 @@ _MERGED = tuple(TWO_WAY.index("entailment" if label == "entailment" else "non-en
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a `deep.domain.Domain` is for, of pairs of sentences."""
+    """The `deep.domain.Domain` of pairs of sentences."""
 
     config: TextConfig
 
@@ -50,14 +50,14 @@ class Text:
         """Read, split, take apart, draw and encode.
 
         Raises:
-            ValueError: If a file is not in a form that is known, or too small.
+            InputError: If a file is not in a form that is known, or too small.
             OSError: If it cannot be read.
         """
         return load_text_data(self.config)
 
     def initial(self, *, classes: int, seed: int) -> LoadedPairClassifier:
         """Pretrained weights under a drawn head."""
-        return load_pair_classifier(self.config.model, num_outputs=classes, seed=seed)
+        return load_pair_classifier(self.config.network.model, num_outputs=classes, seed=seed)
 
     @property
     def prepare(self) -> None:
@@ -66,40 +66,22 @@ class Text:
     @property
     def last(self) -> str:
         """Name of the last layer."""
-        return _last(self.config.model)
+        return _last(self.config.network.model)
 
     @property
     def network(self) -> str:
         """The checkpoint."""
-        return self.config.model
+        return self.config.network.model
 
     @property
     def sees(self) -> str:
         """How long its pairs are."""
-        return f"pairs of `length` {self.config.length} tokens"
+        return f"pairs of `length` {self.config.network.length} tokens"
 
     @property
     def software(self) -> dict[str, str]:
         """That of `transformers`, which holds the networks."""
         return {"transformers": version("transformers")}
-
-    def finetuning(self, steps: int) -> Recipe:
-        """AdamW along a line."""
-        c = self.config
-        return Recipe(steps, c.lr, c.batch, precision=c.precision, optimiser="adamw", decay="linear")
-
-    def projnorm(self) -> Recipe:
-        """The same."""
-        c = self.config
-        return Recipe(
-            c.steps,
-            c.projnorm_lr,
-            c.projnorm_batch,
-            precision=c.precision,
-            optimiser="adamw",
-            decay="linear",
-            layers=c.projnorm_layers,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,30 +101,31 @@ class _Set:
 
 def load_text_data(config: TextConfig) -> RunData:
     """As `Text.load_data`."""
-    whole = _pairs(config.data)
+    data, network = config.data, config.network
+    whole = _pairs(data.data)
     if whole.classes != LABELS:
-        raise ValueError(f"{config.data}: training pairs must have three labels, {', '.join(LABELS)}; it has two.")
+        raise InputError(f"{data.data}: training pairs must have three labels, {', '.join(LABELS)}; it has two.")
     rng = np.random.default_rng(config.seed)
-    kept, learnt, left = split_order(len(whole), config.n_train, config.n_validation, rng, whole.name)
-    sets = [_held_out(config, whole.take(left)), *map(_target_set, config.targets)]
-    if config.labels == "true" and (two_way := [one.name for one in sets if one.merge]):
-        raise ValueError(f"`labels` true needs targets with three labels to train on; {two_way[0]} has two.")
-    encode = load_encode(config.model, config.length)
+    held_out, learnt, left = split_order(len(whole), data.n, data.n_validation, rng, whole.name)
+    sets = [_held_out(data.test, whole.take(left)), *map(_target_set, data.targets)]
+    if config.projnorm.labels == "true" and (two_way := [one.name for one in sets if one.merge]):
+        raise InputError(f"`labels` true needs targets with three labels to train on; {two_way[0]} has two.")
+    encode = load_encode(network.model, network.length)
 
     def encoded(pairs: Pairs) -> EncodedPairs:
-        return EncodedPairs(pairs.name, encode(pairs.premises, pairs.hypotheses, config.length), pairs.labels)
+        return EncodedPairs(pairs.name, encode(pairs.premises, pairs.hypotheses, network.length), pairs.labels)
 
     train = whole.take(learnt)
     trained_on = set(zip(train.premises, train.hypotheses, strict=True))
     targets, small, known = [], [], {}
     for one in sets:
         everything = {one.name: (one.origin, np.arange(len(one.pairs)))}
-        parts = {f"{one.name}, {part}": (PART, members) for part, members in _parts(config, one.pairs)}
+        parts = {f"{one.name}, {part}": (PART, members) for part, members in _parts(data.subsets, one.pairs)}
         for name, (origin, members) in (everything | parts).items():
-            if origin == PART and len(members) < config.m:
+            if origin == PART and len(members) < data.m:
                 small.append(name)
                 continue
-            chosen = one.pairs.take(np.sort(rng.permutation(members)[: config.m]))
+            chosen = one.pairs.take(np.sort(rng.permutation(members)[: data.m]))
             targets.append(Target(name, one.family, one.severity, origin, encoded(chosen), one.merge))
             if again := sum(pair in trained_on for pair in zip(chosen.premises, chosen.hypotheses, strict=True)):
                 known[name] = again
@@ -151,21 +134,21 @@ def load_text_data(config: TextConfig) -> RunData:
     require_trainable(samples, tuple(targets), config.methods)
     facts: dict[str, object] = {
         "parts_left_out_for_fewer_than_m_pairs": small,
-        "sets_of_fewer_than_m_pairs": [t.name for t in targets if len(t.samples) < config.m],
+        "sets_of_fewer_than_m_pairs": [t.name for t in targets if len(t.samples) < data.m],
         "pairs_that_were_trained_on": known,
         "pairs_without_a_gold_label": {one.name: one.pairs.unlabelled for one in sets if one.pairs.unlabelled},
     }
     if two_way := [target.name for target in targets if target.merge]:
         facts |= {"two_way_targets": two_way, "merged": MERGING}
-    return RunData(samples, encoded(whole.take(kept)), tuple(targets), len(LABELS), facts)
+    return RunData(samples, encoded(whole.take(held_out)), tuple(targets), len(LABELS), facts)
 
 
-def _held_out(config: TextConfig, left: Pairs) -> _Set:
+def _held_out(test: str, left: Pairs) -> _Set:
     """In-distribution pairs that nothing was trained on: a file of their own, or what is left."""
-    if config.test:
-        return replace(_target_set(config.test), family=HELD_OUT, severity=0, origin=HELD_OUT)
+    if test:
+        return replace(_target_set(test), family=HELD_OUT, severity=0, origin=HELD_OUT)
     if not len(left):
-        raise ValueError("no pair is left to predict on in distribution; set `n_train`, or `test` to a file.")
+        raise InputError("no pair is left to predict on in distribution; set `n`, or `test` to a file.")
     return _Set("held out", HELD_OUT, 0, HELD_OUT, left)
 
 
@@ -181,10 +164,10 @@ def _target_set(spec: str) -> _Set:
         parts = [part.strip() for part in (files if equals else spec).split("+")]
         name = name.strip() if equals else Path(parts[0]).stem
     if not all(parts):
-        raise ValueError(f"a target must be FILE or NAME=FILE+FILE; got {spec!r}.")
+        raise InputError(f"a target must be FILE or NAME=FILE+FILE; got {spec!r}.")
     if not name or len(name) > _LONGEST_NAME or not name.isprintable() or name in (HELD_OUT, *DIALS):
         taken = ", ".join((HELD_OUT, *DIALS))
-        raise ValueError(
+        raise InputError(
             f"a target must have a name of 1 to {_LONGEST_NAME} printable characters, none of {taken}; got {name!r}."
         )
     return _Set(name, name, 0, GIVEN, joined(name, [_pairs(part) for part in parts]))
@@ -195,12 +178,12 @@ def _pairs(name: str) -> Pairs:
     if is_made(name) or (name.startswith(TEMPLATES) and not path.exists()):
         return made_pairs(name)
     if not name or path.is_dir():
-        raise ValueError(f"pairs must come from a file; got {name!r}.")
+        raise InputError(f"pairs must come from a file; got {name!r}.")
     return read_pairs(path, keep=(CATEGORY,))
 
 
-def _parts(config: TextConfig, pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    for kind in config.subsets:
+def _parts(kinds: tuple[str, ...], pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    for kind in kinds:
         yield from subsets(pairs, kind).items()
 
 
@@ -208,7 +191,7 @@ def _require_distinct(targets: list[Target]) -> None:
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"no two targets may be called {name!r}; give them names, as in NAME=FILE.")
+            raise InputError(f"no two targets may be called {name!r}; give them names, as in NAME=FILE.")
 
 
 @lru_cache(maxsize=4)

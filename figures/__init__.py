@@ -1,1 +1,21 @@
-"""Every figure and the page that shows them. A figure draws what was computed elsewhere; it computes nothing itself."""
+"""Every figure and table, and the page that shows them. A figure draws what was computed elsewhere.
+
+Everything is imported when it is first used, matplotlib when the first figure is drawn.
+"""
+
+from typing import TYPE_CHECKING
+
+from projnorm.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
+
+if TYPE_CHECKING:
+    from figures.show import (
+        Drawing as Drawing,
+        Shown as Shown,
+        save_figures as save_figures,
+        save_tables as save_tables,
+    )
+    from figures.style import save as save
+    from figures.table import Number as Number, Table as Table
+    from figures.theory import theory_page as theory_page, theory_shows as theory_shows

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from figures.style import CYCLE, PAPER, TRUTH, WIDTH, drawing
+from figures.style import CYCLE, PAPER, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Whatever is made of the outputs alone is blind"
 CAPTION = (

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deep.calibration import qualities
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
-from deep.ledger import Scores
 from deep.residuals import residual_correlations
+from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
-from figures.headings import leaves, network_name, run_heading
-from figures.show import Drawing, Shown, of_figure
+from figures.headings import data_name, network_name, run_heading
+from figures.show import Shown, drawing_of, of_figure
 from figures.table import Table
 from projnorm.records import Record
 
@@ -38,12 +37,10 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     blocks: list[str | Table] = [heading, table, deep_table.CAPTION, *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
-    draw = partial(deep_scatter.draw, scores, heading=heading)
-    figures = {"scatter": Drawing(deep_scatter.TITLE, deep_scatter.CAPTION, draw)}
+    figures = {"scatter": drawing_of(deep_scatter, scores, heading=heading)}
     if len(set(scores.severities.tolist())) > 1:
-        draw = partial(severity.draw, scores, heading=heading)
-        figures["severity"] = Drawing(severity.TITLE, severity.CAPTION, draw)
-    where = f"{network_name(config)} on {Path(leaves(config)['data']).name}"
+        figures["severity"] = drawing_of(severity, scores, heading=heading)
+    where = f"{network_name(config)} on {data_name(config)}"
     best = max(found, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
         blocks,
@@ -65,17 +62,15 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     """
     trajectory.require(record)
     heading = run_heading(record.config, run_scores(record, folder))
-    draw = partial(trajectory.draw, record, heading=heading)
-    return of_figure(record, "trajectory", Drawing(trajectory.TITLE, trajectory.CAPTION, draw))
+    return of_figure(record, "trajectory", drawing_of(trajectory, record, heading=heading))
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
     """What the methods of a run get wrong together."""
     found = residual_correlations(scores)
-    draw = partial(residuals.draw, found, heading=run_heading(config, scores))
     return Shown(
         [residuals.build(found), residuals.CAPTION],
-        {"residuals": Drawing(residuals.TITLE, residuals.CAPTION, draw)},
+        {"residuals": drawing_of(residuals, found, heading=run_heading(config, scores))},
         residuals.values(found),
         title=residuals.TITLE,
     )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from figures.families import spoken
-from figures.style import drawing
+from figures.style import Figure, drawing
 from projnorm.vision import FAMILIES, SEVERITIES, corrupt
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "The corruptions"
 CAPTION = (

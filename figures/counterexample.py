@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.show import Drawing, Shown, of_figure
-from figures.style import PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.style import PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "The paper's bound needs orthogonal tails"
 CAPTION = (

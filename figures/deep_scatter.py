@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deep.calibration import Line
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import scatter, size_keys
-from figures.headings import run_heading
-from figures.style import TRUTH, drawing, grid_size, panels
+from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.fit_quality import fit_quality
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Score against error, method by method"
 CAPTION = (
@@ -44,8 +38,3 @@ def draw(scores: Scores, *, heading: str = "") -> Figure:
         handles, _ = grid[0].get_legend_handles_labels()
         figure.legend(handles=[*handles, *size_keys(scores.severities)], loc="outside right upper", fontsize=6.5)
     return figure
-
-
-def heading(config: Any, scores: Scores) -> str:
-    """What every figure of a run says above it."""
-    return run_heading(asdict(config), scores)

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from deep.calibration import Interval, Quality, qualities
 from deep.ensemble import STACKED
-from deep.ledger import Scores
-from deep.summaries import not_rising
+from deep.scores import Scores
 from figures.table import Number, Table
-
-__all__ = ["CAPTION", "build", "cell", "not_rising", "of_qualities", "targets", "values"]
 
 CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "

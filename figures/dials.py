@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 from simulations.bound_check import Family
 from simulations.summaries import misses_by_dial
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 TITLE = "Breaking one assumption at a time"
 CAPTION = (
-    "Share of drawn designs on which an interval misses the true loss, as the tails lean (left), the norms become "
-    "unequal (middle) or the shared span tilts (right). The paper's interval (orange) and the generalised one at the "
-    "true k (dashed, which needs the shared span) start to miss; the sharp interval and the generalised one at k = 0, "
-    "given rho, never do. Dotted: the sharp interval with rho wrongly taken as 1."
+    "Share of drawn designs on which an interval misses the true loss, as the tails lean from a right angle (left), "
+    "the norms become unequal (middle) or the shared span tilts (right). The paper's interval (orange) and the "
+    "generalised one at the true k (dashed, which needs the shared span) start to miss; the sharp interval and the "
+    "generalised one at k = 0, given rho, never do. Dotted: the sharp interval with rho wrongly taken as 1."
 )
 # Lines that coincide are told apart by hollow markers of different sizes.
 _LINES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
@@ -29,9 +26,9 @@ _LINES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("sharp_rho_1", r"sharp, $\rho$ taken as 1", "^:", {"color": TRUTH, "ms": 8, "mfc": "none", "mew": 0.7}),
 )
 _PANELS: dict[Family, tuple[str, float]] = {
-    "phi": ("90° minus tail angle (degrees)", 180 / np.pi),
+    "phi": ("lean of the tails (°)", 180 / np.pi),
     "rho": (r"$\rho - 1$", 1.0),
-    "tilt": ("tilt of the span (degrees)", 180 / np.pi),
+    "tilt": ("tilt of the span (°)", 180 / np.pi),
 }
 
 

@@ -7,20 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from deep.predict.answer import ErrorEstimate, Grounds
-from figures.report import Section, page, section as page_section
+from deep.estimate import CalibrationSummary, ErrorEstimate
+from figures.report import page, section
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from figures.table import Number, Table
 from projnorm.environment import current_environment
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
@@ -36,13 +32,13 @@ _UNCALIBRATED = (
 def draw(estimate: ErrorEstimate) -> Figure:
     """Methods, and beside them the calibration where there is one."""
     known = [one for one in estimate.methods if math.isfinite(one.error)]
-    panels = 1 if estimate.grounds is None else 2
+    panels = 1 if estimate.calibration is None else 2
     with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
         grid = figure.subplots(1, panels, squeeze=False)[0]
         _methods(grid[0], estimate)
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
-        if estimate.grounds is not None:
-            _calibration(grid[1], estimate, estimate.grounds)
+        if estimate.calibration is not None:
+            _calibration(grid[1], estimate, estimate.calibration)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=7)
     return figure
 
 
@@ -54,7 +50,7 @@ def build(estimate: ErrorEstimate) -> Table:
             Number(one.score, ".4g"),
             Number(100 * one.error, ".1f"),
             Number(100 * one.mae, ".1f"),
-            one.note or ("in the estimate" if one.method in estimate.rests_on else ""),
+            one.note or ("in the estimate" if one.method in estimate.based_on else ""),
         )
         for one in estimate.methods
     ]
@@ -63,18 +59,13 @@ def build(estimate: ErrorEstimate) -> Table:
 
 def show(estimate: ErrorEstimate) -> Shown:
     """The card: the answer first, then the picture and what every method says."""
-    caption = _UNCALIBRATED if estimate.grounds is None else _CALIBRATED
+    caption = _UNCALIBRATED if estimate.calibration is None else _CALIBRATED
     return Shown(
         [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
         {"error_card": Drawing("", caption, partial(draw, estimate))},
-        values(estimate, None),
+        estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
     )
-
-
-def section(estimate: ErrorEstimate) -> Section:
-    """The card as a part of a page."""
-    return page_section(show(estimate))
 
 
 def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
@@ -86,14 +77,12 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
         model: Name of the model that they are about.
         data: Names of the data by what they were used for, such as "source".
     """
-    titles = [f"{one.target}: {interval(one)}" for one in estimates]
-    environment = asdict(current_environment())
-    about = {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "command": command, "model": model, **data}
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(
-        f"Estimated error on {'; '.join(titles)}",
-        f"The error to expect of {model} on data without labels, how certain that is, and what it is based on.",
-        [section(one) for one in estimates],
-        {**about, **environment.pop("libraries"), **environment},
+        "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
+        "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
+        [section(show(one)) for one in estimates],
+        {"date": date, "command": command, "model": model, **data, **asdict(current_environment())},
     )
 
 
@@ -103,49 +92,15 @@ def interval(estimate: ErrorEstimate) -> str:
     return f"{error}, {100 * estimate.level:g} % interval {low} to {high}"
 
 
-def values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, object]:
-    """The same as plain numbers."""
-    grounds = estimate.grounds
-    return {
-        "target": estimate.target,
-        "m": estimate.m,
-        "error": estimate.error,
-        "interval": [estimate.low, estimate.high],
-        "level": estimate.level,
-        "covers": "sampling" if grounds is None else "sampling and shifts like those of the calibration",
-        "rests_on": list(estimate.rests_on),
-        "source_error": estimate.source_error,
-        "n_source": estimate.n_source,
-        "sentence": estimate.sentence,
-        "warnings": list(estimate.warnings),
-        "threshold": threshold,
-        "probability_above": None if threshold is None else estimate.probability_above(threshold),
-        "methods": [
-            {"method": one.method, "score": one.score, "error": one.error, "mae": one.mae, "note": one.note}
-            for one in estimate.methods
-        ],
-        "calibration": None
-        if grounds is None
-        else {
-            "origin": grounds.origin,
-            "sets": list(grounds.names),
-            "families": grounds.families.tolist(),
-            "errors": grounds.errors.tolist(),
-            "predicted": grounds.predicted.tolist(),
-            "mae": grounds.mae,
-            "coverage": [grounds.coverage.share.value, grounds.coverage.share.low, grounds.coverage.share.high],
-            "median_width": grounds.coverage.width,
-        },
-    }
-
-
 def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
     known = [one for one in estimate.methods if math.isfinite(one.error)]
     axes.axvspan(100 * estimate.low, 100 * estimate.high, color=CYCLE[0], alpha=0.18, lw=0, label="interval")
     axes.axvline(100 * estimate.error, color=CYCLE[0], lw=1.2, label="estimate")
     axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":", label="error on the source")
+    if estimate.truth is not None:
+        axes.axvline(100 * estimate.truth, color=TRUTH, lw=1.2, label="true error")
     for place, one in enumerate(known):
-        member = one.method in estimate.rests_on
+        member = one.method in estimate.based_on
         axes.plot(100 * one.error, place, "o" if member else "|", color=CYCLE[0] if member else TRUTH, ms=5)
     axes.set_yticks(range(len(known)), [one.method for one in known], fontsize=6.5)
     axes.invert_yaxis()
@@ -153,21 +108,16 @@ def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
     axes.set_title(interval(estimate), fontsize=8)
 
 
-def _calibration(axes: Axes, estimate: ErrorEstimate, grounds: Grounds) -> None:
-    axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--")
-    axes.scatter(100 * grounds.predicted, 100 * grounds.errors, s=10, color=CYCLE[1], alpha=0.7, linewidths=0)
-    axes.errorbar(
-        [100 * estimate.error],
-        [100 * estimate.error],
-        yerr=[[100 * (estimate.error - estimate.low)], [100 * (estimate.high - estimate.error)]],
-        fmt="x",
-        color=CYCLE[0],
-        capsize=3,
-        ms=7,
-    )
-    top = 100 * max(float(np.max(grounds.errors)), float(np.max(grounds.predicted)), estimate.high)
+def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSummary) -> None:
+    axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
+    look: dict[str, Any] = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
+    axes.scatter(100 * calibration.predicted, 100 * calibration.errors, label="labelled shifted sets", **look)
+    error, low, high = 100 * estimate.error, 100 * estimate.low, 100 * estimate.high
+    ends = [[error - low], [high - error]]
+    axes.errorbar([error], [error], yerr=ends, fmt="x", color=CYCLE[0], capsize=3, ms=7, label="target")
+    top = 100 * max(float(np.max(calibration.errors)), float(np.max(calibration.predicted)), estimate.high)
     axes.set_xlim(-3, min(103.0, 1.05 * top + 3))
     axes.set_ylim(-3, min(103.0, 1.05 * top + 3))
     axes.set_xlabel("predicted error (%)")
     axes.set_ylabel("true error (%)")
-    axes.set_title(f"{len(grounds.errors)} labelled shifted sets", fontsize=8)
+    axes.set_title(f"{len(calibration.errors)} labelled shifted sets", fontsize=8)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from figures.style import CYCLE, TRUTH, shades
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from figures.style import CYCLE, TRUTH, Axes, shades
 
 _MARKERS = "osD^vP<>pXhd8*H"
 CLEAN = "clean"

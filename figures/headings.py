@@ -1,4 +1,4 @@
-"""What was run, in the small print above a figure; read from the configuration of a record."""
+"""What was run, in the small print above a figure; read from a record."""
 
 from __future__ import annotations
 
@@ -6,54 +6,56 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from projnorm.records import flat
+from projnorm.records import Record
 
 if TYPE_CHECKING:
-    from deep.ledger import Scores
+    from deep.scores import Scores
 
 
 def run_heading(config: Mapping[str, Any], scores: Scores) -> str:
     """Network, data and targets of a comparison."""
-    settings = leaves(config)
     origins = sorted(set(scores.origins.tolist()) - {"clean"})
     return (
-        f"{network(config)}\n{PurePath(settings['data']).name}, m = {settings['m']:,}, T = {_steps(config):,}, "
+        f"{network(config)}\n{data_name(config)}, m = {config['data']['m']:,}, T = {config['projnorm']['steps']:,}, "
         f"{len(scores.targets)} targets, shifts {' and '.join(origins) or 'none'}"
     )
 
 
-def kernel_heading(config: Mapping[str, Any], weights: str) -> str:
-    """Network, data and kernel of an experiment on kernels; random weights are called random."""
-    settings = leaves(config)
-    kind = settings["kind"] if settings["kind"] == "exact" else f"{settings['kind']} ({settings['count']:,})"
-    named = "random weights" if settings["weights"] == "random" else f"weights {weights}"
-    return (
-        f"{settings['architecture']}, {named}, {settings['size']} px\n{PurePath(settings['data']).name}, "
-        f"n = {settings['n']:,}, m = {settings['m']:,}, {kind} kernel"
-    )
+def about_run(record: Record) -> str:
+    """The run that a record is about."""
+    config = record.facts["run_config"]
+    return f"{network(config)}\n{data_name(config)}, {record.config['run']}"
 
 
-def network(config: Mapping[str, Any]) -> str:
-    """The network of a comparison, and how much it sees of a sample."""
-    settings = leaves(config)
+def kernel_heading(record: Record) -> str:
+    """Network, data and kernel of an experiment on kernels."""
+    config = record.facts.get("run_config", record.config)
+    kernel = record.config.get("kernel", {"kind": "exact"})
+    kind = kernel["kind"] if kernel["kind"] == "exact" else f"{kernel['kind']} ({kernel['count']:,})"
+    n, m = len(record.arrays["train_eigenvalues"]), int(record.arrays["sizes"].max())
+    return f"{network(config, record.config.get('size', 0))}\n{data_name(config)}, n = {n:,}, m = {m:,}, {kind} kernel"
+
+
+def network(config: Mapping[str, Any], size: int = 0) -> str:
+    """The network and how much it sees of a sample; random weights are called random.
+
+    Args:
+        config: Configuration of a comparison or of an experiment on kernels.
+        size: Pixels that it sees, where they are not those of the configuration.
+    """
+    settings = config["network"]
     if "model" in settings:
         return f"{network_name(config)}, {settings['length']} tokens"
-    weights = settings["weights"]
-    named = "random weights" if weights == "random" else f"weights {PurePath(weights).name}"
-    return f"{network_name(config)}, {named}, {settings['size']} px"
+    weights = "random weights" if settings["weights"] == "random" else f"weights {PurePath(settings['weights']).name}"
+    return f"{network_name(config)}, {weights}, {size or settings['size']} px"
 
 
 def network_name(config: Mapping[str, Any]) -> str:
-    """The architecture of a comparison on images, or the model of one on text."""
-    settings = leaves(config)
-    return PurePath(settings.get("model", "").partition("@")[0]).name or settings["architecture"]
+    """The architecture of a network on images, or the model of one on text."""
+    settings = config["network"]
+    return settings["architecture"] if "model" not in settings else PurePath(settings["model"].partition("@")[0]).name
 
 
-def leaves(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their own names, without those of the groups they are in."""
-    return {name.rpartition(".")[2]: value for name, value in flat(config)}
-
-
-def _steps(config: Mapping[str, Any]) -> int:
-    settings = dict(flat(config))
-    return int(settings["projnorm.steps"] if "projnorm.steps" in settings else settings["steps"])
+def data_name(config: Mapping[str, Any]) -> str:
+    """The data that a network is fine-tuned on, or that kernels are computed on."""
+    return PurePath(config["data"]["data"]).name

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from deep.domain import IMAGE_KIND, TEXT_KIND
+from deep.config import IMAGE_KIND, TEXT_KIND
 from figures import comparison, ntk_experiment, small_samples, stress, sweep
-from figures.ntk_experiment import paper_panels
 from figures.report import Section, section
 from figures.show import Shown
-from projnorm.records import Record
-from projnorm.runs import DamagedRecordError, folders_of, load
-
-__all__ = ["network_sections", "paper_panels"]
+from projnorm.errors import InputError
+from projnorm.records import RECORD, Record, load_record
 
 _SHOWS: dict[str, Callable[[Record, Path], Shown]] = {
     IMAGE_KIND: comparison.show,
@@ -33,14 +30,13 @@ def network_sections(root: Path) -> list[Section]:
     """
     found: list[Section] = []
     for kind, show in _SHOWS.items():
-        for folder in folders_of(root, kind):
+        for file in sorted(root.glob(f"{kind}-{'[0-9a-f]' * 12}/{RECORD}.json")):
+            folder = file.parent
             try:
-                record = load(folder)
+                record = load_record(root, folder.name)
                 found.append(section(show(record, folder), folder))
                 if kind in (IMAGE_KIND, TEXT_KIND):
                     found += [section(one, folder) for one in comparison.details(record, folder)]
-            except FileNotFoundError:  # not finished
-                continue
-            except (DamagedRecordError, OSError) as problem:
-                found.append(Section(folder.name, f"This record cannot be shown: {problem}."))
+            except (InputError, OSError) as problem:
+                found.append(Section(folder.name, f"This record cannot be shown: {str(problem).rstrip('.')}."))
     return found

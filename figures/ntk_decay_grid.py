@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
-from figures.ntk_panels import heading, spectrum
-from figures.style import TRUTH, drawing, grid_size, panels
+from figures.headings import kernel_heading
+from figures.ntk_panels import spectrum
+from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (
@@ -29,13 +25,13 @@ def draw(record: Record) -> Figure:
     rows, columns = grid_size(len(families), 3, 5)
     size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
-    with drawing(*size, heading=heading(record), x="index", y="eigenvalue of the covariance") as figure:
-        train = arrays["train_eigenvalues"] / record.config["n"]
+    with drawing(*size, heading=kernel_heading(record), x="index", y="eigenvalue of the covariance") as figure:
+        train = arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"])
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
         ):
             members = np.flatnonzero(arrays["families"] == family)
-            for target in members:
+            for target in members.tolist():
                 axes.loglog(*spectrum(record, target), color=shade[int(arrays["severities"][target])], lw=1)
             axes.loglog(np.arange(1, len(train) + 1), train, "--", color=TRUTH, lw=1)
             exponents = arrays["decay"][members, 0]

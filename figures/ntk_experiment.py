@@ -6,18 +6,34 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels, ntk_table
-from figures.show import Drawing, Shown
+import numpy as np
+
+from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
+from figures.show import Drawing, Shown, drawing_of
+from figures.style import Figure
 from figures.table import Number, Table
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from simulations.bound_check import holds
 
 _GRAM = "The trace of a set's kernel is the sum of the squared lengths of its tangent features."
+TABLE_CAPTION = (
+    "rho: norm of the truth in the shifted row space over that in the training one, from the labels. c: overlap with "
+    "nothing assumed shared. The last three columns say whether the interval at k = 0 holds the loss: the paper's need "
+    "not; ours and the sharp one must."
+)
+_COLUMNS = {
+    "projnorm": ("ProjNormLinear", 1.0, ".4f"),
+    "error": ("error (%)", 100.0, ".1f"),
+    "rho": ("rho", 1.0, ".3f"),
+    "overlap": ("c", 1.0, ".3f"),
+    "exponent": ("decay", 1.0, ".2f"),
+    "test_loss": ("loss", 1.0, ".4f"),
+}
+_INTERVALS = {"proposition": "paper's", "generalised": "ours", "sharp": "sharp"}
+_SAID = {True: "holds", False: "fails", None: "none"}
 # The paper's figure shows these targets.
 _PAPER_ALIGNED = "snow-1"
 _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
@@ -40,9 +56,9 @@ def show_gram(record: Record, _folder: Path) -> Shown:
 
 def show_analysis(record: Record, _folder: Path) -> Shown:
     """The theory's assumptions and intervals on every target."""
-    values = {"rows": ntk_table.values(record), "train_exponent": float(record.arrays["train_decay"][0])}
+    values = {"rows": rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
-        [ntk_table.build(record), ntk_table.CAPTION, *_notes(record)],
+        [table(record), TABLE_CAPTION, *_notes(record)],
         {"ntk_panels": _panels(record, ntk_panels.draw), **_others(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
@@ -58,9 +74,9 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
         f"over {len(record.arrays['targets'])} targets."
     )
     return Shown(
-        [ntk_table.predictions(record), follows, *_notes(record)],
+        [predictions(record), follows, *_notes(record)],
         {"ntk_panels": _panels(record, ntk_panels.draw)},
-        {"rows": ntk_table.values(record), **asdict(quality)},
+        {"rows": rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
         record=record,
@@ -70,17 +86,17 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
 def show_network(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
     from deep.calibration import qualities
-    from deep.experiments.ntk_predict import kernel_rows
-    from deep.ledger import Scores
+    from deep.runs import kernel_rows
+    from deep.scores import Scores
     from figures import deep_table, ntk_variants
 
     keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
-    rows = qualities(Scores.of(kernel_rows(folder.parent / record.config["run"])))
+    found = qualities(Scores.of(kernel_rows(folder.parent / record.config["run"])))
     return Shown(
         [ntk_variants.build(record), ntk_variants.CAPTION],
         {"ntk_panels": _panels(record, paper_panels), **_others(record)},
         {
-            "rows": deep_table.values(rows),
+            "rows": deep_table.values(found),
             "variants": ntk_variants.values(record),
             "targets": {key: record.arrays[key].tolist() for key in keys},
         },
@@ -98,16 +114,49 @@ def paper_panels(record: Record) -> Figure:
     )
 
 
+def rows(record: Record) -> list[dict[str, Any]]:
+    """One row per target."""
+    arrays = record.arrays
+    found = []
+    for i, name in enumerate(arrays["targets"].tolist()):
+        row: dict[str, Any] = {"target": name}
+        row |= {key: float(arrays[key][i]) for key in _COLUMNS if key != "exponent"}
+        row["exponent"] = float(arrays["decay"][i, 0])
+        for key in _INTERVALS:
+            ends = arrays[key][i]
+            row[key] = ends.tolist()
+            row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
+        found.append(row)
+    return found
+
+
+def predictions(record: Record) -> Table:
+    """ProjNormLinear beside the error."""
+    cells = [(row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f")) for row in rows(record)]
+    return Table(("target", "ProjNormLinear", "error of the kernel regression (%)"), cells)
+
+
+def table(record: Record) -> Table:
+    """Assumptions and intervals."""
+    header = ("target", *(title for title, _, _ in _COLUMNS.values()), *_INTERVALS.values())
+    cells = [
+        (
+            row["target"],
+            *(Number(scale * row[key], form) for key, (_, scale, form) in _COLUMNS.items()),
+            *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS),
+        )
+        for row in rows(record)
+    ]
+    return Table(header, cells)
+
+
 def _panels(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
     return Drawing(ntk_panels.TITLE, ntk_panels.CAPTION, partial(draw, record))
 
 
 def _others(record: Record) -> dict[str, Drawing]:
     modules = (ntk_norm_ratio, ntk_decay_grid, ntk_intervals)
-    return {
-        module.__name__.rpartition(".")[2]: Drawing(module.TITLE, module.CAPTION, partial(module.draw, record))
-        for module in modules
-    }
+    return {module.__name__.rpartition(".")[2]: drawing_of(module, record) for module in modules}
 
 
 def _quality(record: Record) -> FitQuality:

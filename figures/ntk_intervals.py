@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import spoken
-from figures.ntk_panels import heading
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.headings import kernel_heading
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Intervals for the loss on tangent kernels"
 CAPTION = (
@@ -31,7 +26,7 @@ def draw(record: Record) -> Figure:
     """One row per target, log scale."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    with drawing(WIDTH, 0.9 + 0.2 * len(names), heading=heading(record)) as figure:
+    with drawing(WIDTH, 0.9 + 0.2 * len(names), heading=kernel_heading(record)) as figure:
         axes = figure.subplots()
         height = np.arange(len(names))
         for i, (key, (label, colour)) in enumerate(INTERVALS.items()):

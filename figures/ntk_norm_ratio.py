@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import CLEAN, looks, spoken
-from figures.ntk_panels import heading
-from figures.style import TRUTH, WIDTH, drawing
+from figures.headings import kernel_heading
+from figures.style import TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Equal projected norms, measured"
 CAPTION = (
@@ -24,7 +19,7 @@ CAPTION = (
 def draw(record: Record) -> Figure:
     """Relative difference of the two norms against severity."""
     arrays = record.arrays
-    with drawing(WIDTH + 1.3, 3.4, heading=heading(record)) as figure:
+    with drawing(WIDTH + 1.3, 3.4, heading=kernel_heading(record)) as figure:
         axes = figure.subplots()
         for family, style in looks(arrays["families"].tolist()).items():
             members = np.flatnonzero(arrays["families"] == family)

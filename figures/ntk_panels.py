@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.families import CLEAN, looks, scatter, size_keys, spoken
 from figures.headings import kernel_heading
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Tangent kernels: alignment, decay, prediction"
 CAPTION = (
@@ -43,7 +38,7 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
     shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)
     lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
     many = len(looks(arrays["families"].tolist())) > _LEGEND
-    with drawing(_WIDTH, 4.1 if many else 3.4, heading=heading(record)) as figure:
+    with drawing(_WIDTH, 4.1 if many else 3.4, heading=kernel_heading(record)) as figure:
         axes = figure.subplot_mosaic(
             [["heat", "decay", "scatter"], ["spans", "decay", "scatter"]],
             width_ratios=(1.05, 1, 1.15),
@@ -59,11 +54,6 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
         else:
             axes["scatter"].legend(handles=handles, fontsize=6)
     return figure
-
-
-def heading(record: Record) -> str:
-    """What was computed on, in two lines."""
-    return kernel_heading(record.config, str(record.facts["weights"]))
 
 
 def true_error(record: Record) -> np.ndarray:
@@ -112,11 +102,11 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays, config = record.arrays, record.config
+    arrays, n = record.arrays, len(record.arrays["train_eigenvalues"])
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"
-    axes.loglog(index, arrays["train_eigenvalues"] / config["n"], color=TRUTH, lw=1.8, label=label)
+    axes.loglog(index, arrays["train_eigenvalues"] / n, color=TRUTH, lw=1.8, label=label)
     for target in targets:
         family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from figures.show import Drawing, Shown
-from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, drawing
 from figures.table import Number, Table
 from ntk.summaries import subsample_rows
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Sampled against exact kernels"
 CAPTION = (
@@ -58,11 +53,6 @@ def draw(record: Record) -> Figure:
             axes.set_ylabel(f"relative error of {what}")
             axes.legend(fontsize=6)
     return figure
-
-
-def values(record: Record) -> list[dict[str, Any]]:
-    """One row per kind and number of features, as plain numbers."""
-    return subsample_rows(record)
 
 
 def table(record: Record) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deep.experiments.ntk_predict import VariantQuality, variant_qualities
-from figures.table import Number, Table
+from figures.table import Cell, Number, Table
 from ntk.variants import PLAIN
 from projnorm.records import Record
 
@@ -32,7 +32,7 @@ def build(record: Record, *, every: bool = False) -> Table:
     if not any(row.variant == str(PLAIN) for row in rows):
         rows = [*rows, *(row for row in ordered if row.variant == str(PLAIN))]
     header = ("variant", *(f"{measure} {part}" for part in ("probes", "others", "all") for measure in ("R^2", "rho")))
-    cells = [
+    cells: list[tuple[Cell, ...]] = [
         (row.variant, *(Number(value) for found in _parts(row).values() for value in (found.r_squared, found.spearman)))
         for row in rows
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from figures.markup import to_html
 from figures.show import Drawing, Shown, save_figures
-from figures.style import rendered
+from figures.style import FORMATS, rendered
 from figures.table import Table
 from projnorm.records import flat
 
@@ -89,20 +89,28 @@ class Section:
     configuration: Mapping[str, object] = field(default_factory=dict)
 
 
-def section(shown: Shown, folder: Path | None = None) -> Section:
+def section(
+    shown: Shown,
+    folder: Path | None = None,
+    *,
+    formats: Sequence[str] = FORMATS,
+    width: str | float | None = None,
+) -> Section:
     """What a record says as a part of a page.
 
     Args:
         shown: What the record says.
         folder: Folder that the figures are saved in, unless they are there already; the page embeds these files. None
             if they are for the page only.
+        formats: File formats of the figures that are saved, besides the SVG files that the page needs.
+        width: Width of the figures, as in `figures.style.save`.
 
     Raises:
         OSError: If a figure cannot be written.
     """
     pictures = []
     if folder is not None:
-        save_figures(shown, folder)
+        save_figures(shown, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)
     for name, drawing in shown.figures.items():
         svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
         caption, title = (drawing.caption, drawing.title) if isinstance(drawing, Drawing) else ("", "")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from deep.residuals import Residuals
-from figures.style import drawing
+from figures.style import Figure, drawing
 from figures.table import Cell, Number, Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "What the methods get wrong together"
 CAPTION = (
     "The error is regressed on each score with a straight line; shown is the correlation of what is left, for each "
-    "pair of methods; the table has 95 % intervals from bootstrap draws of whole families. Near 1, two methods err alike and "
-    "adding one to the other gains little. In the paper (CIFAR-100, ResNet18) the other methods were above 0.6 among "
-    "themselves and below 0.05 with ProjNorm."
+    "pair of methods. The table has 95 % intervals from bootstrap draws of whole families. Near 1, two methods err "
+    "alike and adding one to the other gains little. In the paper (CIFAR-100, ResNet18) the other methods were above "
+    "0.6 among themselves and below 0.05 with ProjNorm."
 )
 _DARK = 0.6
 # More methods than this are drawn without their intervals, which are in the table.

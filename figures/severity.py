@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from deep.ledger import Scores
+from deep.scores import Scores
 from figures.families import CLEAN, looks, spoken
-from figures.style import TRUTH, WIDTH, drawing
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from figures.style import TRUTH, WIDTH, Figure, drawing
 
 TITLE = "Error against severity"
 CAPTION = (

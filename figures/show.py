@@ -9,17 +9,15 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
-from figures import style
+from figures.style import FORMATS as FILES, Figure, save
 from figures.table import ENDINGS, FORMATS, Table
 from projnorm.atomic import write_atomically
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _STAMPS = "figures.json"
 
@@ -72,6 +70,11 @@ class Shown:
         return "\n\n".join(block.text() if isinstance(block, Table) else block for block in self.blocks)
 
 
+def drawing_of(module: ModuleType, *arguments: Any, **options: Any) -> Drawing:
+    """The figure of a module, which has a TITLE, a CAPTION and a function `draw` of these arguments."""
+    return Drawing(module.TITLE, module.CAPTION, partial(module.draw, *arguments, **options))
+
+
 def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
     """A record that is one figure and what to see in it."""
     return Shown([drawing.caption], {name: drawing}, title=drawing.title, record=record)
@@ -81,7 +84,7 @@ def save_figures(
     shown: Shown,
     folder: Path,
     *,
-    formats: Sequence[str] = style.FORMATS,
+    formats: Sequence[str] = FILES,
     width: str | float | None = None,
     fresh: bool = False,
 ) -> list[Path]:
@@ -91,7 +94,7 @@ def save_figures(
         shown: What a record says.
         folder: Folder to write into.
         formats: Endings of the files.
-        width: Width as in `style.save`.
+        width: Width as in `figures.style.save`.
         fresh: Whether to draw again what is there.
 
     Raises:
@@ -104,7 +107,7 @@ def save_figures(
     for name, draw in shown.figures.items():
         wanted = [folder / f"{name}.{extension}" for extension in formats]
         if fresh or not all(known.get(path.name) == stamp and path.exists() for path in wanted):
-            wanted = style.save(draw(), folder, name, formats=formats, width=width)
+            wanted = save(draw(), folder, name, formats=formats, width=width)
             known |= dict.fromkeys((path.name for path in wanted), stamp)
             write_atomically(folder / _STAMPS, json.dumps(known, indent=1).encode())
         paths += wanted

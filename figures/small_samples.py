@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
-from deep.projnorm import ProjNorm
 from deep.summaries import SmallSampleQualities, small_sample_qualities
 from figures.deep_table import cell
+from figures.headings import about_run
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, drawing
+from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, drawing
 from figures.table import Number, Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Which method, and how many samples"
 CAPTION = (
@@ -35,8 +32,6 @@ _MARKS = "sD^vP"
 _PAPER_SIZE, _PAPER = 100, 0.784
 _COLOURED = 5
 
-measured = small_sample_qualities
-
 
 def show(record: Record, _folder: Path) -> Shown:
     """Every method at every number of samples, and the default against the best others."""
@@ -44,7 +39,7 @@ def show(record: Record, _folder: Path) -> Shown:
     blocks: list[str | Table] = [build(found), CAPTION]
     if found.differences:
         blocks += [_DIFFERENCES, differences(found)]
-    draw_it = partial(draw, found, heading=str(record.facts["run"]))
+    draw_it = partial(draw, found, heading=about_run(record))
     figures = {"small_samples": Drawing(TITLE, CAPTION, draw_it)}
     return Shown(blocks, figures, values(found), title=TITLE, record=record)
 

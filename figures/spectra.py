@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from figures.show import Drawing, Shown, of_figure
-from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Eigenvalue decay and alignment"
 CAPTION = (
@@ -31,7 +27,7 @@ def show(record: Record, _folder: Path | None) -> Shown:
 def draw(record: Record) -> Figure:
     """Decay on the left, alignment on the right."""
     arrays, k = record.arrays, record.config["k"]
-    with drawing(WIDTH, 2.7) as figure:
+    with drawing(WIDTH + 1.0, 2.7) as figure:
         decay, heat = figure.subplots(1, 2, width_ratios=(1, 1.1))
         for name, label, colour, marker in (("train", "training", GENERALISED, "."), ("ood", "shifted", PAPER, "x")):
             values, (exponent, low, high, prefactor) = arrays[f"{name}_eigenvalues"], arrays[f"{name}_fit"]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from deep.calibration import Line
 from deep.experiments.stress import predictions
+from figures.headings import about_run
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing, grid_size, panels
-from figures.table import Number, Table
+from figures.style import CYCLE, TRUTH, Figure, drawing, grid_size, panels
+from figures.table import Cell, Number, Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"
@@ -36,7 +34,7 @@ def show(record: Record, _folder: Path) -> Shown:
     """Errors under attack, or under label shift."""
     title = _TITLES[record.kind]
     name = record.kind.removeprefix("deep-").replace("-", "_")
-    draw_it = partial(draw, record, heading=f"{title}, {record.facts['run']}")
+    draw_it = partial(draw, record, heading=about_run(record))
     return Shown(
         [build(record), CAPTION],
         {name: Drawing(title, CAPTION, draw_it)},
@@ -49,7 +47,7 @@ def show(record: Record, _folder: Path) -> Shown:
 def build(record: Record) -> Table:
     """One row per set: true error and predictions in percent; then the mean squared error of each method."""
     arrays, found = record.arrays, predictions(record)
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             str(name),
             Number(int(size), ",d"),
@@ -58,7 +56,7 @@ def build(record: Record) -> Table:
         )
         for i, (name, size, error) in enumerate(zip(arrays["sets"], arrays["sizes"], arrays["errors"], strict=True))
     ]
-    mse = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in found))
+    mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in found))
     return Table(("set", "images", "true error (%)", *(method.method for method in found)), [*rows, mse])
 
 
@@ -90,7 +88,7 @@ def draw(record: Record, *, heading: str = "") -> Figure:
                 continue
             fitted = Line.fitted(scores, arrays["run_errors"]).predict(scores)
             true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
-            look = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
+            look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
             fitted = np.clip(100 * fitted, _LOWEST, _HIGHEST)
             axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
             axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")

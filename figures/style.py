@@ -6,20 +6,25 @@ Matplotlib is imported when a figure is drawn, not before: what only prints numb
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projnorm.atomic import write_atomically
+from projnorm.errors import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # names for annotations
+    Axes = Figure = object
 
 FORMATS = ("pdf", "svg", "png")
 # Width that most figures are drawn at, in inches, and the widths that a paper asks for.
-WIDTH = 5.5
+WIDTH = 4.8
 WIDTHS = {"column": 3.3, "page": 6.8}
 
 # Seaborn's palette "colorblind". Its blue, orange, green and grey also differ in lightness.
@@ -28,7 +33,7 @@ GENERALISED, PAPER, SHARP = CYCLE[:3]
 TRUTH = "0.15"
 OTHERS = "0.75"
 
-_RC: dict[str, Any] = {
+_RC: dict[Any, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 200,
     "font.size": 9,
@@ -45,7 +50,8 @@ _RC: dict[str, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
 }
-_SMALLEST_FONT = 6.0
+_POINTS = 72
+_SVG_SIZE = re.compile(rb'(?<= )(width|height)="([\d.]+)pt"')
 
 
 @contextmanager
@@ -97,14 +103,25 @@ def shades(count: int) -> list[Any]:
     return [colormaps["viridis_r"]((i + 1) / (count + 1)) for i in range(count)]
 
 
-def rendered(figure: Figure, extension: str) -> bytes:
-    """The figure as bytes, the same for the same figure: no date is written into it."""
+def rendered(figure: Figure, extension: str, *, scale: float = 1.0) -> bytes:
+    """The figure as bytes, the same for the same figure: no date is written into it.
+
+    Args:
+        figure: The figure.
+        extension: "pdf", "svg" or "png".
+        scale: Size of the result over that of the figure as drawn, text and lines included.
+    """
     import matplotlib as mpl
 
     buffer = io.BytesIO()
-    dateless = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(extension)
     with mpl.rc_context(_RC):
-        figure.savefig(buffer, format=extension, metadata=dateless)
+        if extension == "pdf":
+            _write_pdf(figure, buffer, scale)
+        elif extension == "svg":
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            return _SVG_SIZE.sub(lambda size: b'%s="%gpt"' % (size[1], scale * float(size[2])), buffer.getvalue(), 2)
+        else:
+            figure.savefig(buffer, format=extension, dpi=scale * mpl.rcParams["savefig.dpi"])
     return buffer.getvalue()
 
 
@@ -119,24 +136,23 @@ def save(
     """Write the figure into `folder`, a file for each format.
 
     Args:
-        figure: The figure; with a `width` it is changed to that.
+        figure: The figure.
         folder: Folder to write into.
         name: File name without its ending.
         formats: Endings of the files: "pdf", "svg", "png".
-        width: "column" (3.3 inches), "page" (6.8 inches), or a number of inches; the height follows. As drawn by
-            default.
+        width: "column" (3.3 inches), "page" (6.8 inches), or a number of inches, to which the whole figure is scaled;
+            as drawn by default.
 
     Raises:
         ValueError: If there is no such format or width.
         OSError: If a file cannot be written.
     """
     if unknown := [form for form in formats if form not in FORMATS]:
-        raise ValueError(f"`formats` must be of {', '.join(FORMATS)}; got {unknown[0]!r}.")
-    if width is not None:
-        _resize(figure, inches(width))
+        raise InputError(f"`formats` must be of {', '.join(FORMATS)}; got {unknown[0]!r}.")
+    scale = 1.0 if width is None else inches(width) / figure.get_figwidth()
     paths = [folder / f"{name}.{extension}" for extension in formats]
     for path, extension in zip(paths, formats, strict=True):
-        write_atomically(path, rendered(figure, extension))
+        write_atomically(path, rendered(figure, extension, scale=scale))
     return paths
 
 
@@ -151,31 +167,30 @@ def inches(width: str | float) -> float:
     except ValueError:
         found = 0.0
     if not 1.0 <= found <= 50.0:
-        raise ValueError(f"`width` must be {', '.join(WIDTHS)} or a number of inches from 1 to 50; got {width!r}.")
+        raise InputError(f"`width` must be {', '.join(WIDTHS)} or a number of inches from 1 to 50; got {width!r}.")
     return found
 
 
-def _resize(figure: Figure, width: float) -> None:
-    """Another width at the same aspect; text shrinks less than the rest, so that it stays legible, and never grows."""
-    import matplotlib as mpl
-    from matplotlib.collections import PathCollection
-    from matplotlib.lines import Line2D
-    from matplotlib.text import Text
-
-    scale = width / figure.get_figwidth()
-    for text in figure.findobj(Text):
-        text.set_fontsize(min(text.get_fontsize(), max(_SMALLEST_FONT, scale * text.get_fontsize())))
-    for line in figure.findobj(Line2D):
-        line.set_linewidth(scale * line.get_linewidth())
-        line.set_markersize(scale * line.get_markersize())
-    for points in figure.findobj(PathCollection):
-        points.set_sizes(scale**2 * points.get_sizes())
-    figure.set_size_inches(figure.get_size_inches() * scale)
-    with mpl.rc_context(_RC):
-        _lay_out(figure)
+def _write_pdf(figure: Figure, buffer: io.BytesIO, scale: float) -> None:
+    """As `savefig` does, on a page of another size, whose coordinates are scaled."""
+    pdf: Any = import_module("matplotlib.backends.backend_pdf")
+    width, height = figure.get_size_inches()
+    dpi = figure.dpi
+    file = pdf.PdfFile(buffer, metadata={"CreationDate": None})
+    try:
+        figure.dpi = _POINTS
+        file.newPage(scale * width, scale * height)
+        file.output(scale, 0, 0, scale, 0, 0, pdf.Op.concat_matrix)
+        page = pdf.RendererPdf(file, _POINTS, height, width)
+        renderer = pdf.MixedModeRenderer(figure, width, height, _POINTS, page)
+        figure.draw(renderer)
+        renderer.finalize()
+        file.finalize()
+    finally:
+        figure.dpi = dpi
+        file.close()
 
 
 def _lay_out(figure: Figure) -> None:
-    figure.set_layout_engine("constrained")
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deep.calibration import Quality, qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
+from figures.headings import about_run
 from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, drawing
+from figures.style import CYCLE, TRUTH, Figure, drawing
 from figures.table import Table
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "ProjNorm under other settings"
 CAPTION = (
@@ -40,7 +37,7 @@ def show(record: Record, _folder: Path) -> Shown:
     """ProjNorm under every setting."""
     return Shown(
         [build(record), CAPTION],
-        {"sweep": Drawing(TITLE, CAPTION, partial(draw, record, heading=str(record.config["sweep"]["run"])))},
+        {"sweep": Drawing(TITLE, CAPTION, partial(draw, record, heading=about_run(record)))},
         {"settings": values(record)},
         title=TITLE,
         record=record,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from figures.show import Drawing, Shown, of_figure
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Three intervals for the test loss"
 CAPTION = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-from figures import blindness, bound, counterexample, dials, spectra, tail_angle, tightness, toy, tracking_table
+from figures import bound, counterexample, spectra, tail_angle, toy
 from figures.report import Section, page, section
 from figures.show import Shown
+from figures.style import FORMATS
 from projnorm.records import Record
 
 # In the order of the report; "siblings" are the toy experiments of other designs.
@@ -30,31 +30,8 @@ def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> lis
         root: Folder of the records, where designs that break an interval are saved; None saves none.
     """
     found = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
-    found.insert(1, tracking_table.show([record for name, record in records.items() if name.startswith("sibling:")]))
+    found.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))
     return found
-
-
-class _TheoryFigure(NamedTuple):
-    name: str
-    record: str
-    draw: Callable[[Record], Any]
-
-
-def _of(module: ModuleType, record: str) -> _TheoryFigure:
-    return _TheoryFigure(module.__name__.rpartition(".")[2], record, module.draw)
-
-
-# For `projnorm figures` until it uses `theory_shows`.
-THEORY_FIGURES = (
-    _of(toy, "toy"),
-    _of(blindness, "toy"),
-    _of(bound, "bound"),
-    _of(counterexample, "counterexample"),
-    _of(tail_angle, "tail_angle"),
-    _of(dials, "bound"),
-    _of(tightness, "bound"),
-    _of(spectra, "spectra"),
-)
 
 
 def theory_page(
@@ -64,6 +41,8 @@ def theory_page(
     full: bool,
     root: Path | None = None,
     folder: Path | None = None,
+    formats: Sequence[str] = FORMATS,
+    width: str | float | None = None,
     more: Sequence[Section] = (),
 ) -> str:
     """The report: every figure of the theory with its caption and configuration, the tables, and then `more`.
@@ -74,6 +53,8 @@ def theory_page(
         full: Whether the records are at publication quality.
         root: Folder of the records, as in `theory_shows`.
         folder: Folder that the figures are saved in; None if they are for the page only.
+        formats: File formats of the figures that are saved.
+        width: Width of the figures, as in `figures.style.save`.
         more: Further sections, such as those of networks.
 
     Raises:
@@ -85,5 +66,5 @@ def theory_page(
         f"simulations, bounds, and what breaks them. Made by `projnorm report`, {quality}."
     )
     provenance = {**{k: v for k, v in environment.items() if k != "libraries"}, **environment["libraries"]}
-    sections = [section(shown, folder) for shown in theory_shows(records, root)]
+    sections = [section(shown, folder, formats=formats, width=width) for shown in theory_shows(records, root)]
     return page("projnorm: the theory in pictures", introduction, [*sections, *more], provenance)

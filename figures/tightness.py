@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, WIDTH, drawing
+from figures.style import GENERALISED, PAPER, SHARP, WIDTH, Figure, drawing
 from projnorm.records import Record
 from simulations.bound_check import FAMILIES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "How tight the intervals are"
 CAPTION = (
@@ -47,5 +42,5 @@ def draw(record: Record) -> Figure:
             axes.set_xlim(0.05, limit)
             axes.set_xlabel(label)
         above.set_ylabel("share of designs")
-        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7)
+        figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
     return figure

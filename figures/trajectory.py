@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from figures.families import CLEAN, severity_keys, severity_shades, spoken
-from figures.style import TRUTH, drawing, grid_size, panels
+from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.records import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "ProjNorm along its training"
 CAPTION = (

@@ -36,7 +36,7 @@ class Responses:
     """One-hot targets with the training mean taken off, so that a kernel without a bias can fit them.
 
     Attributes:
-        train: Shape ``(n, classes)``.
+        train: Centred one-hot labels of the training set, shape ``(n, classes)``.
         centre: The mean that was taken off, shape ``(classes,)``.
     """
 
@@ -60,9 +60,9 @@ class TrainAnalysis:
     """What the training block alone says.
 
     Attributes:
-        eigenvalues: Of ``k_train``, descending.
-        decay: Their power law; None with fewer than three.
-        space: Its eigendecomposition, for `analyse_target`.
+        eigenvalues: Eigenvalues of ``k_train``, descending.
+        decay: Power law of the eigenvalues; None with fewer than three.
+        space: Eigendecomposition of ``k_train``, for `analyse_target`.
         warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
     """
 
@@ -77,12 +77,12 @@ class TargetPrediction:
     """What needs no labels of the target, except to count the errors.
 
     Attributes:
-        projnorm: ProjNormLinear.
-        projnorm_error: How far its square may be off through rounding.
+        projnorm: Value of ProjNormLinear.
+        projnorm_error: Largest error of its square through rounding.
         theta_norm: Norm of the fitted weights.
-        ridge: Added to both kernels.
+        ridge: Number added to the diagonals of both kernels.
         predicted: Labels by the largest output of the kernel regression.
-        error: Share of them that are wrong.
+        error: Share of the predicted labels that are wrong.
     """
 
     projnorm: float
@@ -98,15 +98,15 @@ class TargetAnalysis:
     r"""What the three blocks say about one target.
 
     Attributes:
-        eigenvalues: Of ``k_ood``, descending.
-        decay: Their power law; None with fewer than three.
-        alignment: Of the top eigenvectors with those of the training set.
+        eigenvalues: Eigenvalues of ``k_ood``, descending.
+        decay: Power law of the eigenvalues; None with fewer than three.
+        alignment: Alignment of the top eigenvectors with those of the training set.
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, measured from the labels.
-        overlap: The overlap `c` with nothing assumed shared.
+        overlap: Overlap `c` of the two row spaces with nothing assumed shared.
         test_loss: Squared error of the interpolating kernel regression, summed over classes.
         proposition: The paper's interval at ``k = 0``: equal norms and orthogonal row spaces assumed.
-        generalised: Ours at ``k = 0`` with the measured `rho`; it must hold.
-        sharp: The sharp one with the measured `rho`; it must hold. None where it does not exist.
+        generalised: Our interval at ``k = 0`` with the measured `rho`; it must hold.
+        sharp: The sharp interval with the measured `rho`; it must hold. None where it does not exist.
         prediction: ProjNormLinear and predicted labels.
         warnings: Why the smallest eigenvalues are not to be trusted, or why there is no sharp interval; empty at best.
     """
@@ -128,7 +128,7 @@ def analyse_train(k_train: Floats, *, accumulate: str = "float64") -> TrainAnaly
     """Spectrum of the training block.
 
     Args:
-        k_train: Shape ``(n, n)``.
+        k_train: Kernel of the training set, shape ``(n, n)``.
         accumulate: Precision of the products it was made from.
 
     Raises:
@@ -154,14 +154,14 @@ def analyse_target(
 
     Args:
         train: From `analyse_train`.
-        k_ood_train: Shape ``(m, n)``.
-        k_ood: Shape ``(m, m)``.
+        k_ood_train: Kernel of the target with the training set, shape ``(m, n)``.
+        k_ood: Kernel of the target, shape ``(m, m)``.
         responses: Targets of the training set.
         labels: True labels of the target set, shape ``(m,)``.
         accumulate: Precision of the products the kernels were made from.
-        ridge: Added to both kernels for ProjNormLinear and the predicted labels; the intervals are of the
-            interpolating solution.
-        top: Eigenvectors in the alignment, or as many as there are.
+        ridge: Number added to the diagonals of both kernels for ProjNormLinear and the predicted labels; the intervals
+            are those of the interpolating solution.
+        top: Number of eigenvectors in the alignment, or as many as there are.
 
     Raises:
         ValueError: If the blocks do not belong together.

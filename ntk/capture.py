@@ -26,10 +26,10 @@ class Captured:
     """What one layer saw of a batch.
 
     Attributes:
-        name: The layer, as the network names it.
+        name: Name of the layer in the network.
         module: The layer itself.
-        inputs: What went in, one sample per row.
-        grads: Gradient of each sample's output with respect to what came out.
+        inputs: Input of the layer, one sample per row.
+        grads: Gradient of each sample's network output with respect to the output of the layer.
     """
 
     name: str
@@ -111,10 +111,10 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
     grads: dict[str, Tensor] = {}
     leaves: list[Tensor] = []
 
-    def keep(name: str, given: Tensor, out: Tensor) -> Tensor:
+    def keep(name: str, x_in: Tensor, out: Tensor) -> Tensor:
         if name in inputs:
             raise UnsupportedNetworkError(f"layer {name!r} is called more than once in a forward pass.")
-        inputs[name], versions[name] = given.detach(), given._version  # noqa: SLF001
+        inputs[name], versions[name] = x_in.detach(), x_in._version  # noqa: SLF001
         if not out.requires_grad:
             # Nothing before this layer has a gradient: the backward pass may end here. The copy can be changed in
             # place by a ReLU, which a leaf cannot.

@@ -38,7 +38,7 @@ class Workspace:
     """Room for gradients that are formed, multiplied and forgotten.
 
     Attributes:
-        samples: Whose gradients are formed at once.
+        samples: Number of samples whose gradients are formed at once.
     """
 
     def __init__(self, samples: int) -> None:
@@ -56,7 +56,7 @@ class Workspace:
 
 
 class Rule(Protocol):
-    """How one layer is contracted."""
+    """A way to contract one layer."""
 
     @property
     def route(self) -> str:
@@ -70,12 +70,12 @@ class Rule(Protocol):
 
     @property
     def multiply_adds(self) -> int:
-        """Of the products, per pair of samples."""
+        """Number of multiply-adds of the products, for a pair of samples."""
         ...
 
     @property
     def formed(self) -> int:
-        """Numbers per sample that a product needs besides what is kept."""
+        """Number of values that a product needs for a sample besides those kept."""
         ...
 
     def write(self, captured: Captured, out: Factors) -> None:
@@ -92,7 +92,7 @@ class DirectRows:
     """The gradients themselves, formed once and kept, one row a sample.
 
     Attributes:
-        parameters: Parameters of the layer.
+        parameters: Number of parameters of the layer.
     """
 
     parameters: int
@@ -118,14 +118,24 @@ class DirectRows:
         return upper_product(a[0]) if b is None else a[0] @ b[0].T
 
 
+class _KeepsCaptured:
+    """A rule that keeps inputs and output gradients as they are."""
+
+    __slots__ = ()
+
+    def write(self, captured: Captured, out: Factors) -> None:
+        out[0].copy_(captured.inputs)
+        out[1].copy_(captured.grads)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class DirectFormed:
+class DirectFormed(_KeepsCaptured):
     """The gradients formed when they are needed, where inputs and output gradients take less room.
 
     Attributes:
-        name: The layer.
+        name: Name of the layer.
         module: The layer itself.
-        shapes: Of its inputs and output gradients, per sample.
+        shapes: Shapes of its inputs and output gradients for a sample.
     """
 
     name: str
@@ -142,10 +152,6 @@ class DirectFormed:
     def multiply_adds(self) -> int:
         """One per parameter."""
         return self.formed
-
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
@@ -168,7 +174,7 @@ class DirectFormed:
 
 
 @dataclass(frozen=True, slots=True)
-class StructuredLinear:
+class StructuredLinear(_KeepsCaptured):
     """``(A A^T + 1) * (B B^T)``, the one for the bias."""
 
     inputs: int
@@ -184,12 +190,8 @@ class StructuredLinear:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the two products."""
+        """Multiply-adds of the two products."""
         return self.inputs + self.outputs
-
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Two products, multiplied entry by entry."""
@@ -198,7 +200,7 @@ class StructuredLinear:
 
 
 @dataclass(frozen=True, slots=True)
-class StructuredConv:
+class StructuredConv(_KeepsCaptured):
     """Inner products of pixels and of output gradients, summed over the pairs of positions."""
 
     geometry: ConvGeometry
@@ -217,7 +219,7 @@ class StructuredConv:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the products of pixels and of output gradients."""
+        """Multiply-adds of the products of pixels and of output gradients."""
         g = self.geometry
         return g.positions**2 * g.channels_out + sum(g.phase_size(p) ** 2 * g.channels_in for p in g.phases())
 
@@ -230,10 +232,6 @@ class StructuredConv:
         )
         products = g.positions**2 + sum(g.phase_size(p) ** 2 for p in g.phases())
         return self.multiply_adds + _SHORT_PRODUCT * products + _ELEMENTWISE * passes
-
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of positions stay few."""
@@ -311,11 +309,6 @@ def write_gradient_rows(captured: Captured, out: Tensor) -> None:
         weight.copy_(_over_positions(_normalised(module, x) * grads))
     if bias is not None:
         bias.copy_(_over_positions(grads))
-
-
-def _write_captured(captured: Captured, out: Factors) -> None:
-    out[0].copy_(captured.inputs)
-    out[1].copy_(captured.grads)
 
 
 def upper_product(rows: Tensor) -> Tensor:

@@ -38,14 +38,14 @@ class Engine:
     """Everything that a block of the kernel depends on, except the samples.
 
     Attributes:
-        config: What was asked.
-        device: Where forward and backward passes run.
-        parameters: Coordinates of the full gradient.
-        maps: One feature map per network; the kernel is the mean over the networks.
-        sample_bytes: What is kept per sample, in bytes.
-        input_dtype: Type of the forward pass.
-        dtype: Type of the products.
-        capture_bytes: What a forward and backward pass needs per sample, an estimate in bytes.
+        config: Settings of the kernel.
+        device: Device of forward and backward passes.
+        parameters: Number of parameters, which are the coordinates of the full gradient.
+        maps: One feature map for each network; the kernel is the mean over the networks.
+        sample_bytes: Number of bytes kept for a sample.
+        input_dtype: Floating-point type of the forward pass.
+        dtype: Floating-point type of the products.
+        capture_bytes: Estimate of the bytes that a sample needs in a forward and backward pass.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Engine:
         Args:
             models: A network with one output per sample, in eval mode, or several whose kernels are averaged.
             example: A batch of at least one sample, of the size that will be used.
-            config: What to compute.
+            config: Settings of the kernel.
             prepare: Applied to every batch before the network.
 
         Raises:
@@ -70,10 +70,10 @@ class Engine:
         """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
-        given = [models] if isinstance(models, nn.Module) else list(models)
-        if not given:
+        networks = [models] if isinstance(models, nn.Module) else list(models)
+        if not networks:
             raise InputError("`models` must hold at least one network.")
-        self._models = [_on(self.device, model) for model in given]
+        self._models = [_on(self.device, model) for model in networks]
         self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
         self._prepare, self._example = prepare, example[:1]
         # MPS has no double precision, so there those products run on the CPU.
@@ -117,17 +117,17 @@ class Engine:
 
     @property
     def formed_bytes(self) -> int:
-        """What the widest layer whose gradients are not kept forms per sample."""
+        """Number of bytes that the widest layer whose gradients are not kept forms for a sample."""
         return max(layer.formed for layer in self.costs) * self.dtype.itemsize
 
     @property
     def fixed_bytes(self) -> int:
-        """The networks, and what was drawn."""
+        """Number of bytes of the networks, and of what was drawn."""
         return self.network_bytes + sum(m.fixed_bytes for m in self.maps)
 
     @property
     def network_bytes(self) -> int:
-        """The networks."""
+        """Number of bytes of the networks."""
         return sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
 
     def empty_panel(self, samples: int) -> list[Factors]:
@@ -235,7 +235,7 @@ def as_inputs(x: Inputs, name: str) -> Tensor:
 
 
 def tensor_hash(x: Tensor) -> str:
-    """Of the type, the shape and the numbers."""
+    """The SHA-256 of the type, the shape and the numbers."""
     digest = hashlib.sha256(f"{x.dtype} {tuple(x.shape)}".encode())
     digest.update(x.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

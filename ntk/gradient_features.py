@@ -19,14 +19,14 @@ from projnorm.progress import tracked
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Gradient features and how they were made.
+    """Gradient features, and how they were computed.
 
     Attributes:
-        values: One row per sample; a memory map where they were streamed to a file.
-        parameters: Coordinates of the full gradient.
+        values: Features, one row per sample; a memory map where they were streamed to a file.
+        parameters: Number of parameters, which are the coordinates of the full gradient.
         fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
         check_error: Largest difference from plain autograd in the rows checked, against their norm.
-        config: What was asked.
+        config: Settings of the features.
     """
 
     values: np.ndarray
@@ -79,9 +79,9 @@ def features(
                     values[start : start + len(part), column : column + width] = part.cpu().numpy()
                     column += width
             check_error = _spot_check(engine, x, values)
-    kept = values if out is None else np.load(out, mmap_mode="r")
+    stored = values if out is None else np.load(out, mmap_mode="r")
     fingerprint = "" if config.kind == "exact" else engine.maps[0].fingerprint
-    return Features(kept, engine.parameters, fingerprint, check_error, config)
+    return Features(stored, engine.parameters, fingerprint, check_error, config)
 
 
 def _spot_check(engine: Engine, x: Tensor, values: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
-from ntk.plan import TRAIN, Cut, Plan, Sizes, Tile, chunks, make_plan, to_drop
+from ntk.plan import TRAIN, Cut, Filling, Plan, Sizes, Tile, chunks, make_plan
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
@@ -181,8 +181,8 @@ class GramTask:
         """Every tile that is not there, in this process or as tasks; returns how many."""
         if backend == ONE_PROCESS:
             todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
-            panels = _Panels(self.engine, partial(_panel_inputs, plan, self._sets), plan.cut, plan.room)
-            _keep(_blocks(self.engine, panels, todo), tiles, plan, todo)
+            inputs = partial(_panel_inputs, plan, self._sets)
+            _keep(_blocks(self.engine, inputs, plan.cut, plan.room, todo), tiles, plan, todo)
             return len(todo)
         runs = [[t for t in run if _name(t) not in tiles] for run in chunks(plan, max(2, count_workers(backend)))]
         runs = [run for run in runs if run]
@@ -226,10 +226,9 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Te
     Raises:
         InputError: If a set is empty or its samples differ in shape from the training set's.
     """
-    given = {TRAIN: train, **(targets or {})}
     if targets and TRAIN in targets:
         raise InputError(f"a target must not be called {TRAIN!r}.")
-    sets = {name: as_inputs(x, f"inputs of {name}") for name, x in given.items()}
+    sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **(targets or {})}.items()}
     for name, x in sets.items():
         if x.shape[1:] != sets[TRAIN].shape[1:]:
             raise InputError(
@@ -279,42 +278,29 @@ class _TileWork:
         blocks: list[np.ndarray | None] = []
         with full_precision(), torch_threads(self.threads):
             engine = Engine(self.models, self.example, self.config, prepare=self.prepare)
-            panels = _Panels(engine, job.inputs.__getitem__, self.cut, self.room)
-            for tile, block in _blocks(engine, panels, job.tiles):
+            for tile, block in _blocks(engine, job.inputs.__getitem__, self.cut, self.room, job.tiles):
                 if self.store is not None:
                     write_tile(self.store, _name(tile), block)
                 blocks.append(block if self.store is None else None)
         return blocks
 
 
-def _blocks(engine: Engine, panels: _Panels, tiles: Sequence[Tile]) -> Iterator[tuple[Tile, np.ndarray]]:
-    workspace = Workspace(panels.cut.formed)
+def _blocks(
+    engine: Engine, inputs: Callable[[int], Tensor], cut: Cut, room: int, tiles: Sequence[Tile]
+) -> Iterator[tuple[Tile, np.ndarray]]:
+    """The kernel of each tile in order, with as many filled panels as there is room for."""
+    workspace, filling = Workspace(cut.formed), Filling(tiles, room)
+    rooms: dict[int, list[Factors]] = {}
+    filled: dict[int, list[Factors]] = {}
     for position, (i, j) in enumerate(tiles):
-        a, b = (panels.get(index, tiles[position:]) for index in (i, j))
-        yield (i, j), engine.block(a, b, workspace)
-
-
-class _Panels:
-    """Filled panels, as many as there is room for; the one needed again last makes way for the next."""
-
-    def __init__(self, engine: Engine, inputs: Callable[[int], Tensor], cut: Cut, room: int) -> None:
-        self.cut = cut
-        self._engine, self._inputs, self._room = engine, inputs, room
-        self._rooms: dict[int, list[Factors]] = {}
-        self._filled: dict[int, list[Factors]] = {}
-
-    def get(self, index: int, coming: Sequence[Tile]) -> list[Factors]:
-        """The factors of a panel, for the first of the tiles that are coming."""
-        if index not in self._filled:
-            if len(self._filled) < self._room:
-                room = self._engine.empty_panel(self.cut.panel)
+        for panel, dropped in filling.at(position):
+            if dropped is None:
+                rooms[panel] = engine.empty_panel(cut.panel)
             else:
-                dropped = to_drop(set(self._filled), coming)
-                room = self._rooms.pop(dropped)
-                del self._filled[dropped]
-            self._rooms[index] = room
-            self._filled[index] = self._engine.fill(room, self._inputs(index), batch=self.cut.batch)
-        return self._filled[index]
+                rooms[panel] = rooms.pop(dropped)
+                del filled[dropped]
+            filled[panel] = engine.fill(rooms[panel], inputs(panel), batch=cut.batch)
+        yield (i, j), engine.block(filled[i], filled[j], workspace)
 
 
 def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""What a kernel will cost before it is computed: panels, tiles, multiply-adds and bytes, fitted to a memory ceiling.
+"""What a kernel will cost before it is computed: panels, tiles, multiply-adds and bytes, fitted to a limit of memory.
 
-A panel is the factors of some samples of one set; a tile is the kernel between two panels. Panels are kept while the
-ceiling allows, so that with enough memory every sample passes the network once.
+A panel is the factors of some samples of one set; a tile is the kernel between two panels. Panels are held while the
+memory allows, so that with enough memory every sample passes the network once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Tile = tuple[int, int]
 TRAIN = "train"
 # What an interpreter with torch in it holds before anything is computed, in bytes.
 _INTERPRETER = 0.7e9
-# Samples whose gradients are formed at once before more panels are kept.
+# Samples whose gradients are formed at once before more panels are held.
 _LEAST_FORMED = 128
 # Bytes per pair of samples of a tile: its sum, and the share of a layer twice.
 _TILES = 24.0
 # A task ends early at this share of a worker's, if what it fills again is so small a share of its products.
 _EARLY, _FILLED_AGAIN = 1 / 8, 1 / 32
-# It ends in any case at this share, or when its tiles take this much of the ceiling.
+# It ends in any case at this share, or when its tiles take this much of the memory.
 _LATE, _HELD = 1 / 2, 1 / 8
 # Blocks of position pairs of a structured convolution, and gradients formed only to be picked from, in bytes.
 _SCRATCH = 0.25e9
@@ -42,18 +42,18 @@ class Panel:
 
     @property
     def samples(self) -> int:
-        """How many."""
+        """Number of samples."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How samples are grouped; another grouping may change the last bit of a sum.
+    """Grouping of the samples; another grouping may change the last bit of a sum.
 
     Attributes:
-        panel: Samples per panel.
-        batch: Samples per forward and backward pass.
-        formed: Samples whose gradients are formed at once, in layers where they are not kept.
+        panel: Number of samples in a panel.
+        batch: Number of samples in a forward and backward pass.
+        formed: Number of samples whose gradients are formed at once, in layers where they are not kept.
     """
 
     panel: int
@@ -63,19 +63,19 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the blocks are cut and what they cost.
+    """Panels and tiles of the blocks, and what they cost.
 
     Attributes:
-        sets: Samples of each set by name; "train" first.
-        panels: All panels.
+        sets: Number of samples of each set by name; "train" first.
+        panels: All panels, set by set.
         tiles: Pairs of indices into `panels`, in the order they are computed; of a symmetric block the upper half.
-        room: Panels kept at once.
-        cut: How samples are grouped.
+        room: Number of panels held at once.
+        cut: Grouping of the samples.
         layers: Route and cost of each layer.
-        networks: Networks whose kernels are averaged.
-        sample_bytes: Kept per sample.
-        peak_bytes: Estimate of the most memory held at once.
-        memory: The ceiling.
+        networks: Number of networks whose kernels are averaged.
+        sample_bytes: Number of bytes kept for a sample.
+        peak_bytes: Estimate of the most memory held at once, in bytes.
+        memory: Largest number of bytes allowed.
     """
 
     sets: Mapping[str, int]
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def pairs(self) -> int:
-        """Pairs of samples computed; a diagonal tile counts half."""
+        """Number of pairs of samples computed; a diagonal tile counts half."""
         return sum(
             self.panels[i].samples * (self.panels[j].samples if i != j else (self.panels[i].samples + 1) // 2)
             for i, j in self.tiles
@@ -99,16 +99,16 @@ class Plan:
 
     @property
     def multiply_adds(self) -> int:
-        """Of the contraction."""
+        """Multiply-adds of the products of all tiles."""
         return self.pairs * self.networks * sum(layer.multiply_adds for layer in self.layers)
 
     @property
     def fill_multiply_adds(self) -> int:
-        """Per sample that a panel is filled with: forward, backward, and forming the gradients that are kept."""
+        """Multiply-adds for a sample of a panel: forward, backward, and forming the gradients that are kept."""
         return self.networks * sum(2 * layer.forward + (0 if layer.formed else layer.forming) for layer in self.layers)
 
     def tile_multiply_adds(self, tile: Tile) -> int:
-        """Products of a tile, and forming the gradients that are not kept."""
+        """Multiply-adds of a tile: its products, and forming the gradients that are not kept."""
         rows, columns = (self.panels[index].samples for index in tile)
         diagonal = tile[0] == tile[1]
         pairs = rows * ((rows + 1) // 2 if diagonal else columns)
@@ -118,33 +118,33 @@ class Plan:
 
     @property
     def passes(self) -> int:
-        """Samples sent through each network, counting those that are sent again because their panel was dropped."""
+        """Number of samples sent through each network, again where their panel was dropped."""
         return sum(self.panels[load].samples for load in loads(self.tiles, self.room))
 
     @property
     def tile_bytes(self) -> int:
-        """All tiles on disk."""
+        """Number of bytes of all tiles on disk."""
         return sum(map(self.bytes_of, self.tiles))
 
     def bytes_of(self, tile: Tile) -> int:
-        """A tile, in double precision."""
+        """Number of bytes of a tile, in double precision."""
         return 8 * self.panels[tile[0]].samples * self.panels[tile[1]].samples
 
     @property
     def samples(self) -> int:
-        """Samples in all sets."""
+        """Number of samples in all sets."""
         return sum(self.sets.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a plan is made from, in bytes.
+    """Numbers of bytes that a plan is made from.
 
     Attributes:
-        sample: Kept per sample.
-        formed: Formed per sample in the widest layer whose gradients are not kept.
-        capture: Needed per sample of a forward and backward pass.
-        fixed: The networks, the inputs and what was drawn.
+        sample: Bytes kept for a sample.
+        formed: Bytes formed for a sample in the widest layer whose gradients are not kept.
+        capture: Bytes that a sample needs in a forward and backward pass.
+        fixed: Bytes of the networks, the inputs and what was drawn.
     """
 
     sample: int
@@ -153,7 +153,7 @@ class Sizes:
     fixed: int
 
     def standing(self, cut: Cut) -> float:
-        """What is held besides the panels."""
+        """Bytes held besides the panels."""
         formed = 2 * cut.formed * self.formed
         return _INTERPRETER + _SCRATCH + self.fixed + cut.batch * self.capture + _TILES * cut.panel**2 + formed
 
@@ -169,20 +169,20 @@ def make_plan(
     networks: int = 1,
     cut: Cut | None = None,
 ) -> Plan:
-    """Fit the panels to the ceiling.
+    """Fit the panels to the memory.
 
     Args:
-        sets: Samples of each set by name, the training set under "train".
-        layers: From a feature map.
-        sizes: What a sample takes.
-        panel: Samples per panel wanted.
-        batch: Samples per pass wanted.
-        memory: Ceiling in bytes.
-        networks: Networks whose kernels are averaged.
-        cut: Group the samples like this, because tiles cut like this are there already.
+        sets: Number of samples of each set by name, the training set under "train".
+        layers: Costs of the layers, from a feature map.
+        sizes: Bytes that a sample takes.
+        panel: Largest number of samples in a panel.
+        batch: Largest number of samples in a pass.
+        memory: Largest number of bytes allowed.
+        networks: Number of networks whose kernels are averaged.
+        cut: Grouping of tiles that are there already, which is then kept.
 
     Raises:
-        InputError: If the ceiling is too low for two panels.
+        InputError: If the memory is too small for two panels.
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
@@ -235,8 +235,8 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
     One worker has one task, in which no panel is filled that the plan does not fill. Of several, a task ends with the
     tile that brings it to an eighth of a worker's share of all multiply-adds, if filling the panels that the task
     before had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of
-    a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the ceiling. So where
-    there are tiles enough a worker has two to eight tasks, or more where the ceiling is low.
+    a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the memory. So where
+    there are tiles enough a worker has two to eight tasks, or more where there is little memory.
 
     Raises:
         InputError: If there is no worker.
@@ -247,12 +247,12 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
         return (plan.tiles,)
     costs = [plan.tile_multiply_adds(tile) for tile in plan.tiles]
     share = sum(costs) / workers
-    unbroken, alone = (_Filling(plan.tiles, plan.room) for _ in range(2))
+    unbroken, alone = (Filling(plan.tiles, plan.room) for _ in range(2))
     cut: list[tuple[Tile, ...]] = []
     start, done, again, held = 0, 0, 0, 0
     for position, cost in enumerate(costs):
-        extra = sum(plan.panels[p].samples for p in alone.at(position))
-        extra -= sum(plan.panels[p].samples for p in unbroken.at(position))
+        extra = sum(plan.panels[panel].samples for panel, _ in alone.at(position))
+        extra -= sum(plan.panels[panel].samples for panel, _ in unbroken.at(position))
         done, again = done + cost, again + extra * plan.fill_multiply_adds
         held += plan.bytes_of(plan.tiles[position])
         enough = done >= _EARLY * share and again <= _FILLED_AGAIN * done
@@ -264,57 +264,51 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
 
 
 def loads(tiles: Sequence[Tile], room: int) -> Iterator[int]:
-    """Which panel is filled when, for tiles computed in this order with `room` panels kept."""
-    filling = _Filling(tiles, room)
+    """Panels in the order in which they are filled, for tiles computed in this order with `room` panels held."""
+    filling = Filling(tiles, room)
     for position in range(len(tiles)):
-        yield from filling.at(position)
+        yield from (panel for panel, _ in filling.at(position))
 
 
-class _Filling:
-    """Which panels are kept while tiles are computed in order; as `to_drop`, without looking at every tile to come."""
+class Filling:
+    """Panels that are held while tiles are computed in order; the one needed again last makes way for the next."""
 
     def __init__(self, tiles: Sequence[Tile], room: int) -> None:
+        """`room` is the number of panels held at once."""
         self._tiles, self._room = tiles, room
-        self._kept: set[int] = set()
+        self._held: set[int] = set()
         self._uses: dict[int, list[int]] = {}
         for position, tile in enumerate(tiles):
             for panel in dict.fromkeys(tile):
                 self._uses.setdefault(panel, []).append(position)
 
-    def at(self, position: int) -> list[int]:
-        """The panels filled for this tile."""
-        filled = [panel for panel in dict.fromkeys(self._tiles[position]) if panel not in self._kept]
-        for panel in filled:
-            if len(self._kept) == self._room:
-                self._kept.remove(self._last_needed(position))
-            self._kept.add(panel)
+    def at(self, position: int) -> list[tuple[int, int | None]]:
+        """The panels filled for the tile at this position, each with the one that makes way for it, if one must."""
+        filled: list[tuple[int, int | None]] = []
+        for panel in dict.fromkeys(self._tiles[position]):
+            if panel in self._held:
+                continue
+            dropped = self._last_needed(position) if len(self._held) == self._room else None
+            self._held -= {dropped}
+            self._held.add(panel)
+            filled.append((panel, dropped))
         return filled
 
     def forget(self) -> None:
-        """Begin with nothing kept."""
-        self._kept.clear()
+        """Begin with no panel held."""
+        self._held.clear()
 
     def _last_needed(self, position: int) -> int:
-        coming = {panel: bisect_left(self._uses[panel], position) for panel in self._kept}
-        following = {
+        coming = {panel: bisect_left(self._uses[panel], position) for panel in self._held}
+        next_use = {
             panel: self._uses[panel][at] if at < len(self._uses[panel]) else math.inf for panel, at in coming.items()
         }
-        last = max(following.values())
-        latest = sorted(panel for panel, use in following.items() if use == last)
+        last = max(next_use.values())
+        latest = sorted(panel for panel, use in next_use.items() if use == last)
         if len(latest) == 1 or last == math.inf:
             return latest[0]
         # Both of one tile: the one whose next use after it is later, and so on.
         return max(latest, key=lambda panel: (*self._uses[panel][coming[panel] :], math.inf))
-
-
-def to_drop(kept: set[int], coming: Sequence[Tile]) -> int:
-    """The panel that is needed again last, or never."""
-    waiting = set(kept)
-    for tile in coming:
-        if len(waiting) == 1:
-            break
-        waiting -= set(tile) if len(waiting - set(tile)) else set()
-    return min(waiting)
 
 
 def _formed_samples(rows: int, columns: int, at_once: int, *, diagonal: bool) -> int:

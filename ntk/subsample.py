@@ -86,10 +86,10 @@ def _compare(draw: _Draw, *, exact: Arrays, context: RunContext) -> Arrays:
         for target in experiment.targets
     ]
     eigenvalues = exact["train_eigenvalues"]
-    found = np.zeros_like(eigenvalues)
-    found[: len(train.eigenvalues)] = train.eigenvalues[: len(eigenvalues)]
+    sampled = np.zeros_like(eigenvalues)
+    sampled[: len(train.eigenvalues)] = train.eigenvalues[: len(eigenvalues)]
     return {
-        "eigenvalue_error": found / eigenvalues - 1.0,
+        "eigenvalue_error": sampled / eigenvalues - 1.0,
         "projnorm_error": np.array([t.projnorm for t in targets]) / exact["projnorm"] - 1.0,
         "error_shift": np.array([t.error for t in targets]) - exact["error"],
     }

@@ -20,12 +20,12 @@ RIDGES = (0.0, 0.01, 0.1, 1.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way.
+    """One way to compute ProjNormLinear.
 
     Attributes:
-        features: "raw"; "centred" on the training mean; "unit", scaled to length one; or "unit-centred", both in this
-            order.
-        ridge: Added to each kernel, in units of its mean eigenvalue.
+        features: Treatment of the features: "raw"; "centred" on the training mean; "unit", scaled to length one; or
+            "unit-centred", both in this order.
+        ridge: Number added to the diagonal of each kernel, in units of its mean eigenvalue.
         labels: Pseudo-labels of the target: those of the "kernel" regression, as in ProjNormLinear; or of the evaluated
             "network", as in Algorithm 1.
     """
@@ -91,23 +91,23 @@ def variant_values(
     """ProjNormLinear in every way asked for.
 
     Args:
-        blocks: Of the kernel.
+        blocks: The three blocks of the kernel.
         responses: Centred training responses, shape ``(n, c)``.
-        network: What the evaluated network says of the target, centred in the same way, shape ``(m, c)``.
+        network: One-hot labels that the evaluated network gives the target, centred in the same way, shape ``(m, c)``.
         accumulate: Precision of the products the blocks were made from.
-        variants: Which ways.
+        variants: Ways that are computed.
     """
-    found = {}
+    values = {}
     for features, group in itertools.groupby(variants, key=lambda variant: variant.features):
         chosen = blocks.of(features)
         noise = blocks.noise(features, accumulate)
         pair = LinearPair.from_gram(chosen.train, chosen.ood_train, chosen.ood, noise=noise)
         means = chosen.train.trace() / len(chosen.train), chosen.ood.trace() / len(chosen.ood)
         for variant in group:
-            found[variant] = projnorm_linear_of_pair(
+            values[variant] = projnorm_linear_of_pair(
                 pair,
                 responses,
                 ridge=(variant.ridge * means[0], variant.ridge * means[1]),
                 pseudo_labels=network if variant.labels == "network" else None,
             ).value
-    return found
+    return values

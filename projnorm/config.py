@@ -11,9 +11,8 @@ import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from projnorm.errors import InputError
 from projnorm.files import read_file
@@ -34,6 +33,7 @@ class Rule:
         most: Largest value allowed.
         below: Values must be smaller than this.
         choices: Values allowed, or a function that returns them; text is compared without regard to case.
+        all: Whether the single entry "all" stands for every choice.
         distinct: Whether the entries of a tuple must differ from each other.
         nonempty: Whether a tuple must have an entry.
         repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
@@ -48,6 +48,7 @@ class Rule:
     most: float | None = None
     below: float | None = None
     choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
+    all: bool = False
     distinct: bool = False
     nonempty: bool = False
     repeat: bool = False
@@ -109,6 +110,8 @@ class Setting:
 class Config:
     """Base of every configuration: checked when it is made, and plain data."""
 
+    _described: ClassVar[tuple[Setting, ...]]
+
     def __post_init__(self) -> None:
         """Check and normalise every setting, then what several of them must satisfy together."""
         for one in settings(type(self)):
@@ -161,17 +164,22 @@ class Config:
         return cls(**values)
 
 
-@lru_cache
 def settings(cls: type[Config]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
+    if "_described" not in cls.__dict__:
+        cls._described = _describe(cls)
+    return cls._described
+
+
+def _describe(cls: type[Config]) -> tuple[Setting, ...]:
     hints = get_type_hints(cls)
-    found = []
+    described = []
     for one in fields(cls):  # type: ignore[arg-type]
         kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
         kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
         rule = one.metadata.get(_RULE, Rule())
-        found.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
-    return tuple(found)
+        described.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
+    return tuple(described)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -208,6 +216,8 @@ def _checked(one: Setting, value: Any) -> Any:
         return _allowed(one, _typed(one.name, value, one.type))
     if not isinstance(value, list | tuple):
         raise InputError(f"`{one.name}` must be a list; got a {type(value).__name__}.")
+    if one.rule.all and list(value) == ["all"]:
+        value = one.rule.allowed
     entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
     if one.rule.nonempty and not entries:
         raise InputError(f"`{one.name}` must have at least one entry.")

@@ -83,7 +83,7 @@ def closed_form_gap(record: Record) -> ClosedFormGap | None:
         sample, expected = record.arrays[name], np.asarray(getattr(theory, name))
         gap, error = np.abs(sample.mean(axis=0) - expected), sample.std(axis=0, ddof=1) / math.sqrt(trials)
         share.append(gap.max() / np.abs(expected).max())
-        noise.append((gap / error).max())
+        noise.append((gap / np.maximum(error, np.finfo(float).tiny)).max())
         agrees.append(gap <= _NOISE * error + _ASYMPTOTIC * np.abs(expected).max())
     return ClosedFormGap(float(max(share)), float(max(noise)), bool(np.all(agrees)))
 
@@ -132,7 +132,7 @@ def save_violations(record: Record, folder: Path) -> list[Path]:
     paths = []
     for index in list(violations(record))[:_SAVED_AT_MOST]:
         paths.append(folder / f"violation-{index}.npz")
-        save_instance(draw_instance(BoundConfig(**record.config), index), paths[-1])
+        save_instance(draw_instance(BoundConfig.from_json(record.config), index), paths[-1])
     return paths
 
 

@@ -67,4 +67,4 @@ def assert_refused(result: Result, *words: str) -> None:
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Figures are built, and written as a few bytes instead of drawn three times; tests of figures draw them."""
     patch.setattr("figures.style._lay_out", lambda figure: None)  # noqa: ARG005
-    patch.setattr("figures.style.rendered", lambda figure, extension: f"{extension} of {figure}".encode() * 20)
+    patch.setattr("figures.style.rendered", lambda figure, extension, **_: f"{extension} of {figure}".encode() * 20)

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import io
 import re
+import sys
+from contextlib import redirect_stdout
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+import projnorm as pn
 from deep.estimators import base
+from projnorm.cli.app import SUMMARIES, run
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+COMMAND = re.compile(r"(?:^ {4}|^|`|bin/|\.\.\. |&& )projnorm ([a-z][^`\n]*)", re.MULTILINE)
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -35,18 +49,31 @@ def test_links_between_documents_lead_somewhere(document):
             assert ((ROOT / document).parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_commands_in_documents_exist(document):
-    from projnorm.cli.app import SUMMARIES
+@cache
+def options_of(command: str) -> frozenset[str]:
+    with redirect_stdout(io.StringIO()) as printed:
+        assert run([*command.split(), "--help"]) == 0
+    return frozenset(FLAG.findall(printed.getvalue()))
 
-    text = (ROOT / document).read_text(encoding="utf-8")
-    words = re.findall(
-        r"(?:^ {4}|[`/])(?:PROJNORM_DATA=\S+ )?projnorm ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", text, re.MULTILINE
-    )
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_commands_and_options_in_documents_exist(document):
+    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
     groups = {name.split()[0] for name in SUMMARIES}
-    for command in words:
-        first = command.split()[0]
-        assert command in SUMMARIES or first in SUMMARIES or (first == command and first in groups), command
+    for line in COMMAND.findall(text):
+        words = line.split("#")[0].split()
+        command = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in SUMMARIES), "")
+        assert command or words[0] in groups, line
+        if command:
+            assert set(FLAG.findall(line.split(" && ")[0])) <= options_of(command), line
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_options_in_running_text_are_those_of_some_command(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    ours = {flag for command in SUMMARIES for flag in options_of(command)} | {"--debug", "--version", "--help"}
+    mentioned = {flag for span in re.findall(r"`(--[^`]+)`", text) for flag in FLAG.findall(span)}
+    assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
 
 @pytest.mark.parametrize(
@@ -54,16 +81,14 @@ def test_commands_in_documents_exist(document):
     [
         ("README.md", 1),
         ("docs/toy-and-bounds.md", 8),
-        pytest.param("docs/first-estimate.md", 3, marks=pytest.mark.slow),
-        pytest.param("docs/predict.md", 1, marks=pytest.mark.slow),
+        ("docs/first-estimate.md", 3),
+        ("docs/predict.md", 1),
         ("docs/ntk.md", 3),
         ("docs/deep.md", 1),
-        ("CONTRIBUTING.md", 1),
     ],
 )
 def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # CONTRIBUTING.md adds one
     blocks = PYTHON.findall((ROOT / document).read_text(encoding="utf-8"))
     assert len(blocks) >= least
     names: dict[str, object] = {"__name__": "document"}
@@ -72,11 +97,45 @@ def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch,
     assert "Traceback" not in capsys.readouterr().out
 
 
-def test_the_citation_names_the_paper_and_the_version():
-    from projnorm import __version__
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_of_ours_exists(path):
+    """The documents name them as the commands behind numbers; running them takes minutes."""
+    imports = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    for node in imports:
+        if (node.module or "").partition(".")[0] in PACKAGES:
+            module = importlib.import_module(node.module or "")
+            assert all(hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}") for alias in node.names)
 
+
+def test_the_keys_of_an_estimate_are_those_documented():
+    text = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    rows = [line for line in text.partition("## JSON")[2].partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    labels = np.arange(60) % 3
+    logits = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[labels]
+    estimate = pn.estimate_error(None, {"logits": logits, "labels": labels}, {"logits": logits})
+    assert set(estimate.to_dict()) == documented
+
+
+def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # it adds one
+    module = ModuleType("contributing")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names: dict[str, Any] = vars(module)
+    for block in PYTHON.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)  # noqa: S102 - our own document
+    outputs = pn.Outputs(np.log([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]]))
+    assert base.estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
+    record = names["run_coin"](names["CoinConfig"](coins=3), pn.RunContext(tmp_path))
+    assert record.arrays["share"].shape == (3,)
+    shown = names["show"](record, tmp_path)
+    assert shown.values["mean"] == record.arrays["share"].mean()
+    assert shown.figures["coin"]().axes[0].patches
+
+
+def test_the_citation_names_the_paper_and_the_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == __version__
+    assert citation["version"] == pn.__version__
     assert citation["preferred-citation"]["year"] == 2022
     assert len(citation["preferred-citation"]["authors"]) == 5
 

@@ -11,19 +11,13 @@ import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
-# Those that import torch or calibrate take more than three seconds in a new process.
-SLOW = {"compare_estimators", "projnorm_of_classifier", "scikit_learn_error", "tangent_kernel"}
 
 
 def test_there_are_six():
     assert len(EXAMPLES) == 6
-    assert {path.stem for path in EXAMPLES} > SLOW
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in EXAMPLES],
-)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_an_answer_and_draws_a_figure(path, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(path), str(tmp_path)])
     runpy.run_path(str(path))

@@ -1,18 +1,28 @@
-"""Figures carry their labels, leave global state alone, and escape what goes into the page."""
+"""Figures carry their labels, leave global state alone, print well, and escape what goes into the page."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import json
+import re
+import subprocess
+import sys
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 
-from figures import bound_table, report, style, toy, toy_table, tracking_table
-from figures.dials import violated_by_dial
-from figures.table import Table
-from figures.theory import THEORY_FIGURES, theory_page
-from projnorm.runs import Backend, current_environment
+from figures import bound, report, style, toy
+from figures.markup import to_html, to_latex
+from figures.show import Drawing, Shown, save_figures, save_tables
+from figures.table import FORMATS, Number, Table, form_named
+from figures.theory import theory_page, theory_shows
+from projnorm.environment import current_environment
+from projnorm.experiments import experiment
+from projnorm.records import RunContext
 from simulations import (
     BoundConfig,
     CounterexampleConfig,
@@ -21,35 +31,48 @@ from simulations import (
     ToyConfig,
     run_toy,
 )
-from simulations.presets import TheoryRuns, theory_records, theory_runs
+from simulations.bound_check import INTERVALS, draw_instance, save_instance
+from simulations.presets import theory_configs
+from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
 
 SIZES = {"d1": 40, "d2": 20, "n": 20, "m": 20}
+CONFIGS = {
+    "toy": ("toy", ToyConfig(**SIZES, trials=3, interval_trials=1)),
+    "sibling:spiked": ("toy", ToyConfig("spiked", **SIZES, trials=2, interval_trials=2)),
+    "bound": ("bound", BoundConfig(instances=400, large=0)),
+    "counterexample": ("counterexample", CounterexampleConfig(angles=20)),
+    "tail_angle": ("tail-angle", TailAngleConfig(angles=5, truths=3)),
+    "spectra": ("spectra", SpectraConfig(n=40, dim=100, k=8, top=20)),
+}
+FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "counterexample", "tail_angle", "spectra")
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    runs = TheoryRuns(
-        toy=ToyConfig(**SIZES, trials=3, interval_trials=1),
-        siblings=(ToyConfig("spiked", **SIZES, trials=2, interval_trials=2),),
-        bound=BoundConfig(instances=400, large=0),
-        counterexample=CounterexampleConfig(angles=20),
-        tail_angle=TailAngleConfig(angles=5, truths=3),
-        spectra=SpectraConfig(n=40, dim=100, k=8, top=20),
-    )
-    told: list[str] = []
-    found = theory_records(runs, root=tmp_path_factory.mktemp("runs"), backend=Backend(1), announce=told.append)
-    assert len(told) == len(found) == 6
-    return found
+    context = RunContext(tmp_path_factory.mktemp("runs"))
+    return {name: experiment(kind).compute(config, context) for name, (kind, config) in CONFIGS.items()}
 
 
-@pytest.fixture(scope="module", params=THEORY_FIGURES, ids=lambda figure: figure.name)
-def figure(request, records):
-    return request.param.draw(records[request.param.record])
+@pytest.fixture(scope="module")
+def drawings(records):
+    return {name: drawing for shown in theory_shows(records) for name, drawing in shown.figures.items()}
+
+
+@pytest.fixture(scope="module", params=FIGURES)
+def figure(request, drawings):
+    return drawings[request.param]()
+
+
+def test_every_figure_of_the_theory_has_a_title_and_says_what_to_see(drawings):
+    assert set(drawings) == set(FIGURES)
+    for drawing in drawings.values():
+        assert drawing.title
+        assert drawing.caption.endswith(".")
+        assert ". " in drawing.caption
 
 
 def test_axes_are_named(figure):
-    named = [axes for axes in figure.axes if axes.get_xlabel()]
-    assert named
+    assert any(axes.get_xlabel() for axes in figure.axes)
     assert any(axes.get_ylabel() for axes in figure.axes)
 
 
@@ -59,72 +82,210 @@ def test_drawing_leaves_the_settings_of_the_caller_alone(figure):
     assert dict(mpl.rcParams) == before
 
 
-def test_every_format_is_written_and_reproducible(figure, tmp_path):
+def test_every_format_is_written_and_reproducible_and_text_stays_text(figure, tmp_path):
     paths = style.save(figure, tmp_path, "figure")
     assert [path.suffix for path in paths] == [".pdf", ".svg", ".png"]
     for path in paths:
         assert path.read_bytes() == style.rendered(figure, path.suffix[1:])
+    assert b"/Type3" not in paths[0].read_bytes()
+    assert b"/FontFile2" in paths[0].read_bytes()
+    assert b"<text" in paths[1].read_bytes()
 
 
-def test_every_caption_says_what_to_see():
-    for entry in THEORY_FIGURES:
-        assert entry.caption.endswith(".")
-        assert entry.caption.count(". ") >= 1
-    assert len({entry.name for entry in THEORY_FIGURES}) == len(THEORY_FIGURES)
+@pytest.mark.parametrize(("width", "inches"), [("column", 3.3), ("page", 6.8), (4.0, 4.0), ("4", 4.0)])
+def test_a_width_scales_the_whole_figure(records, tmp_path, width, inches):
+    figure = toy.draw(records["toy"])
+    height = figure.get_figheight() / figure.get_figwidth() * inches
+    pdf, svg, png = style.save(figure, tmp_path, "toy", width=width)
+    left, bottom, right, top = map(float, re.search(rb"/MediaBox \[ ([^]]*) \]", pdf.read_bytes())[1].split())
+    assert (left, bottom, right, top) == pytest.approx((0, 0, 72 * inches, 72 * height))
+    sizes = re.search(rb'<svg [^>]*width="([\d.]+)pt" height="([\d.]+)pt"', svg.read_bytes())
+    assert [float(size) for size in sizes.groups()] == pytest.approx([72 * inches, 72 * height], rel=1e-4)
+    with Image.open(png) as image:
+        assert image.size == pytest.approx((200 * inches, 200 * height), abs=2)
+    assert b"/Type3" not in pdf.read_bytes()
 
 
-def test_the_report_holds_every_figure_table_and_configuration(records):
-    page = theory_page(records, dataclasses.asdict(current_environment()), full=False)
-    assert page.count("<img ") == len(THEORY_FIGURES)
+@pytest.mark.parametrize("options", [{"width": "wide"}, {"width": 0.1}, {"width": float("nan")}, {"formats": ("gif",)}])
+def test_an_unknown_width_or_format_is_refused(records, tmp_path, options):
+    with pytest.raises(ValueError, match=r"`(width|formats)` must be"):
+        style.save(toy.draw(records["toy"]), tmp_path, "toy", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_printed_needs_no_matplotlib():
+    script = (
+        "import sys, figures.comparison, figures.ntk_experiment, figures.small_samples, figures.stress, figures.sweep, "
+        "figures.theory; sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
+    drawn = []
+
+    def draw():
+        drawn.append(1)
+        with style.drawing(2.0, 2.0) as figure:
+            figure.subplots().plot([1, 2])
+        return figure
+
+    shown = Shown([], {"line": Drawing("A line", "It rises.", draw)}, {"number": 1.0})
+    paths = save_figures(shown, tmp_path)
+    assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
+    assert save_figures(shown, tmp_path) == paths
+    assert len(drawn) == 1
+    paths[0].unlink()
+    save_figures(shown, tmp_path)
+    assert len(drawn) == 2
+    save_figures(dataclasses.replace(shown, values={"number": 2.0}), tmp_path)
+    save_figures(shown, tmp_path, width="column")
+    save_figures(shown, tmp_path, width="column", fresh=True)
+    assert len(drawn) == 5
+    (tmp_path / "figures.json").write_bytes(b"[")
+    save_figures(shown, tmp_path)
+    assert len(drawn) == 6
+
+
+def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, tmp_path):
+    folder = tmp_path / "figures"
+    more = [report.Section("Networks", "None `yet`.")]
+    page = theory_page(records, dataclasses.asdict(current_environment()), full=False, folder=folder, more=more)
+    assert page.count("<img ") == len(FIGURES) == len(list(folder.glob("*.png")))
+    assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
+    assert "The toy experiment agrees with its closed forms" in page.partition("<nav>")[0]
+    contents = page.partition("<nav>")[2].partition("</nav>")[0]
+    assert contents.count("<li>") == page.count("<h2")
     for record in records.values():
-        assert record.id in page
-    assert "http" not in page
+        assert record.id in page or record.config.get("design") == "spiked"
+    for absent in ("http", "`", "generalised_0", "R^2", "<script"):
+        assert absent not in page
+    assert "None <code>yet</code>." in page
+    assert '<td class="number">' in page
     assert "prefers-color-scheme: dark" in page
 
 
 def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
-    section = report.Section("<h>", 'a "quoted" <b>', None, table, "<note>", {"key": "<value>"})
+    picture = report.Picture(b"<svg/>", 'a "quoted" <b>', "<h3 title>")
+    section = report.Section("<h>", [picture, "<note>", table], "<verdict>", {"key": "<value>", "n": {"m": [1, 2]}})
     page = report.page("<title>", "<intro>", [section], {"python": "<3>"})
-    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<note>", "<th><th>"):
+    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
         assert raw not in page
+    assert "<td>n.m</td><td>1, 2</td>" in page
+
+
+def test_text_becomes_html_and_latex():
+    assert to_html("R^2 < 1 of `rho` at rho = 1") == "R<sup>2</sup> &lt; 1 of <code>rho</code> at &rho; = 1"
+    assert to_latex("R^2 & rho_1, 50 %") == r"$R^2$ \& rho\_1, 50 \%"
+    assert to_latex("rho, sigma") == r"$\rho$, $\sigma$"
 
 
 def test_a_table_prints_aligned():
-    lines = Table(("a", "long name"), [("value", "1"), ("x", "")]).text().splitlines()
-    assert lines == ["a      long name", "-" * 16, "value  1", "x"]
+    lines = Table(("a", "long name", "n"), [("value", "x", "1"), ("x", "", "1,000")]).text().splitlines()
+    assert lines == ["a      long name      n", "-" * 23, "value  x              1", "x                 1,000"]
+
+
+def test_a_table_in_every_form():
+    table = Table(
+        ("a|b", "R^2", "n (%)"), [("x_y", Number.interval(0.5, 0.25, 0.75), Number(1234, ",d")), ("z", "", "")]
+    )
+    assert table.markdown().splitlines() == [
+        "| a\\|b | R^2 | n (%) |",
+        "| --- | ---: | ---: |",
+        "| x_y | 0.500 [0.250, 0.750] | 1,234 |",
+        "| z |  |  |",
+    ]
+    assert "\\begin{tabular}{lrr}" in table.latex()
+    assert "a|b & $R^2$ & n (\\%) \\\\" in table.latex()
+    assert list(csv.reader(io.StringIO(table.csv()))) == [
+        ["a|b", "R^2", "R^2 low", "R^2 high", "n (%)"],
+        ["x_y", "0.5", "0.25", "0.75", "1234"],
+        ["z", "", "", "", ""],
+    ]
+    assert Table(("a", "b"), []).csv() == "a,b"
+    assert str(Number(float("nan"))) == "-"
+    assert set(FORMATS) == {"text", "markdown", "latex", "csv"}
+    with pytest.raises(ValueError, match="`format` must be one of text"):
+        form_named("word")
+
+
+def test_named_tables_are_saved_in_every_form(tmp_path):
+    table = Table(("a", "b"), [("x", Number(0.5))])
+    paths = save_tables(Shown([table], tables={"table": table}), tmp_path)
+    assert [path.name for path in paths] == ["table.txt", "table.md", "table.tex", "table.csv"]
+    assert paths[-1].read_text() == "a,b\nx,0.5\n"
 
 
 def test_the_toy_table_has_means_errors_and_closed_forms(records):
-    row = toy_table.values(records["toy"])[0]
-    sample = records["toy"].arrays["test_error"][:, 0]
+    record = records["toy"]
+    row = toy_rows(record)[0]
+    sample = record.arrays["test_error"][:, 0]
     assert row["test_error"]["mean"] == pytest.approx(sample.mean())
     assert row["test_error"]["standard_error"] == pytest.approx(sample.std(ddof=1) / np.sqrt(3))
-    assert row["test_error"]["closed_form"] == pytest.approx(float(toy.closed_forms(records["toy"]).test_error[0]))
-    assert len(toy_table.build(records["toy"]).rows) == 11
+    assert row["test_error"]["closed_form"] == pytest.approx(float(closed_forms(record).test_error[0]))
+    header, first, *_ = csv.reader(io.StringIO(toy.table(record).csv()))
+    assert header[:4] == ["sigma", "test error", "test error standard error", "test error closed form"]
+    assert [float(cell) for cell in first[1:4]] == list(row["test_error"].values())
+    shown = toy.show(record, None)
+    assert json.loads(json.dumps(shown.values))["rows"][0] == row
+    assert set(shown.values) == {"rows", "scores", "intervals"}
+
+
+def test_means_far_from_their_closed_forms_do_not_agree(records):
+    record = records["toy"]
+    far = record.arrays | {"squared_loss": record.arrays["squared_loss"] + 100.0}
+    assert closed_form_gap(record).agrees
+    assert not closed_form_gap(dataclasses.replace(record, arrays=far)).agrees
+    assert "does not agree" in toy.show(dataclasses.replace(record, arrays=far), None).verdict
 
 
 @pytest.mark.parametrize("config", [ToyConfig("spiked", **SIZES, trials=1), ToyConfig(**{**SIZES, "n": 39}, trials=1)])
 def test_there_is_no_closed_form_where_it_does_not_hold(config, tmp_path):
-    record = run_toy(config, root=tmp_path)
-    assert toy.closed_forms(record) is None
-    assert toy_table.values(record)[0]["test_error"] == {
+    record = run_toy(config, RunContext(tmp_path))
+    assert closed_forms(record) is None
+    assert closed_form_gap(record) is None
+    assert toy_rows(record)[0]["test_error"] == {
         "mean": pytest.approx(record.arrays["test_error"][0, 0]),
         "standard_error": None,
         "closed_form": None,
     }
+    assert toy.show(record, None).verdict == ""
     assert toy.draw(record) is not None
 
 
 def test_the_bound_table_counts_misses(records):
-    rows = {(row["family"], row["interval"]): row for row in bound_table.values(records["bound"])}
+    rows = {(row["family"], row["interval"]): row for row in bound_rows(records["bound"])}
     assert rows["exact", "paper"]["missed"] == 0.0
     assert rows["exact", "paper"]["must_hold"]
     assert rows["flat", "paper"]["missed"] == 1.0
     assert not rows["flat", "paper"]["must_hold"]
     assert rows["tilt", "sharp"]["missed"] == 0.0
-    assert "0.00% *" in bound_table.build(records["bound"]).text()
-    assert len(bound_table.by_dial(records["bound"]).rows) == 15
+    assert "generalised, k = 0, rho = 1" in bound.table(records["bound"]).text()
+    assert len(bound.by_dial(records["bound"]).rows) == 15
+
+
+def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
+    record = records["bound"]
+    ends = record.arrays["sharp"].copy()
+    ends[7] = (0.0, 0.0)
+    broken = bound.show(dataclasses.replace(record, arrays=record.arrays | {"sharp": ends}), tmp_path)
+    assert not broken.ok
+    assert broken.values["violations"] == {"7": ("sharp",)}
+    assert "1 designs break an interval that must hold" in broken.verdict
+    again = bound.show_instance(tmp_path / "violation-7.npz")
+    assert again.ok
+    assert [row["interval"] for row in again.values["rows"]] == list(INTERVALS)
+    assert bound.show(record, tmp_path / "none").ok
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_saved_design_shows_which_intervals_hold(tmp_path):
+    save_instance(draw_instance(BoundConfig(instances=8, large=0), 7), tmp_path / "flat.npz")
+    shown = bound.show_instance(tmp_path / "flat.npz")
+    assert "flat tails lean" in shown.text()
+    assert not shown.values["rows"][0]["holds"]
+    assert shown.ok
 
 
 def test_tables_of_a_verification_made_by_hand(records):
@@ -137,39 +298,28 @@ def test_tables_of_a_verification_made_by_hand(records):
         "deficient": np.zeros(n, dtype=int),
         # The paper's interval misses wherever the dial is above 0.5; half the loss to twice the loss elsewhere.
         "paper": np.array([(0.5, 0.8) if dial > 0.5 else (0.5, 2.0) for dial in np.linspace(1.0, 0.1, n)]),
-        **{name: np.tile([0.25, 4.0], (n, 1)) for name in bound_table.INTERVALS if name != "paper"},
+        **{name: np.tile([0.25, 4.0], (n, 1)) for name in INTERVALS if name != "paper"},
     }
     by_hand = dataclasses.replace(records["bound"], arrays=arrays)
-    rows = {row["interval"]: row for row in bound_table.values(by_hand)}
+    rows = {row["interval"]: row for row in bound_rows(by_hand)}
     assert rows["paper"]["missed"] == 0.5
     assert rows["paper"]["worst_slack"] == pytest.approx(-0.2)
     assert rows["sharp"]["worst_slack"] == pytest.approx(0.75)
     assert rows["sharp"]["median_width"] == pytest.approx(16.0)
-    dials, missed = violated_by_dial(by_hand, "phi", "paper", bins=2)
+    dials, missed = misses_by_dial(by_hand, "phi", "paper", bins=2)
     np.testing.assert_allclose(dials, [0.3, 0.8])
     np.testing.assert_allclose(missed, [0.0, 1.0])
 
 
 def test_the_tracking_table_has_a_row_a_design(records):
-    table = tracking_table.build([records["sibling:spiked"]])
+    table = toy.tracking([records["sibling:spiked"]])
     assert [row[0] for row in table.rows] == ["spiked"]
-    assert table.rows[0][-1] == "100%"
+    assert str(table.rows[0][-1]) == "100"
 
 
 def test_presets_are_the_papers_sizes_when_full():
-    full, quick = theory_runs(full=True), theory_runs(full=False)
-    assert (full.toy.d1, full.toy.d2, full.toy.n, full.toy.m, full.toy.trials) == (1000, 500, 500, 500, 20)
-    assert full.bound.instances == 100_000
-    assert quick.bound.instances < full.bound.instances
-
-
-def test_every_run_is_told_where_with_how_many_workers_and_whether_afresh(monkeypatch, tmp_path):
-    told = []
-
-    def run(_config, **how):
-        told.append(how)
-
-    for name in ("run_toy", "run_bound_check", "run_counterexample", "run_tail_angle", "run_spectra_example"):
-        monkeypatch.setattr(f"simulations.presets.{name}", run)
-    theory_records(theory_runs(full=False), root=tmp_path, backend=Backend(3), announce=lambda _: None, fresh=True)
-    assert told == [{"root": tmp_path, "backend": Backend(3), "fresh": True}] * 10
+    full, quick = (theory_configs(full=wanted) for wanted in (True, False))
+    paper = full["toy"][1]
+    assert (paper.d1, paper.d2, paper.n, paper.m, paper.trials) == (1000, 500, 500, 500, 20)
+    assert full["bound"][1].instances == 100_000
+    assert quick["bound"][1].instances < full["bound"][1].instances

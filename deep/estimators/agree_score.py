@@ -1,42 +1,57 @@
 """AgreeScore: Madani, Pennock and Flake, "Co-Validation" (NIPS 2004).
 
-Also Jiang et al., "Assessing Generalization of SGD via Disagreement" (ICLR 2022).
+Also Jiang et al., "Assessing Generalization of SGD via Disagreement" (ICLR 2022). With outputs of the second network at
+hand it is `deep.estimators.gde.GDE`, whose formula it uses.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from torch import nn
+from deep.estimators.base import Estimator, Resources, register
+from deep.estimators.gde import disagreement
+from deep.outputs import Outputs
 
-from deep.estimators.evidence import Evidence
-from deep.outputs import forward
-from deep.training import Hardware, Prepare
+if TYPE_CHECKING:
+    from torch import nn
+
+    from deep.training import Prepare
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AgreeScore:
-    """How often a second network, trained independently on the same images, disagrees.
+@register
+@dataclass(frozen=True, eq=False)
+class AgreeScore(Estimator):
+    """How often a second network, trained independently on the same samples, disagrees.
 
     Attributes:
-        second: The other network.
-        head: Name of its last layer.
-        prepare: Applied to every batch before it.
-        hardware: Where.
+        second: The second network.
+        last: Name of its last layer.
+        prepare: Function applied to every batch before it.
+        device: Device that it runs on.
     """
 
     second: nn.Module
-    head: str
+    last: str
     prepare: Prepare | None = None
-    hardware: Hardware | None = None
+    device: str = "cpu"
 
     name = "AgreeScore"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "second network")
+    needs = frozenset({"torch", "second network", "inputs"})
+    costly = True
 
-    def score(self, evidence: Evidence) -> float:
-        """Share of images that the two networks label differently."""
-        other = forward(self.second, self.head, evidence.inputs, prepare=self.prepare, hardware=self.hardware)
-        return float(np.mean(other.predicted != evidence.outputs.predicted))
+    @classmethod
+    def create(cls, resources: Resources) -> AgreeScore:
+        """With the second network of the resources."""
+        assert resources.second is not None
+        assert resources.last is not None
+        return cls(resources.second(), resources.last, resources.prepare, resources.device)
+
+    def _score(self, target: Outputs) -> float:
+        """Share of samples that the two networks label differently."""
+        from deep.forward import forward
+
+        assert target.inputs is not None
+        other = forward(self.second, self.last, target.inputs, prepare=self.prepare, device=self.device)
+        return disagreement(target.predicted, (other.logits,))

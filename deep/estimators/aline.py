@@ -7,20 +7,20 @@ Over several networks, accuracy under shift lies on a line in accuracy without i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
 # Agreements outside say little: probits of numbers near 0 or 1 are mostly noise.
 LEAST, MOST = 0.05, 0.98
-FEWEST_NETWORKS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,30 +28,24 @@ class SourceLine:
     """Probits in distribution.
 
     Attributes:
-        accuracies: Of each network, the evaluated one first.
-        agreements: Of each pair, in the order of `itertools.combinations`.
+        accuracies: Accuracy of each network, the evaluated one first.
+        agreements: Agreement of each pair, in the order of `itertools.combinations`.
     """
 
     accuracies: Floats
     agreements: Floats
 
     @classmethod
-    def of(cls, outputs: Outputs, labels: NDArray[np.int64]) -> SourceLine:
-        """Learn from labelled in-distribution samples.
-
-        Raises:
-            ValueError: If there are fewer than three networks.
-        """
-        predicted = _predicted(outputs)
-        if len(predicted) < FEWEST_NETWORKS:
-            raise ValueError(f"agreement on the line needs three networks or more; got {len(predicted)}.")
+    def of(cls, source: Outputs) -> SourceLine:
+        """Learn from labelled in-distribution samples."""
+        predicted, labels = _predicted(source), source.known_labels
         return cls(_probits([np.mean(row == labels) for row in predicted], len(labels)), _agreements(predicted))
 
     def slope(self, agreements: Floats) -> tuple[float, float]:
         """Slope and offset from agreements in distribution to those under shift; nan where there are too few."""
         if len(agreements) != len(self.agreements):
             return math.nan, math.nan
-        low, high = norm.ppf([LEAST, MOST])
+        low, high = ndtri([LEAST, MOST])
         usable = np.all([(a >= low) & (a <= high) for a in (self.agreements, agreements)], axis=0)
         x, y = self.agreements[usable], agreements[usable]
         if len(x) < 2 or np.ptp(x) == 0.0:
@@ -60,52 +54,61 @@ class SourceLine:
         return slope, float(y.mean() - slope * x.mean())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ALineS:
+@dataclass(frozen=True, eq=False)
+class _OnTheLine(Estimator):
+    """What both variants learn.
+
+    Attributes:
+        line: Probits of accuracies and agreements on the labelled samples.
+    """
+
+    line: SourceLine = LEARNT
+
+    is_error = True
+    needs = frozenset({"others", "labels"})
+
+    def _fit(self, source: Outputs) -> Self:
+        return replace(self, line=SourceLine.of(source))
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class ALineS(_OnTheLine):
     """The accuracy in distribution, moved along the line that agreements lie on."""
 
-    source: SourceLine
-
     name = "ALine-S"
-    direction = "up"
-    is_error = True
-    needs = ("outputs of two more networks", "validation labels")
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error; nan where fewer than two agreements are between 0.05 and 0.98."""
-        slope, offset = self.source.slope(_agreements(_predicted(evidence.outputs)))
-        return float(norm.sf(slope * self.source.accuracies[0] + offset))
+        slope, offset = self.line.slope(_agreements(_predicted(target)))
+        return float(ndtr(-(slope * self.line.accuracies[0] + offset)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ALineD:
+@register
+@dataclass(frozen=True, eq=False)
+class ALineD(_OnTheLine):
     """Accuracies of all networks that explain, together, how often each pair agrees.
 
     For every pair the mean of the two probits of accuracy differs from the probit of agreement by as much as in
     distribution, times the slope.
     """
 
-    source: SourceLine
-
     name = "ALine-D"
-    direction = "up"
-    is_error = True
-    needs = ("outputs of two more networks", "validation labels")
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error; nan where there is no slope."""
-        agreements = _agreements(_predicted(evidence.outputs))
-        slope, _ = self.source.slope(agreements)
+        agreements = _agreements(_predicted(target))
+        slope, _ = self.line.slope(agreements)
         if math.isnan(slope):
             return math.nan
-        accuracies = self.source.accuracies
+        accuracies = self.line.accuracies
         pairs = list(combinations(range(len(accuracies)), 2))
         means = np.zeros((len(pairs), len(accuracies)))
         for row, pair in enumerate(pairs):
             means[row, pair] = 0.5
-        wanted = agreements + slope * (means @ accuracies - self.source.agreements)
-        found, *_ = np.linalg.lstsq(means, wanted, rcond=None)
-        return float(norm.sf(found[0]))
+        wanted = agreements + slope * (means @ accuracies - self.line.agreements)
+        solution, *_ = np.linalg.lstsq(means, wanted, rcond=None)
+        return float(ndtr(-solution[0]))
 
 
 def _predicted(outputs: Outputs) -> list[NDArray[np.int64]]:
@@ -118,4 +121,4 @@ def _agreements(predicted: list[NDArray[np.int64]]) -> Floats:
 
 def _probits(shares: list[np.floating], count: int) -> Floats:
     """Of shares of `count` samples; none and all of them count as half a sample away."""
-    return norm.ppf(np.clip(shares, 0.5 / count, 1.0 - 0.5 / count))
+    return ndtri(np.clip(shares, 0.5 / count, 1.0 - 0.5 / count))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, entropies, probabilities
+from deep.outputs import Outputs
+from projnorm.errors import InputError
 
 SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {
     "entropy": lambda logits: -entropies(logits),
@@ -18,45 +20,35 @@ SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ATC:
-    """The share of images whose score falls below a threshold learnt from labelled images.
+@register
+@dataclass(frozen=True, eq=False)
+class ATC(Estimator):
+    """The share of samples whose score falls below a threshold learnt from labelled ones.
 
     Attributes:
-        threshold: As many validation images fall below it as are labelled wrongly.
-        by: "entropy" for the negative entropy, or "confidence".
+        by: What a sample is scored by: "entropy" for the negative entropy, or "confidence".
+        threshold: As many labelled samples fall below it as are predicted wrongly.
     """
 
-    threshold: float
     by: str = "entropy"
+    threshold: float = LEARNT
 
     name = "ATC"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64], *, by: str = "entropy") -> ATC:
-        """Learn the threshold.
+    def __post_init__(self) -> None:
+        """Refuse a score that there is not."""
+        if self.by not in SCORES:
+            raise InputError(f"`by` must be one of {', '.join(SCORES)}; got {self.by!r}.")
 
-        Args:
-            logits: Of labelled in-distribution images, shape ``(n, classes)``.
-            labels: Theirs.
-            by: "entropy" or "confidence".
+    def _fit(self, source: Outputs) -> ATC:
+        wrong = int(np.sum(source.predicted != source.known_labels))
+        return replace(self, threshold=threshold_below(SCORES[self.by](source.logits), wrong))
 
-        Raises:
-            ValueError: If there is no such score, or nothing to learn from.
-        """
-        if by not in SCORES:
-            raise ValueError(f"`by` must be one of {', '.join(SCORES)}; got {by!r}.")
-        if len(logits) != len(labels) or not len(labels):
-            raise ValueError(f"`labels` must hold one class per row of `logits`; got {len(labels)} for {len(logits)}.")
-        wrong = int(np.sum(logits.argmax(axis=1) != labels))
-        return cls(threshold_below(SCORES[by](logits), wrong), by)
-
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        return float(np.mean(SCORES[self.by](evidence.outputs.logits) < self.threshold))
+        return float(np.mean(SCORES[self.by](target.logits) < self.threshold))
 
 
 def threshold_below(scores: Floats, count: int) -> float:

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BBSE:
+@register
+@dataclass(frozen=True, eq=False)
+class BBSE(Estimator):
     """The error in distribution with classes weighted as the target seems to have them, if only their shares differ.
 
     Attributes:
         confusion: Share of labelled samples by predicted class (row) and true class (column).
     """
 
-    confusion: Floats
+    confusion: Floats = LEARNT
 
     name = "BBSE"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> BBSE:
-        """Learn the confusion matrix."""
-        confusion = np.zeros((logits.shape[1], logits.shape[1]))
-        np.add.at(confusion, (logits.argmax(axis=1), labels), 1.0 / len(labels))
-        return cls(confusion)
+    def _fit(self, source: Outputs) -> BBSE:
+        confusion = np.zeros((source.classes, source.classes))
+        np.add.at(confusion, (source.predicted, source.known_labels), 1.0 / len(source))
+        return replace(self, confusion=confusion)
 
-    def weights(self, evidence: Evidence) -> Floats:
+    def weights(self, target: Outputs) -> Floats:
         """Share of each class in the target over that in distribution: none negative, and shares that add up to one."""
-        wanted = np.bincount(evidence.outputs.predicted, minlength=len(self.confusion)) / len(evidence.outputs.logits)
+        wanted = np.bincount(target.predicted, minlength=len(self.confusion)) / len(target)
         found, _ = nnls(self.confusion, wanted)
         total = float(self.confusion.sum(axis=0) @ found)
         return found / total if total > 0.0 else np.ones(len(found))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        return float(1.0 - np.diagonal(self.confusion) @ self.weights(evidence))
+        return float(1.0 - np.diagonal(self.confusion) @ self.weights(target))

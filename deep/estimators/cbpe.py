@@ -2,54 +2,61 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, probabilities
+from deep.outputs import Outputs
+
+# Probabilities nearer to each other than this count as one: rounding is not a step.
+_NEAR = float(np.finfo(np.float64).resolution)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CBPE:
+@register
+@dataclass(frozen=True, eq=False)
+class CBPE(Estimator):
     """One less the mean probability of the predicted class, calibrated class by class with a monotone function.
 
     Attributes:
         knots: For each class, probabilities and what they are calibrated to; straight lines between, flat beyond.
-        spread: Standard deviation of being right on the labelled samples.
     """
 
-    knots: tuple[tuple[Floats, Floats], ...]
-    spread: float
+    knots: tuple[tuple[Floats, Floats], ...] = LEARNT
 
     name = "CBPE"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> CBPE:
-        """Fit an isotonic regression of being of a class on its probability, for each class."""
-        from sklearn.isotonic import IsotonicRegression
+    def _fit(self, source: Outputs) -> CBPE:
+        """An isotonic regression of being of a class on its probability, for each class."""
+        rows, labels = probabilities(source.logits), source.known_labels
+        return replace(self, knots=tuple(_isotonic(rows[:, one], labels == one) for one in range(source.classes)))
 
-        rows = probabilities(logits)
-        knots = []
-        for one in range(rows.shape[1]):
-            fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(rows[:, one], labels == one)
-            knots.append((fitted.X_thresholds_, fitted.y_thresholds_))
-        return cls(tuple(knots), float(np.std(rows.argmax(axis=1) == labels)))
-
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        rows, predicted = probabilities(evidence.outputs.logits), evidence.outputs.predicted
+        rows, predicted = probabilities(target.logits), target.predicted
         right = np.empty(len(rows))
         for one, (x, y) in enumerate(self.knots):
             members = predicted == one
             right[members] = np.interp(rows[members, one], x, y)
         return float(1.0 - right.mean())
 
-    def sampling_error(self, m: int) -> float:
-        """Standard deviation that the true error of `m` samples has from being of so many."""
-        return self.spread / math.sqrt(m)
+
+def _isotonic(x: Floats, y: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """The non-decreasing function of `x` nearest to `y`, at the distinct values of `x`."""
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order]
+    starts = np.concatenate([[True], np.diff(x) >= _NEAR])
+    runs = np.append(np.flatnonzero(starts), len(x))
+    for first, stop in pairwise(runs.tolist()):  # in a run of near values a group may end too
+        while stop - first > 1 and (first := first + int(np.searchsorted(x[first:stop] - x[first], _NEAR))) < stop:
+            starts[first] = True
+    group = np.cumsum(starts) - 1
+    counts = np.bincount(group)
+    means = np.bincount(group, y) / counts
+    return x[starts], np.clip(isotonic_regression(means, weights=counts).x, 0.0, 1.0)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import probabilities
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class ConfScore:
+@register
+@dataclass(frozen=True, eq=False)
+class ConfScore(Estimator):
     """One less the mean confidence: the error if every confidence were a probability of being right."""
 
     name = "ConfScore"
-    direction = "up"
     is_error = True
-    needs = ("outputs",)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """``1 - mean max p``."""
-        return float(1.0 - probabilities(evidence.outputs.logits).max(axis=1).mean())
+        return float(1.0 - probabilities(target.logits).max(axis=1).mean())

@@ -7,71 +7,69 @@ the classes in distribution. The cost is half the :math:`\ell_1` distance, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimators.atc import threshold_below
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats, probabilities
+from deep.outputs import Outputs
 
-# Of the network simplex; a problem of 10,000 rows and 100 classes takes far fewer.
+# Most steps of the network simplex; a problem of 10,000 rows and 100 classes takes far fewer.
 _MOST_STEPS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class COT:
+@register
+@dataclass(frozen=True, eq=False)
+class COT(Estimator):
     """The cost of moving the predicted probabilities onto labels that have the class shares of the training data.
 
     Attributes:
-        shares: Of the classes in distribution.
+        shares: Share of each class in distribution.
     """
 
-    shares: Floats
+    shares: Floats = LEARNT
 
     name = "COT"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> COT:
-        """Learn the shares; the logits only tell how many classes there are."""
-        return cls(class_shares(labels, logits.shape[1]))
+    def _fit(self, source: Outputs) -> COT:
+        return replace(self, shares=class_shares(source.known_labels, source.classes))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        return float(transport_costs(probabilities(evidence.outputs.logits), self.shares).mean())
+        return float(transport_costs(probabilities(target.logits), self.shares).mean())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class COTT:
+@register
+@dataclass(frozen=True, eq=False)
+class COTT(Estimator):
     """The share of samples that cost more to move than a threshold learnt from labelled ones.
 
     Attributes:
-        shares: Of the classes in distribution.
+        shares: Share of each class in distribution.
         threshold: As many labelled samples cost more as are predicted wrongly; on the costs with their sign turned.
     """
 
-    shares: Floats
-    threshold: float
+    shares: Floats = LEARNT
+    threshold: float = LEARNT
 
     name = "COTT"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> COTT:
-        """Learn shares and threshold."""
-        shares = class_shares(labels, logits.shape[1])
-        wrong = int(np.sum(logits.argmax(axis=1) != labels))
-        return cls(shares, threshold_below(-transport_costs(probabilities(logits), shares), wrong))
+    def _fit(self, source: Outputs) -> COTT:
+        shares = class_shares(source.known_labels, source.classes)
+        wrong = int(np.sum(source.predicted != source.known_labels))
+        costs = transport_costs(probabilities(source.logits), shares)
+        return replace(self, shares=shares, threshold=threshold_below(-costs, wrong))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        costs = transport_costs(probabilities(evidence.outputs.logits), self.shares)
+        costs = transport_costs(probabilities(target.logits), self.shares)
         return float(np.mean(-costs < self.threshold))
 
 
@@ -87,7 +85,7 @@ def transport_costs(rows: Floats, shares: Floats) -> Floats:
         rows: Probabilities, shape ``(m, classes)``.
         shares: Mass of each class; they add up to one.
     """
-    import ot
+    import ot  # it imports torch where that is installed, which takes a second
 
     cost = 1.0 - rows
     count = len(rows)

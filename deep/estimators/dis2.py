@@ -13,120 +13,51 @@ trained on, and :math:`n_S` and :math:`n_T` count these; the error in distributi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, Resources, register
 from deep.outputs import Outputs
 
-_STEPS = 200
-_LR = 0.05
-# Steps after which every critic is looked at: the one that disagrees most need not be the last.
-_EVERY = 20
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dis2:
+@register
+@dataclass(frozen=True, eq=False)
+class Dis2(Estimator):
     """An upper bound on the error.
 
     Attributes:
-        source: Outputs on labelled in-distribution samples.
-        error: Of the network on them.
-        restarts: Critics, trained from weights drawn anew.
+        restarts: Number of critics, each trained from weights of its own.
         delta: Probability with which the bound may fail.
-        seed: Of the halves and of the critics.
+        seed: Seed of the halves and of the critics.
+        source: Outputs on labelled in-distribution samples; half of them train the critics.
     """
 
-    source: Outputs
-    error: float
     restarts: int = 10
     delta: float = 0.05
     seed: int = 0
+    source: Outputs = LEARNT
 
     name = "Dis2"
-    direction = "up"
-    is_error = False  # it is a bound on one
-    needs = ("features", "validation labels", "training of critics")
+    needs = frozenset({"torch", "features", "labels"})
+    costly = True
 
     @classmethod
-    def of(cls, outputs: Outputs, labels: NDArray[np.int64], *, seed: int = 0) -> Dis2:
-        """Learn from labelled in-distribution samples; half of them train the critics."""
-        return cls(outputs, outputs.error(labels), seed=seed)
+    def create(cls, resources: Resources) -> Dis2:
+        """With the seed of the resources."""
+        return cls(seed=resources.seed)
 
-    def score(self, evidence: Evidence) -> float:
+    def _fit(self, source: Outputs) -> Dis2:
+        return replace(self, source=source)
+
+    def _score(self, target: Outputs) -> float:
         """The bound, at most 1; nan with fewer than two samples on either side."""
-        target = evidence.outputs
-        if min(len(self.source.logits), len(target.logits)) < 2:
+        if min(len(self.source), len(target)) < 2:
             return math.nan
+        from deep.critics import largest_discrepancy
+
         rng = np.random.default_rng(self.seed)
-        halves = [_halves(outputs, rng) for outputs in (self.source, target)]
-        discrepancy = self._largest_discrepancy(halves[0], halves[1])
-        n_source, n_target = (len(held_out[1]) for _, held_out in halves)
+        discrepancy = largest_discrepancy(self.source, target, restarts=self.restarts, seed=self.seed, rng=rng)
+        n_source, n_target = len(self.source) // 2, len(target) // 2
         slack = (n_source + 4 * n_target) * math.log(1.0 / self.delta) / (2 * n_source * n_target)
-        return min(1.0, self.error + discrepancy + math.sqrt(slack))
-
-    def _largest_discrepancy(self, source: tuple[_Half, _Half], target: tuple[_Half, _Half]) -> float:
-        """The largest difference of agreements on the held-out halves, over all critics and never below zero."""
-        (x, y), (x_held, y_held) = source
-        (u, v), (u_held, v_held) = target
-        centre, spread = x.mean(dim=0), x.std(dim=0, unbiased=False).clamp_min(1e-6)
-        x, x_held, u, u_held = (_with_offset((part - centre) / spread) for part in (x, x_held, u, u_held))
-        drawn = torch.Generator().manual_seed(self.seed)
-        classes = self.source.logits.shape[1]
-        shape = (self.restarts, x.shape[1], classes)
-        critics = (torch.randn(shape, generator=drawn) / math.sqrt(x.shape[1])).requires_grad_()
-        optimiser = torch.optim.Adam([critics], lr=_LR)
-        largest = 0.0
-        for step in range(1, _STEPS + 1):
-            optimiser.zero_grad()
-            loss = 0.5 * (_agreement_loss(x @ critics, y) + _disagreement_loss(u @ critics, v)) * self.restarts
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            if step % _EVERY == 0:
-                with torch.no_grad():
-                    found = _agreement(x_held @ critics, y_held) - _agreement(u_held @ critics, v_held)
-                largest = max(largest, float(found.max()))
-        return largest
-
-
-# Features and predicted classes.
-_Half = tuple[Tensor, Tensor]
-
-
-def _halves(outputs: Outputs, rng: np.random.Generator) -> tuple[_Half, _Half]:
-    order = rng.permutation(len(outputs.logits))
-    parts = np.array_split(order, 2)
-    first, second = (
-        (
-            torch.from_numpy(np.asarray(outputs.features[part], dtype=np.float32)),
-            torch.from_numpy(outputs.predicted[part]),
-        )
-        for part in parts
-    )
-    return first, second
-
-
-def _with_offset(x: Tensor) -> Tensor:
-    return torch.cat([x, torch.ones(len(x), 1)], dim=1)
-
-
-def _agreement_loss(logits: Tensor, predicted: Tensor) -> Tensor:
-    """Cross-entropy with the network's labels, over all critics."""
-    return functional.cross_entropy(logits.movedim(2, 1), predicted.expand(len(logits), -1))
-
-
-def _disagreement_loss(logits: Tensor, predicted: Tensor) -> Tensor:
-    """Softplus of the predicted class's logit over the mean of the others."""
-    own = logits.gather(2, predicted.expand(len(logits), -1)[..., None])[..., 0]
-    rest = (logits.sum(dim=2) - own) / max(1, logits.shape[2] - 1)
-    return functional.softplus(own - rest).mean()
-
-
-def _agreement(logits: Tensor, predicted: Tensor) -> Tensor:
-    """How often each critic agrees."""
-    return (logits.argmax(dim=2) == predicted).to(torch.float32).mean(dim=1)
+        return min(1.0, self.source.error + discrepancy + math.sqrt(slack))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Dispersion:
+@register
+@dataclass(frozen=True, eq=False)
+class Dispersion(Estimator):
     r"""How far apart the features of predicted classes are.
 
     .. math:: \log \frac{1}{m (K - 1)} \sum_k m_k \|\mu_k - \mu\|^2
@@ -21,13 +23,12 @@ class Dispersion:
 
     name = "Dispersion"
     direction = "down"
-    is_error = False
-    needs = ("features",)
+    needs = frozenset({"features"})
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """Nan where a single class is predicted, or all features are the same."""
-        features = np.asarray(evidence.outputs.features, dtype=np.float64)
-        classes, members = np.unique(evidence.outputs.predicted, return_inverse=True)
+        features = np.asarray(target.known_features, dtype=np.float64)
+        classes, members = np.unique(target.predicted, return_inverse=True)
         if len(classes) < 2:
             return math.nan
         counts = np.bincount(members)

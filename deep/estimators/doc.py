@@ -2,69 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import probabilities
 from deep.estimators.temperature import fit_temperature
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class AC:
+@register
+@dataclass(frozen=True, eq=False)
+class AC(Estimator):
     """One less the mean confidence, after temperature scaling.
 
     Attributes:
         temperature: Fitted on labelled in-distribution samples.
     """
 
-    temperature: float
+    temperature: float = LEARNT
 
     name = "AC"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> AC:
-        """Fit the temperature."""
-        return cls(fit_temperature(logits, labels))
+    def _fit(self, source: Outputs) -> AC:
+        return replace(self, temperature=fit_temperature(source.logits, source.known_labels))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error."""
-        return self.of_logits(evidence.outputs.logits)
-
-    def of_logits(self, logits: NDArray[np.floating]) -> float:
-        """The same from logits."""
-        return float(1.0 - probabilities(logits / self.temperature).max(axis=1).mean())
+        return float(1.0 - probabilities(target.logits / self.temperature).max(axis=1).mean())
 
 
-@dataclass(frozen=True, slots=True)
-class DoC:
+@register
+@dataclass(frozen=True, eq=False)
+class DoC(Estimator):
     """The error in distribution, and by how much confidence falls from there: ``err_S + AC_T - AC_S``, AC an error.
 
     Attributes:
-        confidence: AC with its temperature.
-        offset: Error less AC on the labelled samples.
+        confidence: The AC of the same samples.
+        offset: Error on the labelled samples less their AC.
     """
 
-    confidence: AC
-    offset: float
+    confidence: AC = LEARNT
+    offset: float = LEARNT
 
     name = "DoC"
-    direction = "up"
     is_error = True
-    needs = ("outputs", "validation labels")
+    needs = frozenset({"labels"})
 
-    @classmethod
-    def of(cls, logits: NDArray[np.floating], labels: NDArray[np.int64]) -> DoC:
-        """Learn from labelled in-distribution samples."""
-        confidence = AC.of(logits, labels)
-        error = float(np.mean(logits.argmax(axis=1) != labels))
-        return cls(confidence, error - confidence.of_logits(logits))
+    def _fit(self, source: Outputs) -> DoC:
+        confidence = AC().fit(source)
+        return replace(self, confidence=confidence, offset=source.error - confidence.score(source))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The predicted error, which may leave the interval from 0 to 1."""
-        return self.confidence.score(evidence) + self.offset
+        return self.confidence.score(target) + self.offset

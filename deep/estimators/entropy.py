@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import entropies
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Entropy:
+@register
+@dataclass(frozen=True, eq=False)
+class Entropy(Estimator):
     """The mean entropy of the predicted probabilities."""
 
     name = "Entropy"
-    direction = "up"
-    is_error = False
-    needs = ("outputs",)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """In nats."""
-        return float(entropies(evidence.outputs.logits).mean())
+        return float(entropies(target.logits).mean())

@@ -7,17 +7,18 @@ covariance, so it serves where the Frechet distance is mostly noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FeatureShift:
+@register
+@dataclass(frozen=True, eq=False)
+class FeatureShift(Estimator):
     r"""The distance of the means of the features, each standardised, over the square root of their number.
 
     .. math:: \sqrt{\frac1d \sum_i \Bigl(\frac{\tilde\mu_i - \mu_i}{\sigma_i}\Bigr)^2}
@@ -25,26 +26,23 @@ class FeatureShift:
     Without any shift its square is about :math:`1/m`, so it is compared at equal m.
 
     Attributes:
-        mean: Of the features in distribution.
+        mean: Means of the features in distribution.
         spread: Their standard deviations; features that are constant there are left out.
     """
 
-    mean: Floats
-    spread: Floats
+    mean: Floats = LEARNT
+    spread: Floats = LEARNT
 
     name = "FeatureShift"
-    direction = "up"
-    is_error = False
-    needs = ("features", "validation features")
+    needs = frozenset({"features"})
 
-    @classmethod
-    def of(cls, features: NDArray[np.floating]) -> FeatureShift:
-        """Learn means and standard deviations; no label is used."""
-        features = np.asarray(features, dtype=np.float64)
-        return cls(features.mean(axis=0), features.std(axis=0))
+    def _fit(self, source: Outputs) -> FeatureShift:
+        """No label is used."""
+        features = np.asarray(source.known_features, dtype=np.float64)
+        return replace(self, mean=features.mean(axis=0), spread=features.std(axis=0))
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The distance; 0 where every feature was constant."""
-        moved = np.asarray(evidence.outputs.features, dtype=np.float64).mean(axis=0) - self.mean
+        moved = np.asarray(target.known_features, dtype=np.float64).mean(axis=0) - self.mean
         moves = self.spread > 1e-9 * max(1e-300, float(self.spread.max(initial=0.0)))
         return float(np.sqrt(np.mean((moved[moves] / self.spread[moves]) ** 2))) if moves.any() else 0.0

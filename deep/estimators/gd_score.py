@@ -6,40 +6,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, Resources, register
 from deep.estimators.softmax import probabilities
+from deep.outputs import Outputs
 
 NORM = 0.3
 SURE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class GdScore:
+@register
+@dataclass(frozen=True, eq=False)
+class GdScore(Estimator):
     """Mean over batches of a norm of the gradient of the last layer's weights on pseudo-labels.
 
     The gradient of the cross-entropy is ``(p - e_y)`` times the features, so nothing is passed backward. Samples the
     network is not sure of have labels drawn at random. Under shift gradients grow, so it rises with the error.
 
     Attributes:
-        seed: Of those labels.
-        batch: Samples a batch.
+        seed: Seed of those labels.
+        batch: Number of samples in a batch.
     """
 
     seed: int = 0
     batch: int = 128
 
     name = "GdScore"
-    direction = "up"
-    is_error = False
-    needs = ("features",)
+    needs = frozenset({"features"})
 
-    def score(self, evidence: Evidence) -> float:
+    @classmethod
+    def create(cls, resources: Resources) -> GdScore:
+        """With the seed of the resources."""
+        return cls(seed=resources.seed)
+
+    def _score(self, target: Outputs) -> float:
         """The l_0.3 norm, which is none in the strict sense."""
-        rows = probabilities(evidence.outputs.logits)
+        rows = probabilities(target.logits)
         drawn = np.random.default_rng(self.seed).integers(rows.shape[1], size=len(rows))
         labels = np.where(rows.max(axis=1) < SURE, drawn, rows.argmax(axis=1))
         slopes = rows - np.eye(rows.shape[1])[labels]
-        features = np.asarray(evidence.outputs.features, dtype=np.float64)
+        features = np.asarray(target.known_features, dtype=np.float64)
         norms = []
         for start in range(0, len(rows), self.batch):
             part = slice(start, start + self.batch)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class GDE:
-    """How often another network disagrees, read as an error; `AgreeScore` with outputs that are there already.
+@register
+@dataclass(frozen=True, eq=False)
+class GDE(Estimator):
+    """How often another model disagrees, read as an error; the mean over several. It is AgreeScore on outputs.
 
-    It is the error where networks are calibrated as a class; where there are several others, the mean over them.
+    It is the error where models are calibrated as a class.
     """
 
     name = "GDE"
-    direction = "up"
     is_error = True
-    needs = ("outputs of a second network",)
+    needs = frozenset({"second"})
 
-    def score(self, evidence: Evidence) -> float:
-        """The predicted error; nan where no other network was asked."""
-        if not evidence.outputs.others:
-            return math.nan
-        own = evidence.outputs.predicted
-        return float(np.mean([other.argmax(axis=1) != own for other in evidence.outputs.others]))
+    def _score(self, target: Outputs) -> float:
+        """The predicted error."""
+        return disagreement(target.predicted, target.others)
+
+
+def disagreement(predicted: NDArray[np.int64], others: Sequence[NDArray[np.floating]]) -> float:
+    """How often the classes that other models predict, of logits, differ from these; the mean over the models."""
+    return float(np.mean([other.argmax(axis=1) != predicted for other in others]))

@@ -8,26 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import Floats, probabilities
+from deep.outputs import Outputs
 
 # Above it the network is sure of itself, and its softmax is used as it is.
 SURE = 5.0
 POWER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class MaNo:
+@register
+@dataclass(frozen=True, eq=False)
+class MaNo(Estimator):
     """The mean fourth power, to the power of a quarter, of normalised outputs."""
 
     name = "MaNo"
     direction = "down"
-    is_error = False
-    needs = ("outputs",)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """From 0 to 1."""
-        return float(np.mean(normalised(evidence.outputs.logits) ** POWER) ** (1.0 / POWER))
+        return float(np.mean(normalised(target.logits) ** POWER) ** (1.0 / POWER))
 
 
 def normalised(logits: NDArray[np.floating]) -> Floats:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class MDE:
+@register
+@dataclass(frozen=True, eq=False)
+class MDE(Estimator):
     r"""The meta-distribution energy, from the energies :math:`E_j = -\log\sum_k e^{z_{jk}}`.
 
     .. math:: \log\left(\log m + \log \frac1m \sum_j e^{E_j} - \frac1m \sum_j E_j\right)
@@ -23,11 +25,9 @@ class MDE:
 
     name = "MDE"
     direction = "down"
-    is_error = False
-    needs = ("outputs",)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """Nan for a single sample, of which it is the logarithm of zero."""
-        energies = -logsumexp(np.asarray(evidence.outputs.logits, dtype=np.float64), axis=1)
+        energies = -logsumexp(np.asarray(target.logits, dtype=np.float64), axis=1)
         inside = float(logsumexp(energies) - energies.mean())
         return math.log(inside) if inside > 0.0 else math.nan

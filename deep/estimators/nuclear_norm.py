@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import probabilities
+from deep.outputs import Outputs
 
 
-@dataclass(frozen=True, slots=True)
-class NuclearNorm:
+@register
+@dataclass(frozen=True, eq=False)
+class NuclearNorm(Estimator):
     """Sum of the singular values of the matrix of probabilities, divided by the largest it can be.
 
     It is large where predictions are both sure and spread over the classes.
@@ -20,11 +22,9 @@ class NuclearNorm:
 
     name = "NuclearNorm"
     direction = "down"
-    is_error = False
-    needs = ("outputs",)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """From 0 to 1."""
-        rows = probabilities(evidence.outputs.logits)
+        rows = probabilities(target.logits)
         count, classes = rows.shape
         return float(np.linalg.svd(rows, compute_uv=False).sum() / math.sqrt(count * min(count, classes)))

@@ -11,68 +11,62 @@ solutions differently.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from deep.estimators.evidence import Evidence
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
+from projnorm.errors import InputError
 
-# Of six values from 0.003 to 1, the best on digits at m = 400.
+# The best of six values from 0.003 to 1 on digits at m = 400.
 RIDGE = 0.3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProjNormLinear:
+@register
+@dataclass(frozen=True, eq=False)
+class ProjNormLinear(Estimator):
     """How far the linear model that the target teaches is from the one that labelled samples teach.
 
     Attributes:
-        weights: Of the labelled samples, shape ``(width, classes)``.
+        ridge: Ridge in units of the mean squared length of a centred feature vector.
+        weights: Weights that the labelled samples teach, shape ``(width, classes)``.
         centre: Mean of their features.
-        shares: Of their classes.
-        ridge: Added to the covariance of either set.
+        shares: Share of each of their classes.
+        penalty: Ridge that is added to the covariance of either set.
     """
 
-    weights: Floats
-    centre: Floats
-    shares: Floats
-    ridge: float
+    ridge: float = RIDGE
+    weights: Floats = LEARNT
+    centre: Floats = LEARNT
+    shares: Floats = LEARNT
+    penalty: float = LEARNT
 
     name = "ProjNormLinear"
-    direction = "up"
-    is_error = False
-    needs = ("features", "validation labels")
+    needs = frozenset({"features", "labels"})
 
-    @classmethod
-    def of(cls, outputs: Outputs, labels: NDArray[np.int64], *, ridge: float = RIDGE) -> ProjNormLinear:
-        """Learn from labelled in-distribution samples.
+    def __post_init__(self) -> None:
+        """Refuse a ridge that leaves a singular matrix as it is."""
+        if not self.ridge > 0.0:
+            raise InputError(f"`ridge` must be positive; got {self.ridge}.")
 
-        Args:
-            outputs: Of the network on them.
-            labels: Theirs.
-            ridge: In units of the mean squared length of a centred feature vector.
-
-        Raises:
-            ValueError: If `ridge` is not positive.
-        """
-        if not ridge > 0.0:
-            raise ValueError(f"`ridge` must be positive; got {ridge}.")
-        features = np.asarray(outputs.features, dtype=np.float64)
-        classes = outputs.logits.shape[1]
-        centre, shares = features.mean(axis=0), np.bincount(labels, minlength=classes) / len(labels)
-        features -= centre
+    def _fit(self, source: Outputs) -> ProjNormLinear:
+        features = np.asarray(source.known_features, dtype=np.float64)
+        labels = source.known_labels
+        centre, shares = features.mean(axis=0), np.bincount(labels, minlength=source.classes) / len(labels)
+        features = features - centre
         scale = float(np.sum(features**2)) / len(features)
-        ridge *= scale if scale > 0.0 else 1.0
-        return cls(_weights(features, np.eye(classes)[labels] - shares, ridge), centre, shares, ridge)
+        penalty = self.ridge * (scale if scale > 0.0 else 1.0)
+        weights = _weights(features, np.eye(source.classes)[labels] - shares, penalty)
+        return replace(self, weights=weights, centre=centre, shares=shares, penalty=penalty)
 
-    def score(self, evidence: Evidence) -> float:
+    def _score(self, target: Outputs) -> float:
         """The distance."""
-        features = np.asarray(evidence.outputs.features, dtype=np.float64) - self.centre
-        labels = np.eye(len(self.shares))[evidence.outputs.predicted] - self.shares
-        return float(np.linalg.norm(self.weights - _weights(features, labels, self.ridge)))
+        features = np.asarray(target.known_features, dtype=np.float64) - self.centre
+        labels = np.eye(len(self.shares))[target.predicted] - self.shares
+        return float(np.linalg.norm(self.weights - _weights(features, labels, self.penalty)))
 
 
 def _weights(X: Floats, Y: Floats, ridge: float) -> Floats:

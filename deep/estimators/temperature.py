@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from projnorm.errors import InputError
+
 # A network without errors would be sharpened for ever, one without any knowledge be flattened.
 COLDEST, HOTTEST = 0.05, 20.0
 
@@ -23,11 +25,11 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
         labels: Shape ``(n,)``.
 
     Raises:
-        ValueError: If there is not one label per row.
+        InputError: If there is not one label per row.
     """
     logits = np.asarray(logits, dtype=np.float64)
     if len(logits) != len(labels) or not len(labels):
-        raise ValueError(f"`labels` must hold one class per row of `logits`; got {len(labels)} for {len(logits)}.")
+        raise InputError(f"`labels` must hold one class per row of `logits`; got {len(labels)} for {len(logits)}.")
 
     def loss(log_inverse: float) -> float:
         logs = log_softmax(math.exp(log_inverse) * logits, axis=1)

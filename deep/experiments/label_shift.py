@@ -2,80 +2,41 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.domain import image_config
-from deep.experiments.stress import opened, stress_record
-from deep.stages import Workplace, outputs_of
-from projnorm.runs import ONE_PROCESS, Backend, Record
+from deep.config import image_config
+from deep.experiments.config import LabelShiftConfig, spoken
+from deep.experiments.stress import run_to_calibrate_on, stress_record
+from deep.runs import Run
+from deep.stages import data_of, outputs_of
+from projnorm.errors import InputError
+from projnorm.records import Record, RunContext
 from projnorm.vision import ImageSet, load_splits
 
 LABEL_SHIFT_KIND = "deep-label-shift"
 
 
-@dataclass(frozen=True, slots=True)
-class LabelShiftConfig:
-    """Which mixtures.
-
-    Attributes:
-        run: Name of the comparison whose network is evaluated and whose targets calibrate.
-        groups: Groups of classes by their error on the test set, the hardest first.
-        concentrations: Dials of the Dirichlet law that class priors are drawn from: large is even, small is a class or
-            two.
-        draws: Priors drawn at each dial.
-        m: Images of each set at most; 0 for as many as the targets of the run have.
-        seed: Of what is drawn.
-    """
-
-    run: str
-    groups: int = 5
-    concentrations: tuple[float, ...] = (10.0, 1.0, 0.1)
-    draws: int = 3
-    m: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no mixture."""
-        if self.groups < 0 or self.groups == 1:
-            raise ValueError(f"`groups` must be 0 for none, or at least 2; got {self.groups}.")
-        dials = self.concentrations
-        if any(not 0 < dial < math.inf for dial in dials) or len(set(map(_spoken, dials))) < len(dials):
-            raise ValueError(f"`concentrations` must be different positive numbers; got {', '.join(map(str, dials))}.")
-        if not self.groups and not dials:
-            raise ValueError("`groups` or `concentrations` must ask for something.")
-        if self.draws < 1 or self.m < 0 or self.m == 1 or self.seed < 0:
-            raise ValueError(
-                f"`draws` must be at least 1, `m` 0 or at least 2, `seed` at least 0; got {self.draws}, {self.m} and "
-                f"{self.seed}."
-            )
-
-
-def run_label_shift(
-    config: LabelShiftConfig, *, root: Path, backend: Backend = ONE_PROCESS, device: str = "auto", fresh: bool = False
-) -> Record:
+def run_label_shift(config: LabelShiftConfig, context: RunContext) -> Record:
     """Mix the test images of a run anew, score each mixture, and predict the error on it.
 
     Raises:
-        ValueError: If the run is not finished, its inputs have changed, or there are too few classes.
+        InputError: If the run is not finished, its inputs have changed, or there are too few classes.
         OSError: If something cannot be read or written.
     """
-    run = opened(config.run, root=root, device=device)
-    work = run[0]
-    test = load_splits(image_config(work.config).data).test
-    most = config.m or work.config.m
+    run, scores = run_to_calibrate_on(config.run, context)
+    config = replace(config, run=run.name)
+    test = load_splits(image_config(run.config).data.data).test
+    most = config.m or run.config.data.m
     rng = np.random.default_rng(config.seed)
-    sets = difficulty_groups(test.labels, _class_errors(work, test), config.groups, most, rng) if config.groups else {}
-    for dial in config.concentrations:
+    sets = difficulty_groups(test.labels, _class_errors(run, test), config.groups, most, rng) if config.groups else {}
+    for concentration in config.concentrations:
         for draw in range(1, config.draws + 1):
-            sets[f"Dirichlet {_spoken(dial)}, draw {draw}"] = dirichlet_mixture(test.labels, dial, most, rng)
-    return stress_record(
-        LABEL_SHIFT_KIND, asdict(config), run, items=sets, make=_images, root=root, backend=backend, fresh=fresh
-    )
+            name = f"Dirichlet {spoken(concentration)}, draw {draw}"
+            sets[name] = dirichlet_mixture(test.labels, concentration, most, rng)
+    return stress_record(LABEL_SHIFT_KIND, config, run, scores, items=sets, make=_images)
 
 
 def difficulty_groups(
@@ -84,24 +45,24 @@ def difficulty_groups(
     """Indices of the images of each group of classes, ranked by error, the hardest first; at most `most` of each.
 
     Args:
-        labels: Of all images.
-        errors: Of each class; nan for one that has no image.
-        groups: How many; their numbers of classes differ by one at most.
-        most: Images of a group; drawn where there are more.
-        rng: For that.
+        labels: Classes of all images.
+        errors: Error on each class; nan for one that has no image.
+        groups: Number of groups; their numbers of classes differ by one at most.
+        most: Largest number of images of a group; drawn where there are more.
+        rng: Generator that draws them.
 
     Raises:
-        ValueError: If there are fewer classes than groups.
+        InputError: If there are fewer classes than groups.
     """
     known = np.flatnonzero(np.isfinite(errors))
     if len(known) < groups:
-        raise ValueError(f"`groups` must be at most {len(known)}, the number of classes; got {groups}.")
+        raise InputError(f"`groups` must be at most {len(known)}, the number of classes; got {groups}.")
     ranked = known[np.argsort(-errors[known], kind="stable")]
-    found = {}
+    groups_of_images = {}
     for number, classes in enumerate(np.array_split(ranked, groups), start=1):
         members = np.flatnonzero(np.isin(labels, classes))
-        found[f"group {number} of {groups}"] = np.sort(rng.permutation(members)[:most])
-    return found
+        groups_of_images[f"group {number} of {groups}"] = np.sort(rng.permutation(members)[:most])
+    return groups_of_images
 
 
 def dirichlet_mixture(
@@ -123,17 +84,14 @@ def dirichlet_mixture(
     return np.sort(np.concatenate(taken))
 
 
-def _spoken(dial: float) -> str:
-    return f"{dial:.6g}"
-
-
-def _class_errors(work: Workplace, test: ImageSet) -> NDArray[np.float64]:
-    wrong = outputs_of(work, test).predicted != test.labels
-    counts = np.bincount(test.labels, minlength=work.data.classes)
-    wrongs = np.bincount(test.labels, wrong, work.data.classes)
+def _class_errors(run: Run, test: ImageSet) -> NDArray[np.float64]:
+    classes = data_of(run).classes
+    wrong = outputs_of(run, test).predicted != test.labels
+    counts = np.bincount(test.labels, minlength=classes)
+    wrongs = np.bincount(test.labels, wrong, classes)
     return np.where(counts > 0, wrongs / np.maximum(counts, 1), np.nan)
 
 
-def _images(work: Workplace, indices: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    chosen = load_splits(work.config.data).test.take(indices)
+def _images(run: Run, indices: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    chosen = load_splits(run.config.data.data).test.take(indices)
     return chosen.images, chosen.labels

@@ -8,79 +8,53 @@ on the others.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deep.checkpoints import checkpoint_hash
-from deep.domain import image_config
+from deep.config import image_config
+from deep.domain import domain_of
 from deep.experiments.comparison import finished_run
-from deep.ledger import Ledger, Row, write_rows
+from deep.experiments.config import NtkPredictConfig
+from deep.runs import KERNELS, Run
 from deep.samples import Samples, few_indices
-from deep.stages import NETWORK, Workplace, network_of, outputs_of
+from deep.scores import Row
+from deep.stages import data_of, network_hash, network_of, outputs_of
 from ntk.analysis import Responses
-from ntk.experiment import MEANINGS, Experiment, NtkConfig, analyse, analysis_arrays, facts
+from ntk.config import NtkConfig, NtkImages, NtkNetwork
+from ntk.experiment import MEANINGS, Experiment, analyse, analysis_arrays, facts
+from ntk.kernels import Kernels
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
+from projnorm.arrays import Arrays
+from projnorm.errors import InputError
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.progress import tracked
-from projnorm.runs import ONE_PROCESS, Backend, Record, find, new_record, record_id, save, sole_writer
+from projnorm.records import Record, RunContext, begin_run, existing_record, finish_record, record_id
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
+from projnorm.vision.settings import RANDOM
 from projnorm.vision.targets import CLEAN, Target as ImageTarget
-from projnorm.vision.weights import RANDOM
 
 PREDICT_KIND = "deep-ntk"
-KERNEL_ROWS = "ntk.jsonl"
 METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK (tuned)"
-BODIES = ("initial", "fine-tuned")
 _N = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class NtkPredictConfig:
-    """Which kernels.
-
-    Attributes:
-        run: Name of the comparison whose network and targets are used.
-        n: Training images; 0 for 1000, or all there are.
-        m: Images of each target; 0 for all.
-        body: Weights under the drawn scalar head: "initial" as in the paper, or "fine-tuned".
-        heads: Last layers drawn, over which the kernel is averaged.
-        layers: Gradients by the parameters of these modules only; by all where there is none.
-        size: Pixels that the kernel's network sees; 0 for those of the comparison.
-        top: Eigenvectors in the alignment.
-    """
-
-    run: str
-    n: int = 0
-    m: int = 0
-    body: str = "initial"
-    heads: int = 1
-    layers: tuple[str, ...] = ()
-    size: int = 0
-    top: int = 300
-
-    def __post_init__(self) -> None:
-        """Refuse what no kernel can be made of."""
-        if self.body not in BODIES:
-            raise ValueError(f"`body` must be one of {', '.join(BODIES)}; got {self.body!r}.")
-        for name, least in (("n", 0), ("m", 0), ("size", 0), ("heads", 1), ("top", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}; got {getattr(self, name)}.")
+_MEANINGS = MEANINGS | {
+    "network_error": "true error of the fine-tuned network on all images of each target",
+    "variants": "ways to compute ProjNormLinear on the kernels",
+    "variant_values": "its value, a row for each variant and a column for each target",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class VariantQuality:
-    """How well a variant follows the error of the network.
+    """How well the error of the network follows a variant of ProjNormLinear.
 
     Attributes:
-        variant: As text.
-        probes: On the families the choice is made on, and the clean set.
-        others: On the other families.
-        all: On all targets.
+        variant: Name of the variant.
+        probes: Fit on the families that the choice is made on, and the clean set.
+        others: Fit on the other families.
+        all: Fit on all targets.
     """
 
     variant: str
@@ -89,38 +63,28 @@ class VariantQuality:
     all: FitQuality
 
 
-def run_ntk_predict(
-    config: NtkPredictConfig,
-    *,
-    root: Path,
-    backend: Backend = ONE_PROCESS,
-    device: str = "auto",
-    memory: float = 4e9,
-    fresh: bool = False,
-) -> Record:
+def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
     """Kernels, analysis and variants on the targets of a comparison, whose table gets two more methods.
 
     Raises:
-        ValueError: If the comparison is not finished, its images or weights have changed, or something does not fit.
+        InputError: If the comparison is not finished, its images or weights have changed, or something does not fit.
         OSError: If something cannot be read or written.
     """
-    folder = root / config.run
-    work, _ = finished_run(folder, device)
-    experiment = _experiment(config, work)
-    asked = asdict(experiment.config) | {"run": config.run, "body": config.body}
-    network = checkpoint_hash(work.stage(NETWORK))
-    found = None if fresh else find(root, PREDICT_KIND, asked)
-    if found is None or found.facts["network_sha256"] != network:
-        again = fresh or found is not None
-        with sole_writer(root / record_id(PREDICT_KIND, asked)):  # while tiles are read, nobody begins afresh
-            found = _computed(experiment, work, root, asked, backend=backend, memory=memory, fresh=again)
-    write_rows(folder / KERNEL_ROWS, _rows(work, found))
-    return found
-
-
-def kernel_rows(folder: Path) -> list[Row]:
-    """What `run_ntk_predict` last found for the table of a run; nothing if it was never called."""
-    return Ledger(folder / KERNEL_ROWS).rows
+    run = finished_run(config.run, context)
+    config, context, inputs = replace(config, run=run.name), run.context, {"network_sha256": network_hash(run)}
+    with context.store("").lock(record_id(PREDICT_KIND, config)):  # while tiles are read, nobody begins afresh
+        record = existing_record(PREDICT_KIND, config, context, inputs)
+        if record is None:
+            started, experiment = time.perf_counter(), _experiment(config, run)
+            task = experiment.task(context)
+            folder = begin_run(PREDICT_KIND, config, context)
+            kernels = task.run(folder / "tiles", fresh=context.fresh, backend=context.backend)
+            arrays, warnings = _arrays(run, experiment, kernels)
+            said = {**facts(experiment, kernels), "warnings": warnings, "inputs": inputs}
+            said["run_config"] = run.config.to_json()
+            record = finish_record(PREDICT_KIND, config, context, arrays, _MEANINGS, started=started, facts=said)
+    run.put_rows(KERNELS, _rows(run, record))
+    return record
 
 
 def variant_qualities(record: Record) -> list[VariantQuality]:
@@ -146,91 +110,60 @@ def chosen_variant(record: Record) -> str | None:
     return best.variant if best.probes.r_squared > 0 and best.probes.spearman > 0 else None
 
 
-def _computed(
-    experiment: Experiment,
-    work: Workplace,
-    root: Path,
-    asked: dict[str, Any],
-    *,
-    backend: Backend,
-    memory: float,
-    fresh: bool,
-) -> Record:
-    start = time.perf_counter()
-    kernel = experiment.kernel_config(memory=memory, device=work.hardware.device)
-    tiles = root / record_id(PREDICT_KIND, asked) / "tiles"
-    kernels = experiment.kernels(kernel, folder=tiles, fresh=fresh, backend=backend)
+def _arrays(run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
+    """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels)
     responses = Responses.of(experiment.train.labels, experiment.classes)
-    accumulate = experiment.config.accumulate
+    accumulate = experiment.config.kernel.accumulate
     values = []
-    for target in tracked(experiment.targets, description="variants", total=len(experiment.targets)):
-        labels = _predicted(work, target)
-        labels = labels[few_indices(len(labels), len(target.images), work.config.seed)]
+    for target in tracked(experiment.targets, description="variants of ProjNormLinear", total=len(experiment.targets)):
+        labels = _predicted(run, target)
+        labels = labels[few_indices(len(labels), len(target.images), run.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
-        found = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
-        values.append([found[variant] for variant in VARIANTS])
-    errors = [target.error(outputs_of(work, target.samples).predicted) for target in work.data.targets]
+        by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
+        values.append([by_variant[variant] for variant in VARIANTS])
+    errors = [target.error(outputs_of(run, target.samples).predicted) for target in data_of(run).targets]
     arrays = analysis_arrays(experiment, train, analysed) | {
         "network_error": np.array(errors),
         "variants": np.array([str(variant) for variant in VARIANTS]),
         "variant_values": np.array(values).T,
     }
-    meanings = MEANINGS | {
-        "network_error": "true error of the fine-tuned network on all images of each target",
-        "variants": "ways to compute ProjNormLinear on the kernels",
-        "variant_values": "its value, a row a variant and a column a target",
-    }
-    warnings = [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
-    said = {**facts(experiment, kernels), "warnings": warnings, "network_sha256": checkpoint_hash(work.stage(NETWORK))}
-    record = new_record(PREDICT_KIND, asked, arrays, meanings, time.perf_counter() - start, said)
-    save(record, root)
-    return record
+    return arrays, [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
 
 
-def _experiment(config: NtkPredictConfig, work: Workplace) -> Experiment:
+def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
     """The comparison's images under kernels: the first `n`, which are in a drawn order, and `m` of each target."""
-    c, data = image_config(work.config), work.data
-    n, m = config.n or min(_N, len(data.train)), config.m or c.m
-    if not 2 <= n <= len(data.train) or m > c.m:
-        raise ValueError(
-            f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.m:,}, as in {config.run}; got {n:,} and "
-            f"{m:,}."
+    c, data = image_config(run.config), data_of(run)
+    n, m = config.n or min(_N, len(data.train)), config.m or c.data.m
+    if not 2 <= n <= len(data.train) or m > c.data.m:
+        raise InputError(
+            f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.data.m:,}, as in {config.run}; got {n:,} "
+            f"and {m:,}."
         )
     targets = [
         ImageTarget(t.name, t.family, t.severity, t.origin, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
         for t in data.targets
     ]
-    ntk_config = NtkConfig(
-        data=c.data,
-        targets=c.targets,
-        n=n,
-        m=m,
-        families=c.families,
-        severities=c.severities,
-        architecture=c.architecture,
-        weights=c.weights,
-        size=config.size or c.size,
-        heads=config.heads,
-        layers=config.layers,
-        top=config.top,
-        seed=c.seed,
+    network = NtkNetwork(
+        c.network.architecture, c.network.weights, config.size or c.network.size, config.heads, config.layers
     )
-    networks = tuple(_scalar_network(config, work, c.seed + head) for head in range(config.heads))
+    images = NtkImages(c.data.data, c.data.targets, c.data.families, c.data.severities, n, m)
+    networks = tuple(_scalar_network(config, run, c.seed + head) for head in range(config.heads))
+    ntk_config = NtkConfig(images, network, seed=c.seed, top=config.top)
     return Experiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
 
 
-def _scalar_network(config: NtkPredictConfig, work: Workplace, seed: int) -> LoadedNetwork:
+def _scalar_network(config: NtkPredictConfig, run: Run, seed: int) -> LoadedNetwork:
     """The body under a drawn head with one output."""
-    c = image_config(work.config)
+    network = image_config(run.config).network
     if config.body == "initial":
-        return load_network(c.architecture, c.weights, num_outputs=1, seed=seed, drop_head=True)
-    drawn = load_network(c.architecture, RANDOM, num_outputs=1, seed=seed)
-    tuned = network_of(work).state_dict()
-    body = {name: value for name, value in tuned.items() if not name.startswith(f"{work.last}.")}
+        return load_network(network.architecture, network.weights, num_outputs=1, seed=seed, drop_head=True)
+    drawn = load_network(network.architecture, RANDOM, num_outputs=1, seed=seed)
+    last = domain_of(run.config).last
+    body = {k: value for k, value in network_of(run).state_dict().items() if not k.startswith(f"{last}.")}
     with torch.no_grad():
         drawn.model.load_state_dict(body, strict=False)
-    return replace(drawn, weights=f"{c.weights}, fine-tuned", sha256=checkpoint_hash(work.stage(NETWORK)))
+    return replace(drawn, weights=f"{network.weights}, fine-tuned", sha256=network_hash(run))
 
 
 def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
@@ -238,14 +171,14 @@ def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
     return samples.take(indices)
 
 
-def _predicted(work: Workplace, target: ImageTarget) -> NDArray[np.int64]:
+def _predicted(run: Run, target: ImageTarget) -> NDArray[np.int64]:
     """The evaluated network's labels of all images of a target, from the comparison's outputs."""
-    samples = next(t.samples for t in work.data.targets if t.name == target.name)
-    return outputs_of(work, samples).predicted
+    samples = next(t.samples for t in data_of(run).targets if t.name == target.name)
+    return outputs_of(run, samples).predicted
 
 
-def _rows(work: Workplace, record: Record) -> list[Row]:
-    """Two rows a target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
+def _rows(run: Run, record: Record) -> list[Row]:
+    """Two rows for each target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
     arrays = record.arrays
     names = arrays["variants"].tolist()
     chosen = {METHOD: str(PLAIN), TUNED: chosen_variant(record)}
@@ -254,7 +187,7 @@ def _rows(work: Workplace, record: Record) -> list[Row]:
         for method, variant in chosen.items()
         if variant is not None
         for target, error, value, size in zip(
-            work.data.targets,
+            data_of(run).targets,
             arrays["network_error"],
             arrays["variant_values"][names.index(variant)],
             arrays["sizes"],

@@ -56,8 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, target, content=(ROOT / source).read_text("utf-8")))
     for path in sorted((ROOT / "results").rglob("*.*")):
         files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
-    pages = {f"api/{name}.md": api_page(importlib.import_module(name)) for name in PACKAGES}
-    pages |= {"command-line.md": command_line_page(), "examples.md": examples_page()}
+    pages = api_pages() | {"command-line.md": command_line_page(), "examples.md": examples_page()}
     for uri, content in pages.items():
         files.append(File.generated(config, uri, content=content))
     return files
@@ -86,24 +85,46 @@ def _on_site(path: str) -> str:
     return DOCUMENTS.get(path, path.removeprefix("docs/"))
 
 
-def api_page(package: ModuleType) -> str:
-    """What a package exports, each documented once: on the page of the package that defines it."""
-    name = package.__name__
-    documented, elsewhere = [], []
-    names = getattr(package, "__all__", None) or dir(package)
-    for public in sorted((one for one in names if not one.startswith("_")), key=str.lower):
-        exported = getattr(package, public)
-        home = exported.__name__ if inspect.ismodule(exported) else getattr(exported, "__module__", name)
-        owner = home.partition(".")[0]
-        if inspect.ismodule(exported):
-            elsewhere.append(f"| `{public}` | the package [`{owner}`]({owner}.md) |")
-        elif owner != name:
-            elsewhere.append(f"| `{public}` | [`{home}.{exported.__qualname__}`][] |")
-        elif inspect.isclass(exported) or inspect.isfunction(exported):
-            documented += [f"::: {home}.{exported.__qualname__}", *_settings(exported), ""]
-    text = [f"# {name}\n", inspect.getdoc(package) or "", ""]
-    if elsewhere:
-        text += [f"| `{name}.` | is |", "| --- | --- |", *elsewhere, ""]
+def api_pages() -> dict[str, str]:
+    """The page of every package: what it exports, each thing documented once."""
+    exports = {name: _exports(importlib.import_module(name)) for name in PACKAGES}
+    pages: dict[str, str] = {}  # of every thing, the package on whose page it is documented
+    for package, public in exports.items():
+        pages |= {path: package for path in public.values() if path.partition(".")[0] == package}
+    for package, public in reversed(exports.items()):  # the front door comes last
+        pages = dict.fromkeys(public.values(), package) | pages
+    return {f"api/{name}.md": _api_page(name, exports[name], pages) for name in PACKAGES}
+
+
+def _exports(package: ModuleType) -> dict[str, str]:
+    """The public names of a package in alphabetical order, each with the path of what it names."""
+    names = {*getattr(package, "__all__", ()), *dir(package)}
+    found = {}
+    for public in sorted(names, key=str.lower):
+        value = getattr(package, public)
+        if public.startswith("_"):
+            continue
+        if inspect.ismodule(value) and value.__name__ in PACKAGES:
+            found[public] = value.__name__
+        elif inspect.isclass(value) or inspect.isfunction(value):
+            found[public] = f"{value.__module__}.{value.__qualname__}"
+    return {public: path for public, path in found.items() if path.partition(".")[0] in PACKAGES}
+
+
+def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
+    package = importlib.import_module(name)
+    text, documented = [f"# {name}\n", inspect.getdoc(package) or "", ""], []
+    rows = []
+    for public, path in exports.items():
+        if path in PACKAGES:
+            rows.append(f"| `{public}` | the package [`{path}`]({path}.md) |")
+        elif pages[path] != name:
+            rows.append(f"| `{public}` | [`{path}`][] |")
+        else:
+            module, _, attribute = path.rpartition(".")
+            documented += [f"::: {path}", *_settings(getattr(importlib.import_module(module), attribute)), ""]
+    if rows:
+        text += [f"| `{name}.` | is |", "| --- | --- |", *rows, ""]
     if name == "projnorm":
         documented += [f"::: {one}\n" for one in GROUND]
     return "\n".join([*text, *documented])

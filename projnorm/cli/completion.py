@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from projnorm.cli.options import Parser
 from projnorm.cli.output import say
 from projnorm.config import Config, setting
 
@@ -22,11 +23,11 @@ def completion(options: CompletionOptions) -> None:
     say(shtab.complete(_whole_parser(), shell=options.shell))
 
 
-def _whole_parser() -> object:
+def _whole_parser() -> Parser:
     """One parser with every command, as shtab reads it."""
     from projnorm.cli.app import COMMANDS, SUMMARIES
     from projnorm.cli.experiment import experiment_parser
-    from projnorm.cli.options import Parser, make_parser
+    from projnorm.cli.options import make_parser
     from projnorm.errors import MissingExtraError
     from projnorm.experiments import EXPERIMENTS, resolve
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,15 +151,11 @@ def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
 def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, model: ModelOptions) -> None:
     from figures.error_card import card
     from projnorm.atomic import write_atomically
-    from projnorm.environment import current_environment
 
-    facts = {
-        "command": shlex.join(["projnorm", *sys.argv[1:]]),
-        "model": model.model or "outputs in the files",
-        "source": Path(data.source).name,
-        "targets": ", ".join(Path(name).name for name in data.target),
-    }
-    write_atomically(path, card(estimates, {**facts, **asdict(current_environment())}).encode("utf-8"))
+    names = {"source": Path(data.source).name, "targets": ", ".join(Path(name).name for name in data.target)}
+    command = shlex.join(["projnorm", *sys.argv[1:]])
+    html = card(estimates, command=command, model=model.model or "the model behind the outputs", data=names)
+    write_atomically(path, html.encode("utf-8"))
 
 
 def _model(options: ModelOptions, seed: int) -> dict[str, Any]:

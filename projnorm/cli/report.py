@@ -27,13 +27,8 @@ class ReportOptions(Config):
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
-    from figures.show import save_figures
-    from figures.theory import theory_shows
-
-    records = _records(options, out, run)
-    for shown in theory_shows(records):
-        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None):
-            say(path)
+    for path in _draw(_records(options, out, run), out, drawing):
+        say(path)
 
 
 def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -46,7 +41,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     from projnorm.environment import current_environment
 
     records = _records(options, out, run)
-    figures(options, out, drawing, run)
+    _draw(records, out, drawing)
     html = theory_page(
         records,
         asdict(current_environment()),
@@ -57,6 +52,17 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     page = Path(out.out) / "report.html"
     write_atomically(page, html.encode("utf-8"))
     say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
+
+
+def _draw(records: dict[str, Record], out: OutOption, drawing: FigureOptions) -> list[Path]:
+    from figures.show import save_figures
+    from figures.theory import theory_shows
+
+    return [
+        path
+        for shown in theory_shows(records)
+        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None)
+    ]
 
 
 def _figures(out: OutOption) -> Path:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from projnorm.cli.options import FigureOptions, OutOption
 from projnorm.cli.output import say, say_json
 from projnorm.config import Config, setting
-from projnorm.errors import InputError
 
 if TYPE_CHECKING:
+    from deep.config import RunConfig
     from deep.runs import Run
-    from matplotlib.figure import Figure
+    from figures.show import Shown
 
 _RUN = "Name of a run, or its beginning; the only one there is by default."
 _FORMATS = ("text", "markdown", "latex", "csv")
@@ -48,74 +48,59 @@ class EnsembleOptions(Config):
 
 def table(options: TableOptions, out: OutOption) -> None:
     """Print the table of a run, finished or not."""
-    from deep.calibration import qualities
-    from figures import deep_table
+    from figures.comparison import show_scores
     from figures.table import FORMATS
 
-    scores = _opened(out, options.run).scores()
+    run = _opened(out, options.run)
+    shown = show_scores(run.config.to_json(), run.scores())
     if out.json:
-        say_json({"rows": deep_table.values(qualities(scores))})
-        return
-    say(FORMATS[options.format](deep_table.targets(scores) if options.targets else deep_table.build(scores)))
+        say_json({"run": run.name, **shown.values})
+    else:
+        say(FORMATS[options.format](shown.tables["targets" if options.targets else "table"]))
 
 
 def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Draw the figures of a run, finished or not."""
-    from figures import deep_scatter, severity
+    from figures.comparison import show_scores
 
     run = _opened(out, options.run)
-    scores = run.scores()
-    heading = deep_scatter.heading(run.config, scores)
-    _save({"scatter": deep_scatter.draw(scores, heading=heading)}, run.folder, drawing)
-    if len(set(scores.severities.tolist())) > 1:
-        _save({"severity": severity.draw(scores, heading=heading)}, run.folder, drawing)
+    _save(show_scores(run.config.to_json(), run.scores()), run.folder, drawing)
 
 
 def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Draw ProjNorm of a finished run along its training."""
-    from figures import deep_scatter, trajectory as figure
+    from figures.comparison import show_trajectory
     from projnorm.records import load_record
 
     run = _opened(out, options.run)
-    heading = deep_scatter.heading(run.config, run.scores())
-    record = load_record(out.root, run.name)
-    _save({"trajectory": figure.draw(record, heading=heading)}, run.folder, drawing)
+    _save(show_trajectory(load_record(out.root, run.name), run.folder), run.folder, drawing)
 
 
 def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Correlate what the estimators of a run get wrong: residuals of the error regressed on each score."""
-    from deep.residuals import residual_correlations
-    from figures import deep_scatter, residuals as figure
+    from figures.comparison import show_residuals
 
     run = _opened(out, options.run)
-    scores = run.scores()
-    if len(scores.methods) < 2:
-        raise InputError(f"{run.name} has one method; residuals need two to compare.")
-    found = residual_correlations(scores)
+    shown = show_residuals(run.config.to_json(), run.scores())
     if out.json:
-        say_json({"run": run.name, **figure.values(found)})
+        say_json({"run": run.name, **shown.values})
     else:
-        say(f"{figure.build(found).text()}\n\n{figure.CAPTION}\n")
-    heading = deep_scatter.heading(run.config, scores)
-    _save({"residuals": figure.draw(found, heading=heading)}, run.folder, drawing, quiet=out.json)
+        say(f"{shown.text()}\n")
+    _save(shown, run.folder, drawing, quiet=out.json)
 
 
 def ensemble(options: EnsembleOptions, out: OutOption) -> None:
     """Predict with several estimators of a run together: means of standardised scores, and stacking."""
-    from deep.calibration import qualities
-    from deep.ensemble import CAPTION, STACKED, ensembles
-    from figures import deep_table
+    from figures.comparison import show_ensembles
     from figures.table import FORMATS
 
     run = _opened(out, options.run)
     subsets = [tuple(name.strip() for name in text.split(",")) for text in options.methods]
-    together = ensembles(run.scores(), subsets or None)
+    shown = show_ensembles(run.scores(), subsets or None)
     if out.json:
-        say_json({"run": run.name, "methods": deep_table.values(qualities(together, predicting=(STACKED,)))})
-        return
-    say(FORMATS[options.format](deep_table.build(together)))
-    if options.format == "text":
-        say(f"\n{deep_table.CAPTION} {CAPTION}")
+        say_json({"run": run.name, **shown.values})
+    else:
+        say(shown.text() if options.format == "text" else FORMATS[options.format](shown.tables["ensembles"]))
 
 
 def presets(out: OutOption) -> None:
@@ -123,7 +108,7 @@ def presets(out: OutOption) -> None:
     from deep.presets import PRESETS, TEXT_PRESETS
     from figures.table import Table
 
-    named = {**PRESETS, **TEXT_PRESETS}
+    named: dict[str, RunConfig] = {**PRESETS, **TEXT_PRESETS}
     if out.json:
         say_json({name: config.to_json() for name, config in named.items()})
         return
@@ -133,7 +118,7 @@ def presets(out: OutOption) -> None:
             "deep text" if name in TEXT_PRESETS else "deep run",
             Path(config.data.data).name,
             f"{config.data.m:,}",
-            f"{config.projnorm.recipe.steps:,}",
+            f"{config.projnorm.steps:,}",
             str(config.finetune.epochs),
         )
         for name, config in named.items()
@@ -143,9 +128,13 @@ def presets(out: OutOption) -> None:
 
 def gallery(out: OutOption, drawing: FigureOptions) -> None:
     """Draw one picture under every corruption."""
-    from figures import corruption_gallery
+    from figures.corruption_gallery import draw as draw_gallery
+    from figures.style import save
 
-    _save({"corruptions": corruption_gallery.draw()}, Path(out.out) / "figures", drawing)
+    for path in save(
+        draw_gallery(), Path(out.out) / "figures", "corruptions", formats=drawing.formats, width=drawing.width or None
+    ):
+        say(path)
 
 
 def _opened(out: OutOption, name: str) -> Run:
@@ -154,10 +143,9 @@ def _opened(out: OutOption, name: str) -> Run:
     return open_run(out.root, name)
 
 
-def _save(figures: dict[str, Figure], folder: Path, options: FigureOptions, *, quiet: bool = False) -> None:
-    from figures.style import save
+def _save(shown: Shown, folder: Path, options: FigureOptions, *, quiet: bool = False) -> None:
+    from figures.show import save_figures
 
-    for name, figure in figures.items():
-        for path in save(figure, folder, name, formats=options.formats, width=options.width or None):
-            if not quiet:
-                say(path)
+    for path in save_figures(shown, folder, formats=options.formats, width=options.width or None):
+        if not quiet:
+            say(path)

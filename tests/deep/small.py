@@ -1,22 +1,14 @@
-"""A run on digits that takes seconds."""
+"""Runs that take seconds: the one configuration that tests vary."""
 
 from __future__ import annotations
 
-from deep.config import DeepConfig
+from deep.config import DeepConfig, ImageData, ProjNormConfig, Recipe, RotationConfig
+from projnorm.vision.settings import ImageNetwork
 
 SMALL = DeepConfig(
-    families=("gaussian_noise", "contrast"),
-    severities=(1, 5),
-    n_train=200,
-    n_validation=60,
-    m=60,
-    architecture="small-cnn",
-    epochs=3,
-    lr=0.05,
-    batch=50,
-    steps=6,
-    projnorm_lr=0.05,
-    projnorm_batch=20,
-    trajectory=(2, 6),
-    rotation_samples=60,
+    ImageData(families=("gaussian_noise", "contrast"), severities=(1, 5), n=200, n_validation=60, m=60),
+    ImageNetwork("small-cnn"),
+    Recipe(epochs=3, lr=0.05, batch=50),
+    ProjNormConfig(steps=6, lr=0.05, batch=20, trajectory=(2, 6)),
+    RotationConfig(samples=60),
 )

@@ -12,12 +12,12 @@ import pytest
 from deep.calibration import qualities
 from deep.config import DeepConfig
 from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import run_comparison
 from deep.experiments.sweep import AS_RUN, SweepConfig, run_sweep, settings_of, sweep_scores
-from deep.ledger import Scores
 from deep.presets import preset
-from deep.projnorm import ProjNorm
 from deep.residuals import residual_correlations
+from deep.scores import Scores
 from figures import deep_table, residuals, sweep, trajectory
 from tests.deep.test_cli import QUICK
 

@@ -17,21 +17,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deep.ledger import Scores
+from projnorm.runs import Backend, record_id
 
 from deep.config import METHODS
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
 from deep.experiments.ntk_predict import (
     NtkPredictConfig,
     run_ntk_predict,
 )
 from deep.images import load_image_data
-from deep.ledger import Scores
 from deep.presets import PRESETS, preset
-from deep.projnorm import ProjNorm
 from deep.samples import few_indices
 from deep.stages import NETWORK, Workplace, outputs_of, reference_of, run_stage
 from deep.training import Hardware
-from projnorm.runs import Backend, record_id
 from projnorm.vision import corrupt
 from tests.deep.small import SMALL
 
@@ -72,7 +72,7 @@ import json, sys
 from pathlib import Path
 from deep.config import DeepConfig
 from deep.experiments.comparison import run_comparison
-from projnorm.runs import Backend
+from projnorm.backends import Backend
 if __name__ == "__main__":
     config, backend = DeepConfig.from_json(json.loads(sys.argv[1])), Backend(int(sys.argv[3]))
     run_comparison(config, root=Path(sys.argv[2]), backend=backend)

@@ -9,7 +9,7 @@ import pytest
 
 from deep.calibration import Line
 from deep.ensemble import Stack, signs
-from deep.predict.conformal import Calibration, coverage, family_weights, weighted_quantile
+from deep.estimate.conformal import Calibration, Residuals, coverage, family_weights, weighted_quantile
 
 
 def test_families_weigh_alike_however_many_sets_they_have():
@@ -25,18 +25,11 @@ def test_the_quantile_is_infinite_where_the_families_do_not_reach_it():
     assert weighted_quantile(values, weights, 0.76) == math.inf
 
 
-class Given:
-    """Predicts the score itself."""
-
-    def predict(self, scores):
-        return scores
-
-
 def test_radius_and_probability_by_hand():
     # Nine families of one set each, predicted as they are; start 0, so that residuals are in units of 0.2 + predicted.
     predicted = np.full(9, 0.3)
     errors = 0.3 + 0.5 * np.array([-0.08, -0.06, -0.04, -0.02, 0.0, 0.02, 0.04, 0.06, 0.10])
-    found = Calibration(Given(), predicted, errors, np.array(list("abcdefghi")), 0.0)
+    found = Residuals(predicted, errors, np.array(list("abcdefghi")), 0.0)
     assert found.radius(np.array(0.3), 0.9) == pytest.approx(0.05)
     assert found.radius(np.array(0.8), 0.9) == pytest.approx(0.10)
     assert found.radius(np.array(0.3), 0.5) == pytest.approx(0.02)
@@ -64,7 +57,7 @@ def test_a_set_of_a_new_family_is_covered_as_often_as_promised():
         new = families == "f19"
         found = Calibration.of(scores[~new], errors[~new], families[~new], Line.fitted, 0.1)
         predicted = found.fitted.predict(scores[new][:1])
-        held += abs(predicted[0] - errors[new][0]) <= found.radius(predicted, 0.9)[0]
+        held += abs(predicted[0] - errors[new][0]) <= found.residuals.radius(predicted, 0.9)[0]
     # Four standard errors of a share of 400 draws.
     assert held / draws == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / draws))
 

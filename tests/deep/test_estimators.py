@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,22 +13,31 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+from deep.config import Recipe, run_methods
+from deep.estimate import estimate_error
+from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 from deep.estimators.agree_score import AgreeScore
 from deep.estimators.atc import ATC, threshold_below
+from deep.estimators.base import NEEDS
 from deep.estimators.conf_score import ConfScore
 from deep.estimators.entropy import Entropy
-from deep.estimators.evidence import Evidence
-from deep.estimators.rotation import JointRotation, Rotation, joint_loss, train_rotation_head
-from deep.outputs import Outputs, forward, forward_cached
-from deep.training import Recipe, train
+from deep.estimators.gde import GDE
+from deep.estimators.rotation import Rotation
+from deep.forward import forward
+from deep.outputs import Outputs
+from deep.rotation import JointRotation, joint_loss
+from deep.training import train
+from projnorm.errors import InputError
 
 RNG = np.random.default_rng(0)
 
 
-def evidence(logits, images=None) -> Evidence:
-    logits = np.asarray(logits, np.float32)
-    images = np.zeros((len(logits), 4, 4, 3), np.uint8) if images is None else images
-    return Evidence(images, Outputs(logits, logits))
+def outputs(logits, labels=None) -> Outputs:
+    return Outputs(np.asarray(logits, np.float32), labels=labels)
+
+
+def seen(model, images) -> Outputs:
+    return replace(forward(model, "head", images, prepare=as_input), inputs=images)
 
 
 def logits_of(rows) -> np.ndarray:
@@ -36,26 +48,26 @@ ROWS = logits_of([[0.5, 0.25, 0.25], [0.8, 0.1, 0.1]])
 
 
 def test_confidence_and_entropy_by_hand():
-    assert ConfScore().score(evidence(ROWS)) == pytest.approx(1 - 0.65)
+    assert ConfScore().score(outputs(ROWS)) == pytest.approx(1 - 0.65)
     by_hand = (1.5 * math.log(2) + 0.8 * math.log(1 / 0.8) + 0.2 * math.log(10)) / 2
-    assert Entropy().score(evidence(ROWS)) == pytest.approx(by_hand, rel=1e-6)
+    assert Entropy().score(outputs(ROWS)) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_extreme_logits_stay_finite():
     sure = [[2000.0, -2000.0, 0.0]]
-    assert ConfScore().score(evidence(sure)) == 0.0
-    assert Entropy().score(evidence(sure)) == 0.0
-    assert Entropy().score(evidence([[0.0, 0.0, 0.0]])) == pytest.approx(math.log(3))
+    assert ConfScore().score(outputs(sure)) == 0.0
+    assert Entropy().score(outputs(sure)) == 0.0
+    assert Entropy().score(outputs([[0.0, 0.0, 0.0]])) == pytest.approx(math.log(3))
 
 
 def test_atc_by_hand():
     validation = logits_of([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
-    atc = ATC.of(validation, np.array([0, 0, 0, 1]), by="confidence")
+    atc = ATC(by="confidence").fit(Outputs(validation, labels=np.array([0, 0, 0, 1])))
     assert 0.6 < atc.threshold < 0.7
     target = logits_of([[0.95, 0.05], [0.62, 0.38], [0.55, 0.45], [0.99, 0.01]])
-    assert atc.score(evidence(target)) == 0.5
-    by_entropy = ATC.of(validation, np.array([0, 0, 0, 1]))
-    assert by_entropy.score(evidence(target)) == 0.5
+    assert atc.score(outputs(target)) == 0.5
+    by_entropy = ATC().fit(Outputs(validation, labels=np.array([0, 0, 0, 1])))
+    assert by_entropy.score(outputs(target)) == 0.5
 
 
 @pytest.mark.parametrize("by", ["entropy", "confidence"])
@@ -64,14 +76,14 @@ def test_atc_predicts_the_error_of_the_set_it_learnt_from(by, wrong):
     logits = RNG.standard_normal((20, 5))
     labels = logits.argmax(axis=1)
     labels[:wrong] = (labels[:wrong] + 1) % 5
-    assert ATC.of(logits, labels, by=by).score(evidence(logits)) == wrong / 20
+    assert ATC(by=by).fit(Outputs(logits, labels=labels)).score(outputs(logits)) == wrong / 20
 
 
 def test_atc_with_no_error_predicts_none_and_with_nothing_but_errors_all():
     logits, other = RNG.standard_normal((20, 5)), 0.01 * RNG.standard_normal((9, 5))
     labels = logits.argmax(axis=1)
-    assert ATC.of(logits, labels).score(evidence(other)) == 0.0
-    assert ATC.of(logits, (labels + 1) % 5).score(evidence(50 * other)) == 1.0
+    assert ATC().fit(Outputs(logits, labels=labels)).score(outputs(other)) == 0.0
+    assert ATC().fit(Outputs(logits, labels=(labels + 1) % 5)).score(outputs(50 * other)) == 1.0
 
 
 @given(
@@ -86,26 +98,28 @@ def test_a_threshold_comes_as_near_as_ties_allow(scores, count):
     assert abs(found - count) == min(abs(p - count) for p in possible)
 
 
-def test_bad_thresholds_are_refused():
+def test_what_cannot_be_learnt_or_scored_is_said():
     with pytest.raises(ValueError, match="`by` must be one of entropy, confidence"):
-        ATC.of(ROWS, np.array([0, 0]), by="margin")
-    with pytest.raises(ValueError, match="one class per row of `logits`; got 1 for 2"):
-        ATC.of(ROWS, np.array([0]))
+        ATC(by="margin")
+    with pytest.raises(InputError, match="ATC has learnt nothing yet; call fit"):
+        ATC().score(outputs(ROWS))
+    with pytest.raises(InputError, match="ATC needs labels; the source has none"):
+        ATC().fit(outputs(ROWS))
 
 
 def estimators():
     validation, labels = RNG.standard_normal((30, 4)), RNG.integers(0, 4, 30)
-    return [ConfScore(), Entropy(), ATC.of(validation, labels)]
+    return [ConfScore(), Entropy(), ATC().fit(Outputs(validation, labels=labels))]
 
 
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: e.name)
-def test_order_classes_and_duplication_change_nothing(estimator):
+@pytest.mark.parametrize("method", estimators(), ids=lambda e: e.name)
+def test_order_classes_and_duplication_change_nothing(method):
     logits = RNG.standard_normal((40, 4)).astype(np.float32)
-    value = estimator.score(evidence(logits))
-    assert estimator.score(evidence(logits[::-1])) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(evidence(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
-    assert estimator.score(evidence(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
-    assert estimator.score(evidence(logits + 3.0)) == pytest.approx(value, rel=1e-5)
+    value = method.score(outputs(logits))
+    assert method.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
+    assert method.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
+    assert method.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
 
 
 class Corner(nn.Module):
@@ -136,22 +150,20 @@ def test_agreement_counts_the_labels_that_differ():
     images = np.rot90(corner_images(12), 1, axes=(1, 2)).copy()
     first, second = Corner(), Corner()
     second.head.weight.data = torch.eye(4)[[1, 0, 2, 3]]
-    shown = forward(first, "head", images, prepare=as_input)
-    assert set(shown.predicted) == {2}
-    score = AgreeScore(first, "head", as_input)
-    assert score.score(Evidence(images, shown)) == 0.0
+    assert set(seen(first, images).predicted) == {2}
+    assert AgreeScore(first, "head", as_input).score(seen(first, images)) == 0.0
     mixed = np.concatenate([images[:3], corner_images(9)])
-    shown = forward(first, "head", mixed, prepare=as_input)
-    assert AgreeScore(second, "head", as_input).score(Evidence(mixed, shown)) == 9 / 12
+    assert AgreeScore(second, "head", as_input).score(seen(first, mixed)) == 9 / 12
+    with_others = replace(seen(first, mixed), others=(seen(second, mixed).logits,))
+    assert GDE().score(with_others) == 9 / 12
 
 
 def test_a_rotation_head_learns_to_tell_rotations_and_fails_where_there_is_nothing_to_see():
     model = Corner()
-    head = train_rotation_head(model, "head", corner_images(40), seed=0, prepare=as_input)
-    rotation = Rotation(model, "head", head, as_input)
+    rotation = Rotation(model, "head", as_input).fit(seen(model, corner_images(40)))
     new, blank = corner_images(30, seed=1), np.full((30, 8, 8, 3), 100, np.uint8)
-    assert rotation.score(Evidence(new, forward(model, "head", new, prepare=as_input))) == 0.0
-    assert rotation.score(Evidence(blank, forward(model, "head", blank, prepare=as_input))) == 0.75
+    assert rotation.score(seen(model, new)) == 0.0
+    assert rotation.score(seen(model, blank)) == 0.75
 
 
 def test_joint_training_learns_classes_and_rotations():
@@ -161,9 +173,9 @@ def test_joint_training_learns_classes_and_rotations():
     base = nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Linear(16, 2))
     joint = JointRotation(base, "3")
     train(joint, images, labels, Recipe(steps=150, lr=0.05, batch=20), seed=0, prepare=as_input, loss=joint_loss)
-    shown = forward(joint.network, "3", images, prepare=as_input)
-    assert shown.error(labels) == 0.0
-    assert Rotation(joint.network, "3", joint.head, as_input).score(Evidence(images, shown)) < 0.1
+    shown = replace(forward(joint.network, "3", images, prepare=as_input), inputs=images, labels=labels)
+    assert shown.error == 0.0
+    assert Rotation(joint.network, "3", as_input, head=joint.head).score(shown) < 0.1
 
 
 def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone():
@@ -178,11 +190,51 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
         forward(model, "head", corner_images(5), prepare=lambda x: as_input(x) * math.inf)
 
 
-def test_outputs_are_kept_and_damaged_ones_computed_again(tmp_path):
-    model, images, path = Corner(), corner_images(5), tmp_path / "outputs" / "x.npz"
-    first = forward_cached(path, model, "head", images, prepare=as_input)
-    model.head.weight.data *= 2
-    again = forward_cached(path, model, "head", images, prepare=as_input)
-    np.testing.assert_array_equal(first.logits, again.logits)
-    path.write_bytes(path.read_bytes()[:50])
-    np.testing.assert_allclose(forward_cached(path, model, "head", images, prepare=as_input).logits, 2 * first.logits)
+def test_a_new_method_is_one_class_and_nothing_else():
+    known = dict(ESTIMATORS)
+    try:
+
+        @register
+        @dataclass(frozen=True, eq=False)
+        class Gap(Estimator):
+            """By how much the mean confidence falls."""
+
+            start: float = LEARNT
+
+            name = "Gap"
+            needs = frozenset({"labels"})
+
+            def _fit(self, source):
+                return replace(self, start=ConfScore().score(source))
+
+            def _score(self, target):
+                return ConfScore().score(target) - self.start
+
+        assert "Gap" in run_methods()
+        rng = np.random.default_rng(0)
+        labels = rng.integers(3, size=80)
+        logits = 3.0 * np.eye(3)[labels] + rng.standard_normal((80, 3))
+        source = Outputs(logits, labels=labels)
+        assert estimator("gap") is Gap
+        assert build("GAP", Resources(), source).score(source) == 0.0
+        sets = {f"s{i}": Outputs(logits + 0.3 * i * rng.standard_normal((80, 3)), labels=labels) for i in range(10)}
+        found = estimate_error(None, source, Outputs(logits), methods=["gap"], calibration=sets)
+        assert found.based_on == ("Gap",)
+        assert "Gap" in {one.method for one in estimate_error(None, source, Outputs(logits)).methods}
+        with pytest.raises(InputError, match="there is already an estimator called ATC"):
+            register(type("Other", (Estimator,), {"name": "ATC"}))
+    finally:
+        ESTIMATORS.clear()
+        ESTIMATORS.update(known)
+    with pytest.raises(InputError, match="there is no method 'gap'; there are AC, "):
+        estimator("gap")
+
+
+def test_methods_are_found_and_declared_without_torch():
+    code = "import sys, deep.estimators as e; assert 'torch' not in sys.modules; print(len(e.ESTIMATORS))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ended.stdout) == len(ESTIMATORS)
+    for one in ESTIMATORS.values():
+        assert one.direction in ("up", "down")
+        assert one.needs <= set(NEEDS)
+        assert not (one.is_error and one.direction == "down")

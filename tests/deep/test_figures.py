@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 
 import numpy as np
@@ -11,13 +12,12 @@ import pytest
 from matplotlib.colors import to_hex
 
 from deep.calibration import Interval
-from deep.ledger import Row, Scores
-from deep.predict import ErrorEstimate, Grounds, MethodResult
-from deep.predict.conformal import Coverage
-from figures import corruption_gallery, deep_scatter, deep_table, error_card, projnorm_cost, severity
-from figures.families import looks
-from figures.projnorm_cost import Form
-from figures.table import FORMATS, Table
+from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
+from deep.estimate.conformal import Coverage
+from deep.scores import Row, Scores
+from deep.summaries import not_rising
+from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
+from figures.families import looks, severity_keys
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
 
 
@@ -42,36 +42,51 @@ def test_every_family_has_a_look_of_its_own():
 def test_a_panel_a_method_with_every_target_in_it():
     figure = deep_scatter.draw(scores(), heading="what was run")
     panels = [axes for axes in figure.axes if axes.get_title()]
-    assert [axes.get_title().split(":")[0] for axes in panels] == ["ATC", "ProjNorm"]
+    assert [axes.get_title().split("\n")[0] for axes in panels] == ["ATC", "ProjNorm"]
     for axes in panels:
         assert sum(len(points.get_offsets()) for points in axes.collections) == 55
-    assert len(figure.legends[0].get_texts()) == 19
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(legend) == 19 + 2
+    assert legend[-2:] == ["severity 1", "severity 5"]
     assert figure.get_supylabel() == "true error (%)"
-    assert severity.draw(scores()).axes[0].get_xlabel() == "severity"
+
+
+def test_severities_are_told_and_the_clean_set_is_named():
+    figure = severity.draw(scores())
+    assert figure.axes[0].get_xlabel() == "severity"
+    assert figure.legends[0].get_texts()[0].get_text() == "clean test set"
+    keys = severity_keys([0, 1, 3], "training set")
+    assert [key.get_label() for key in keys] == ["severity 1", "severity 3", "training set"]
 
 
 def test_the_table_names_the_numbers_and_their_intervals():
     table = deep_table.build(scores())
     assert [row[0] for row in table.rows] == ["ATC", "ProjNorm"]
-    assert table.rows[0][1].count(",") == 1
-    assert deep_table.not_rising(scores()) == {"fog": pytest.approx([0.24, 0.44, 0.34])}
+    assert "$R^2$ & $\\rho$ & MAE (points)" in table.latex()
+    header, first, *_ = csv.reader(io.StringIO(table.csv()))
+    assert header[1:4] == ["R^2", "R^2 low", "R^2 high"]
+    value, low, high = map(float, first[1:4])
+    assert low <= value <= high
+    assert not_rising(scores()) == {"fog": pytest.approx([0.24, 0.44, 0.34])}
     by_target = deep_table.targets(scores())
-    assert by_target.rows[0][:3] == ("clean", "clean", "10.0 %")
+    assert [str(cell) for cell in by_target.rows[0][:3]] == ["clean", "clean", "10.0"]
     assert len(by_target.rows) == 55
 
 
-def test_a_table_in_every_form():
-    table = Table(("a", "R^2 & more"), [("x|y", "50 %"), ('say "z"', "1,5")])
-    assert table.markdown().splitlines() == [
-        "| a | R^2 & more |",
-        "| --- | --- |",
-        "| x\\|y | 50 % |",
-        '| say "z" | 1,5 |',
-    ]
-    assert "R\\textasciicircum{}2 \\& more \\\\" in table.latex()
-    assert "x|y & 50 \\% \\\\" in table.latex()
-    assert list(csv.reader(io.StringIO(table.csv()))) == [list(table.header), *map(list, table.rows)]
-    assert set(FORMATS) == {"text", "markdown", "latex", "csv"}
+def test_a_run_is_shown_with_its_best_method_first_of_all():
+    network = {"architecture": "small-cnn", "weights": "random", "size": 32}
+    config = {"data": {"data": "digits", "m": 100}, "network": network, "projnorm": {"steps": 7}}
+    shown = comparison.show_scores(config, scores())
+    assert shown.blocks[0] == "small-cnn, random weights, 32 px\ndigits, m = 100, T = 7, 55 targets, shifts generated"
+    assert set(shown.figures) == {"scatter", "severity"}
+    assert set(shown.tables) == {"table", "targets"}
+    assert shown.verdict.startswith("Of 2 methods, ")
+    assert [row["method"] for row in json.loads(json.dumps(shown.values))["rows"]] == ["ATC", "ProjNorm"]
+    assert "does not rise with every severity of fog" in shown.text()
+    together = comparison.show_ensembles(scores())
+    assert [row["method"] for row in together.values["methods"]][-1] == "stacked"
+    residuals = comparison.show_residuals(config, scores())
+    assert residuals.figures["residuals"]().axes
 
 
 def test_the_gallery_shows_every_family():
@@ -80,17 +95,15 @@ def test_the_gallery_shows_every_family():
     assert shown == {family.replace("_", " ") for family in FAMILIES}
 
 
-def estimate(grounds: Grounds | None) -> ErrorEstimate:
+def estimate(calibration: CalibrationSummary | None) -> ErrorEstimate:
     results = (
         MethodResult("COT", 0.3, 0.31, 0.02, ""),
         MethodResult("ProjNorm", math.nan, math.nan, math.nan, "not run: needs the network and its initial weights"),
     )
-    return ErrorEstimate(
-        "new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, ("be careful",), grounds, lambda t: t
-    )
+    return ErrorEstimate("new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, 0.06, ("be careful",), calibration)
 
 
-GROUNDS = Grounds(
+CALIBRATION = CalibrationSummary(
     "given",
     ("fog-1", "snow-1"),
     np.array(["fog", "snow"]),
@@ -101,27 +114,28 @@ GROUNDS = Grounds(
 )
 
 
-def test_a_card_shows_the_estimate_its_methods_and_its_calibration():
-    section = error_card.section(estimate(GROUNDS))
-    assert section.title == "Error on new"
-    assert "calibrated on 2 labelled sets of 2 families (given)" in section.text
-    assert "be careful" in section.text
-    methods, calibration = section.figure.axes
+def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
+    shown = error_card.show(estimate(CALIBRATION))
+    assert shown.title == "Error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %"
+    assert "calibrated on 2 labelled sets of 2 families (given)" in shown.blocks[0]
+    assert shown.blocks[1] == "Warning: be careful"
+    methods, calibration = shown.figures["error_card"]().axes
+    assert methods.get_title() == "30.0 %, 90 % interval 20.0 % to 40.0 %"
     assert [text.get_text() for text in methods.get_yticklabels()] == ["COT"]
     assert len(calibration.collections[0].get_offsets()) == 2
-    assert section.table.rows[1][-1] == "not run: needs the network and its initial weights"
-    assert section.table.rows[0] == ("COT", "0.3", "31.0 %", "2.0", "in the estimate")
+    table = shown.blocks[-1]
+    assert table.rows[1][-1] == "not run: needs the network and its initial weights"
+    assert [str(cell) for cell in table.rows[0]] == ["COT", "0.3", "31.0", "2.0", "in the estimate"]
     assert len(error_card.draw(estimate(None)).axes) == 1
 
 
-def test_the_numbers_of_a_card():
-    document = error_card.values(estimate(GROUNDS), 0.25)
-    assert document["probability_above"] == 0.25
-    assert document["calibration"]["coverage"] == [0.9, 0.8, 1.0]
-    assert error_card.values(estimate(None), None)["covers"] == "sampling"
-
-
-def test_cheaper_forms_are_points_with_intervals():
-    forms = [Form("all layers", 1.0, (0.9, 0.8, 0.95)), Form("head", 0.2, (0.8, 0.7, 0.9))]
-    axes = projnorm_cost.draw(forms).axes[0]
-    assert {text.get_text() for text in axes.texts} == {"all layers", "head"}
+def test_a_card_says_when_how_and_from_what_it_was_made():
+    names = {"source": "val.npz", "targets": "new.npz"}
+    estimates = [estimate(CALIBRATION), estimate(None)]
+    page = error_card.card(estimates, command="projnorm predict <x>", model="net.py:build", data=names)
+    assert "<title>Estimated error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %; new: " in page
+    assert page.count("<img ") == 2
+    provenance = page.partition('<h2 id="provenance">')[2]
+    for name in ("date", "projnorm predict &lt;x&gt;", "net.py:build", "val.npz", "new.npz", "libraries.numpy"):
+        assert name in provenance
+    assert " UTC<" in provenance

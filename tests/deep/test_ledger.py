@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from deep.ledger import Ledger, Row, Scores
 from scipy import stats
 
 from deep.calibration import correlations, drawn_ranks, left_out_predictions, qualities, quality
-from deep.ledger import Ledger, Row, Scores
 
 ROWS = [
     Row(f"{family}-{severity}", family, severity, "generated", 50, 0.1 * severity, method, score * severity)

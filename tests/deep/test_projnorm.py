@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from deep.estimators.evidence import Evidence
-from deep.outputs import forward
-from deep.projnorm import ProjNorm, parameters_of, squared_distances, train_reference
-from deep.training import Recipe
+from deep.config import Recipe
+from deep.estimators.projnorm import ProjNorm
+from deep.forward import forward
+from deep.outputs import Outputs
+from deep.projnorm import parameters_of, squared_distances, train_reference
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -60,16 +62,16 @@ def projnorm(**options) -> ProjNorm:
     return ProjNorm(INITIAL, reference, RECIPE, 3, **options)
 
 
-def evidence(labels=None) -> Evidence:
-    return Evidence(TARGET, forward(EVALUATED, "5", TARGET), labels)
+def target(labels=None) -> Outputs:
+    return replace(forward(EVALUATED, "5", TARGET), inputs=TARGET, labels=labels)
 
 
 def test_it_is_algorithm_1():
-    assert projnorm().score(evidence()) == pytest.approx(algorithm_1(), rel=1e-5)
+    assert projnorm().score(target()) == pytest.approx(algorithm_1(), rel=1e-5)
 
 
 def test_layers_add_up_and_the_trajectory_ends_at_the_value():
-    found = projnorm(trajectory=(1, 4, 9)).measure(TARGET, evidence().outputs.predicted)
+    found = projnorm(trajectory=(1, 4, 9)).measure(target())
     assert math.sqrt(sum(found.layers.values())) == pytest.approx(found.value, rel=1e-12)
     assert set(found.layers) == {name for name, _ in INITIAL.named_parameters()}
     assert found.trajectory[9] == found.value
@@ -77,28 +79,27 @@ def test_layers_add_up_and_the_trajectory_ends_at_the_value():
 
 
 def test_the_same_images_and_labels_give_zero():
-    assert projnorm().measure(TRAIN, TRAIN_LABELS).value == 0.0
+    assert projnorm().score(Outputs(np.eye(4)[TRAIN_LABELS], inputs=TRAIN)) == 0.0
 
 
 def test_the_networks_are_left_as_they_are():
     before = [copy.deepcopy(model.state_dict()) for model in (INITIAL, EVALUATED)]
-    projnorm().score(evidence())
+    projnorm().score(target())
     for model, state in zip((INITIAL, EVALUATED), before, strict=True):
         assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
 
 def test_the_reference_may_be_the_evaluated_network_itself():
     against = ProjNorm(INITIAL, parameters_of(EVALUATED), RECIPE, 3)
-    value = against.measure(TARGET, evidence().outputs.predicted).value
-    assert value > projnorm().measure(TARGET, evidence().outputs.predicted).value
+    assert against.score(target()) > projnorm().score(target())
 
 
 def test_true_labels_are_used_only_when_asked_for():
     labels = RNG.integers(0, 4, 33)
-    assert projnorm().score(evidence(labels)) == projnorm().score(evidence())
-    assert projnorm(labels="true").score(evidence(labels)) == projnorm().measure(TARGET, labels).value
+    assert projnorm().score(target(labels)) == projnorm().score(target())
+    assert projnorm(labels="true").score(target(labels)) == projnorm().score(Outputs(np.eye(4)[labels], inputs=TARGET))
     with pytest.raises(ValueError, match="`labels` true needs the labels of the target"):
-        projnorm(labels="true").score(evidence())
+        projnorm(labels="true").score(target())
 
 
 def test_buffers_do_not_count():

@@ -7,12 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
+from projnorm.runs import Record
 
 from deep.calibration import Interval
 from deep.experiments.small_samples import SmallSamplesConfig, run_small_samples
 from deep.method_quality import DEFAULT, SizeQuality, difference, predictions, size_quality, smallest_size
 from figures import small_samples
-from projnorm.runs import Record
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deep.ledger import Scores
 
 from deep import stages
 from deep.experiments.comparison import LEDGER, open_run, run_comparison
-from deep.ledger import Scores
 from deep.stages import Workplace
 from deep.training import Hardware
 from projnorm.vision.networks import SmallCNN

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deep.ledger import Ledger, write_rows
 from scipy import stats
 
 from deep.attacks import pgd
@@ -16,14 +17,13 @@ from deep.experiments.adversarial import PAPER_EPS, AdversarialConfig, run_adver
 from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.experiments.stress import predictions
-from deep.ledger import Ledger, write_rows
-from deep.outputs import forward
+from deep.forward import forward
 from deep.samples import few_indices
 from deep.stages import Workplace, network_of
 from deep.training import Hardware
 from figures import stress
 from figures.networks import network_sections
-from projnorm.runs import Backend
+from projnorm.backends import Backend
 from projnorm.vision import ImageNetInput
 from tests.deep.test_cli import QUICK
 

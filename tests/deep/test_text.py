@@ -9,25 +9,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from deep.checkpoints import load_checkpoint, save_checkpoint
+from deep.ledger import Scores
 from torch import nn
 
-from deep.checkpoints import load_checkpoint, save_checkpoint
 from deep.config import TEXT_METHODS, TextConfig
 from deep.domain import TEXT_KIND
-from deep.estimators.evidence import Evidence
+from deep.estimators.projnorm import ProjNorm
 from deep.experiments.adversarial import AdversarialConfig, run_adversarial
 from deep.experiments.comparison import open_run, run_comparison
 from deep.experiments.label_shift import LabelShiftConfig, run_label_shift
 from deep.experiments.ntk_predict import NtkPredictConfig, run_ntk_predict
 from deep.experiments.sweep import SweepConfig, run_sweep
-from deep.ledger import Scores
 from deep.presets import TEXT_PRESETS
-from deep.projnorm import ProjNorm, train_reference
+from deep.projnorm import train_reference
 from deep.stages import Workplace, network_of, outputs_of
 from deep.text import Text, load_text_data
 from deep.training import Hardware, Recipe, batch_indices
 from figures.networks import network_sections
-from projnorm.runs import Backend
+from projnorm.backends import Backend
 from projnorm.text import LABELS, made_pairs
 from tests.deep.test_cli import one_line
 from tests.text.checkpoints import save_bert
@@ -99,7 +99,7 @@ def test_projnorm_on_text_is_algorithm_1_with_adamw_in_plain_torch(finished):
     recipe = work.projnorm_recipe
     reference = train_reference(initial, train.inputs[:60], train.labels[:60], recipe, seed=SMALL.seed)
     estimator = ProjNorm(initial, reference, recipe, SMALL.seed)
-    found = estimator.score(Evidence(target.inputs, outputs_of(work, target)))
+    found = estimator.score(outputs_of(work, target))
     assert found == pytest.approx(expected, rel=1e-4)
     # The run itself drops out, with the same draws for target and reference.
     assert record.arrays["scores"][2, TEXT_METHODS.index("ProjNorm")] == pytest.approx(expected, rel=0.2)

@@ -1,13 +1,15 @@
 """Faults put to writers: killed, out of space, not allowed, damaged afterwards, two at once. What is lost is counted.
 
-A job runs in a process of its own that can be killed, forked from a server that has imported everything. It tells of
-each thing it has written through a pipe. Afterwards everything told of must be there and right, nothing wrong may be
-there, and the same job must go on to the end and leave nothing unfinished behind.
+A job runs in a process of its own, forked from a server that has imported everything, in which the fault happens before
+some line of the project's code. It tells of each thing it has written through a pipe. Afterwards everything told of
+must be there and right, nothing wrong may be there, and the same job must go on to the end and leave nothing unfinished
+behind.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import multiprocessing
 import os
@@ -16,7 +18,7 @@ import resource
 import shutil
 import signal
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -29,12 +31,12 @@ from typing import Any
 from tests.reliability.confined import ROOT
 from tests.reliability.writers import WRITERS, Writer
 
-DAMAGE = "damaged files"
+KILL, TWO, DAMAGE = "SIGKILL before a line", "two processes at once", "damaged files"
 _PATIENCE = 60.0
 # Exit code of a job that ends with an OSError.
 _FAILED = 3
-# Size of the largest file of any job, in bytes.
-_LARGEST = 2048
+# Size of the largest file of any job in bytes, and the longest time of any in seconds.
+_LARGEST, _LONGEST = 2048, 0.1
 _CAPABILITY_VERSION = 0x20080522
 
 
@@ -42,69 +44,82 @@ class LostError(AssertionError):
     """Something that was finished is gone, or something is there that is wrong."""
 
 
-def killed_at_a_line(writer: Writer, folder: Path, rng: random.Random) -> None:
-    """SIGKILL before a random line of the project's code that the job comes to."""
-    told, code = _run(writer.name, folder, f"line {rng.randrange(_measured(writer.name)[1])}")
-    _require(code == -signal.SIGKILL, f"exit code {code}")
-    _check_afterwards(writer, folder, told)
+def _killed(_folder: Path, _rng: random.Random) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_at_a_moment(writer: Writer, folder: Path, rng: random.Random) -> None:
-    """SIGKILL from outside after a random time."""
-    told, _ = _run(writer.name, folder, kill_after=rng.uniform(0.0, 1.2 * _measured(writer.name)[2]))
-    _check_afterwards(writer, folder, told)
+def _killed_later(folder: Path, rng: random.Random) -> None:
+    """At a moment that has nothing to do with lines."""
+    timer = threading.Timer(rng.uniform(0.0, _LONGEST), _killed, (folder, rng))
+    timer.daemon = True
+    timer.start()
 
 
-def disk_full(writer: Writer, folder: Path, rng: random.Random) -> None:
+def _disk_full(_folder: Path, rng: random.Random) -> None:
     """No file may grow beyond a random size, or nothing more can be brought to the disk."""
-    fault = f"size {rng.randrange(_LARGEST)}" if rng.random() < 0.5 else f"fsync {rng.randrange(8)}"
-    told, code = _run(writer.name, folder, fault)
-    _require(code in (0, _FAILED), f"exit code {code}: no plain error")
-    _check_afterwards(writer, folder, told)
+    if rng.random() < 0.5:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (rng.randrange(_LARGEST),) * 2)
+    else:
+        os.fsync = _no_space
 
 
-def read_only(writer: Writer, folder: Path, rng: random.Random) -> None:
-    """The folder becomes read-only after some things were written."""
-    begun, _ = _run(writer.name, folder, f"line {rng.randrange(_measured(writer.name)[1])}")
-    before = dict(writer.there(folder)) if folder.exists() else {}
-    folder.mkdir(exist_ok=True)
-    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
-    for path in folders:
-        path.chmod(0o555)
-    try:
-        _, code = _run(writer.name, folder, "without rights")
-    finally:
-        for path in folders:
-            path.chmod(0o755)
-    _require(code in (0, _FAILED), f"exit code {code}: no plain error")
-    _require(before.items() <= dict(writer.there(folder)).items(), "something is gone")
-    _check_afterwards(writer, folder, begun)
+def _no_space(_handle: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def two_at_once(writer: Writer, folder: Path, _rng: random.Random) -> None:
-    """Two processes with the same job in the same folder."""
-    runs = [_finish(*started) for started in [_start(writer.name, folder, "") for _ in range(2)]]
-    _require(all(code == 0 for _, code in runs), f"exit codes {[code for _, code in runs]}")
-    _check_afterwards(writer, folder, runs[0][0] | runs[1][0])
+def _read_only(folder: Path, _rng: random.Random) -> None:
+    """The folder's rights are taken away, and those of the administrator, who may write anywhere, are given up."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(0o555)
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    if libc.capset(header, (ctypes.c_uint32 * 6)()) != 0 and os.geteuid() == 0:
+        raise AssertionError(f"cannot give up the rights of the administrator: {os.strerror(ctypes.get_errno())}")
 
 
-FAULTS: dict[str, Callable[[Writer, Path, random.Random], None]] = {
-    "SIGKILL at a random line": killed_at_a_line,
-    "SIGKILL at a random moment": killed_at_a_moment,
-    "disk full": disk_full,
-    "read-only folder": read_only,
-    "two processes at once": two_at_once,
+def _nothing(_folder: Path, _rng: random.Random) -> None:
+    pass
+
+
+# What happens in the process before some line, and how the job may then end.
+FAULTS: dict[str, tuple[Callable[[Path, random.Random], None], tuple[int, ...]]] = {
+    KILL: (_killed, (-signal.SIGKILL,)),
+    "SIGKILL at a random moment": (_killed_later, (0, -signal.SIGKILL)),
+    "disk full": (_disk_full, (0, _FAILED)),
+    "read-only folder": (_read_only, (0, _FAILED)),
+    TWO: (_nothing, (0,)),
 }
 
 
-def put_fault(fault: str, writer: Writer, seed: int) -> None:
-    """Put a fault to a writer in a new folder.
+def count_lines(writer: Writer) -> int:
+    """Number of lines of the project's code that the job comes to, each counted once."""
+    return len(_undisturbed(writer.name)[1])
+
+
+def put_fault(fault: str, writer: Writer, trial: int) -> None:
+    """Put a fault to a writer in a new folder, each trial before another line of the code.
 
     Raises:
         LostError: If something is lost.
     """
+    right, moments = _undisturbed(writer.name)
+    moment = moments[trial % len(moments)]
     with _scratch() as folder:
-        FAULTS[fault](writer, folder, random.Random(seed))
+        started = [_start(writer.name, folder, fault, trial, moment) for _ in range(2 if fault == TWO else 1)]
+        ended = [_finish(*one) for one in started]
+        for path in folder.rglob("*") if folder.exists() else ():
+            path.chmod(0o755)
+        codes = [code for _, code in ended]
+        _require(all(code in FAULTS[fault][1] for code in codes), f"exit codes {codes}")
+        told = set().union(*(told for told, _ in ended))
+        there = dict(writer.there(folder)) if folder.exists() else {}
+        _require(told <= set(there), f"lost {sorted(told - set(there))}")
+        _require(there.items() <= right.items(), "a wrong value is read")
+        writer.run(folder, lambda _: None)
+        _require(dict(writer.there(folder)) == right, "it does not come to the same end")
+        left = [path.name for path in folder.rglob("*.part")]
+        _require(not left, f"left behind: {left}")
 
 
 def damages(data: bytes, rng: random.Random, parts: int) -> Iterator[tuple[str, bytes]]:
@@ -152,18 +167,6 @@ def damaged_files(writer: Writer, folder: Path, rng: random.Random, *, parts: in
                 yield where
 
 
-def _check_afterwards(writer: Writer, folder: Path, told: set[str]) -> None:
-    """Everything told of is there, nothing is wrong, the job goes on to the end, and nothing is left over."""
-    right = _measured(writer.name)[0]
-    there = dict(writer.there(folder)) if folder.exists() else {}
-    _require(told <= set(there), f"lost {sorted(told - set(there))}")
-    _require(there.items() <= right.items(), "a wrong value is read")
-    writer.run(folder, lambda _: None)
-    _require(dict(writer.there(folder)) == right, "it does not come to the same end")
-    left = [path.name for path in folder.rglob("*.part")]
-    _require(not left, f"left behind: {left}")
-
-
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise LostError(what)
@@ -185,16 +188,13 @@ def _listening() -> Iterator[list[str]]:
 
 
 @cache
-def _measured(name: str) -> tuple[dict[str, str], int, float]:
-    """What the undisturbed job leaves, how many lines of the project's code it comes to, and how long it takes."""
+def _undisturbed(name: str) -> tuple[dict[str, str], tuple[int, ...]]:
+    """What the job leaves when nothing happens to it, and when it comes to each line, in any order."""
     with _scratch() as folder:
-        told, _ = _run(name, folder, "count")
-    with _scratch() as folder:
-        start = time.monotonic()
-        _require(_run(name, folder)[1] == 0, "the undisturbed job fails")
-        seconds = time.monotonic() - start
-        right = dict(WRITERS[name].there(folder))
-    return right, next(int(one[6:]) for one in told if one.startswith("lines ")), seconds
+        told, code = _finish(*_start(name, folder, TWO, 0, None))
+        _require(code == 0, "the undisturbed job fails")
+        moments = next(one for one in told if one.startswith("moments "))
+        return dict(WRITERS[name].there(folder)), tuple(map(int, moments.split()[1:]))
 
 
 @contextmanager
@@ -203,26 +203,18 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder) / "job"
 
 
-def _run(name: str, folder: Path, fault: str = "", *, kill_after: float | None = None) -> tuple[set[str], int]:
-    """Run a job with a fault: what it told of, and its exit code, which is negative for a signal."""
-    process, reading = _start(name, folder, fault)
-    if kill_after is not None:
-        process.join(kill_after)
-        process.kill()
-    return _finish(process, reading)
-
-
-def _start(name: str, folder: Path, fault: str) -> tuple[Any, Connection]:
+def _start(name: str, folder: Path, fault: str, seed: int, moment: int | None) -> tuple[Any, Connection]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.reliability.faults"])
     reading, writing = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(name, folder, fault, writing))
+    process = context.Process(target=_child, args=(name, folder, fault, seed, moment, writing))
     process.start()
     writing.close()
     return process, reading
 
 
 def _finish(process: Any, reading: Connection) -> tuple[set[str], int]:
+    """What the job told of, and its exit code, which is negative for a signal."""
     told = set()
     while True:
         assert reading.poll(_PATIENCE), "the job hangs"
@@ -235,61 +227,35 @@ def _finish(process: Any, reading: Connection) -> tuple[set[str], int]:
     return told, process.exitcode
 
 
-def _child(name: str, folder: Path, fault: str, telling: Connection) -> None:
-    kind, _, amount = fault.partition(" ")
+def _child(name: str, folder: Path, fault: str, seed: int, moment: int | None, telling: Connection) -> None:
+    """Do the job, with the fault when so many lines are done; without a moment, tell when each line was come to."""
+    rng = random.Random(seed)
     logging.getLogger("projnorm").propagate = False
-    if kind == "size":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(amount), int(amount)))
-    elif kind == "fsync":
-        _fail_fsync(int(amount))
-    elif kind == "without":
-        _drop_rights()
-    lines = _Lines(int(amount) if kind == "line" else None)
-    if kind in ("line", "count"):
-        sys.settrace(lines.trace)
+    lines: dict[tuple[str, int], list[int]] = {}
+    done = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal done
+        if not frame.f_code.co_filename.startswith(str(ROOT)) or (moment is not None and done > moment):
+            return None
+        if event == "line":
+            if done == moment:
+                FAULTS[fault][0](folder, rng)
+            if moment is None:
+                lines.setdefault((frame.f_code.co_filename, frame.f_lineno), []).append(done)
+            done += 1
+        return trace
+
+    sys.settrace(trace)
     try:
         WRITERS[name].run(folder, lambda what: telling.send_bytes(what.encode()))
     except OSError:
-        sys.settrace(None)
         os._exit(_FAILED)
-    sys.settrace(None)
-    if kind == "count":
-        telling.send_bytes(f"lines {lines.seen}".encode())
-    elif kind == "line":  # fewer lines than in the measured job; the end is as good a point as any
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-class _Lines:
-    """Counts the lines of the project's own code, and dies before a given one."""
-
-    def __init__(self, deadly: int | None) -> None:
-        self.seen = 0
-        self._deadly = deadly
-
-    def trace(self, frame: FrameType, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(str(ROOT)):
-            return None
-        if event == "line":
-            if self.seen == self._deadly:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.seen += 1
-        return self.trace
-
-
-def _fail_fsync(number: int) -> None:
-    real, count = os.fsync, iter(range(10**6))
-
-    def fsync(handle: int) -> None:
-        if next(count) >= number:
-            raise OSError(28, "No space left on device")
-        real(handle)
-
-    os.fsync = fsync
-
-
-def _drop_rights() -> None:
-    """Give up those of the administrator, who may write anywhere; for anybody else this changes nothing."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    if libc.capset(header, (ctypes.c_uint32 * 6)()) != 0 and os.geteuid() == 0:
-        raise AssertionError(f"cannot give up the rights of the administrator: {os.strerror(ctypes.get_errno())}")
+    finally:
+        sys.settrace(None)
+    if moment is None:
+        chosen = [rng.choice(moments) for moments in lines.values()]
+        rng.shuffle(chosen)
+        telling.send_bytes(f"moments {' '.join(map(str, chosen))}".encode())
+    elif done <= moment:  # fewer lines than in the undisturbed job; the end is as good a point as any
+        FAULTS[fault][0](folder, rng)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.predict.data import given
-from deep.predict.files import read_samples
-from deep.predict.models import OnnxClassifier
-from deep.predict.sets import read_outputs
+from deep.estimate.batches import as_batches
+from deep.estimate.classifiers import OnnxClassifier
+from deep.estimate.model_files import read_samples
+from deep.outputs import read_outputs
 from projnorm.config import read_toml
 from projnorm.files import parse_json
 from projnorm.records import list_runs, load_record
@@ -93,7 +93,7 @@ def _cifar_c(folder: Path) -> object:
 
 
 def _onnx(path: Path) -> object:
-    return OnnxClassifier.of(path).outputs(given(samples.LOGITS.astype(np.float32), "samples"))
+    return OnnxClassifier.of(path).outputs(as_batches(samples.LOGITS.astype(np.float32), "samples"))
 
 
 def _text_checkpoint(folder: Path) -> object:
@@ -191,7 +191,9 @@ _READERS = (
         *("weights .safetensors", "safetensors", samples.safetensors_file, "w.safetensors", _state),
         instrumented=("projnorm.vision.weights", "safetensors.torch"),
     ),
-    Reader("network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx, instrumented=("deep.predict.models",)),
+    Reader(
+        "network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx, instrumented=("deep.estimate.classifiers",)
+    ),
     *(
         Reader(
             *(f"image {form}", "image", lambda form=form: samples.picture(form), f"class/x.{form.lower()}"),

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
-from projnorm.runs import to_npz
+from projnorm.arrays import to_npz
 from projnorm.vision import FAMILIES, PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, corrupt, corrupt_cached
 from projnorm.vision.corruptions import parameters
 from projnorm.vision.corruptions.draws import Draws

@@ -1,0 +1,225 @@
+"""What a comparison will cost before it is begun: jobs, operations, bytes, and estimated hours on several devices.
+
+Everything comes from the configuration and from two samples of zeros through the network: neither data nor weights are
+read. Nothing here was measured on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from deep.config import DeepConfig, Recipe, RunConfig, TextConfig
+from deep.rotation import TURNS
+from deep.stages import NETWORK, REFERENCE, ROTATION, STAGE_NAMES, projnorm_samples, stages_of
+from deep.training import require_layers
+from projnorm.costs import CostAssumptions, CostReport, Job, device_cost, job_rows
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from projnorm.text import LABELS, blank_pair_classifier
+from projnorm.vision import ImageNetInput, load_network
+from projnorm.vision.settings import RANDOM
+
+# Training samples as published, where a configuration asks for all.
+_PUBLISHED = {"digits": 899, "cifar10": 50_000, "cifar100": 50_000, "multinli_1.0_train.jsonl": 392_702}
+_CLASSES = {"cifar100": 100}
+_IMAGE_BYTES = 32 * 32 * 3
+_TOKEN_BYTES = 3 * 4
+# Numbers that an optimiser holds for each parameter.
+_OPTIMISER_STATE = {"sgd": 1, "adamw": 2}
+_TRAINED, _PASSED = "trained on", "through the network"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCost:
+    """What one sample costs in a network.
+
+    Attributes:
+        parameters: Number of parameters.
+        state_bytes: Size of the weights and buffers in bytes.
+        forward: Floating-point operations of a forward pass.
+        training: Floating-point operations of a forward and backward pass.
+        activations: Bytes that a forward pass holds for the backward pass.
+    """
+
+    parameters: int
+    state_bytes: int
+    forward: int
+    training: int
+    activations: int
+
+
+def run_costs(
+    config: RunConfig,
+    context: RunContext | None = None,  # noqa: ARG001 (costs do not depend on where; every cost function takes it)
+    assumptions: CostAssumptions | None = None,
+) -> CostReport:
+    """The cost of `deep.run_comparison`.
+
+    Args:
+        config: The comparison.
+        context: Where it would run; the costs do not depend on it.
+        assumptions: Numbers of devices and their rates.
+
+    Raises:
+        InputError: If the number of training samples is not known without the data, or the network is not.
+    """
+    assumptions, notes = assumptions or CostAssumptions(), list(_notes(config))
+    n, targets = _training_samples(config, notes), _target_count(config)
+    model, x, sample_bytes = _blank_text(config) if isinstance(config, TextConfig) else _blank_images(config)
+    projnorm = config.projnorm
+    require_layers(projnorm, model)
+    network = network_cost(model, x)
+    retrained = network_cost(model, x, trains=projnorm.trains) if projnorm.layers else network
+    stages = list(_stage_jobs(config, network, retrained, n, sample_bytes))
+    between = list(_jobs_between(config, network, n, sample_bytes))
+    tasks = list(_target_jobs(config, network, retrained, sample_bytes)) * targets
+    phases = [stages, *([job] for job in between), sorted(tasks, key=lambda job: _TRAINED in job.samples)]
+    held = _OPTIMISER_STATE[projnorm.optimiser] + 2  # weights and gradients besides
+    batch = max(config.finetune.batch * (1 + _is_joint(config)), projnorm.batch)
+    device_bytes = held * network.state_bytes + batch * network.activations
+    disk, data = len(stages) * network.state_bytes, (n + config.data.n_validation + targets * config.data.m)
+    per_sample = f"{network.forward / 1e9:.3g} GFLOP forward and {network.training / 1e9:.3g} in training"
+    summary = (
+        f"{network.parameters:,} parameters; a sample costs {per_sample}",
+        f"{n:,} training samples, {targets} targets; {disk / 1e9:.3g} GB on disk",
+        f"about {device_bytes / 1e9:.3g} GB on a device: weights, gradients, optimiser, activations of a batch",
+        f"{data * sample_bytes / 1e9:.3g} GB of samples with every worker",
+    )
+    values = {
+        "network": asdict(network),
+        "n": n,
+        "targets": targets,
+        "disk_bytes": disk,
+        "device_bytes": device_bytes,
+        "data_bytes": data * sample_bytes,
+    }
+    devices = [device_cost(phases, count, assumptions, device_bytes=device_bytes) for count in assumptions.devices]
+    return CostReport(job_rows(phases), summary, tuple(devices), assumptions, tuple(notes), values)
+
+
+def network_cost(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] = lambda _: True) -> NetworkCost:
+    """Count one batch through a network, in training mode.
+
+    Args:
+        model: The network; its mode and which parameters are trained are changed.
+        x: A batch of two samples or more, for batch norm.
+        trains: Whether the parameter of this name is trained; a backward pass goes no further down than it must.
+    """
+    model.train()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trains(name))
+    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    held: dict[int, int] = {}
+
+    def hold(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with FlopCounterMode(display=False) as forward, torch.autograd.graph.saved_tensors_hooks(hold, lambda t: t):
+        out = model(x)
+    with FlopCounterMode(display=False) as backward:
+        out.sum().backward()
+    model.zero_grad()
+    ahead, back = (int(counter.get_total_flops()) // len(x) for counter in (forward, backward))
+    return NetworkCost(
+        sum(parameter.numel() for parameter in model.parameters()),
+        sum(tensor.nbytes for tensor in model.state_dict().values()),
+        ahead,
+        ahead + back,
+        sum(held.values()) // len(x),
+    )
+
+
+def _stage_jobs(
+    config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int, sample_bytes: int
+) -> Iterator[Job]:
+    """What is trained first, beside each other."""
+    for stage in stages_of(config):
+        if stage == REFERENCE:
+            seen = n if config.projnorm.reference_samples == "all" else min(projnorm_samples(config), n)
+            trained, cost = _samples_trained(config.projnorm, seen), retrained.training
+        else:
+            doubled = 1 + (_is_joint(config) and stage == NETWORK)
+            seen, trained, cost = n, _samples_trained(config.finetune, n) * doubled, network.training
+        moved = seen * sample_bytes + 2 * network.state_bytes
+        yield Job(STAGE_NAMES[stage], trained * cost, moved, {_TRAINED: trained})
+
+
+def _jobs_between(config: RunConfig, network: NetworkCost, n: int, sample_bytes: int) -> Iterator[Job]:
+    """What is computed one after the other, before any target."""
+    counts = {"validation outputs": config.data.n_validation}
+    if isinstance(config, DeepConfig) and "Rotation" in config.methods and not _is_joint(config):
+        counts[STAGE_NAMES[ROTATION]] = TURNS * min(config.rotation.samples, n)
+    for name, count in counts.items():
+        yield Job(name, count * network.forward, count * sample_bytes + network.state_bytes, {_PASSED: count})
+
+
+def _target_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost, sample_bytes: int) -> Iterator[Job]:
+    """One or two jobs for a target."""
+    m = config.data.m
+    if others := [method for method in config.methods if method != "ProjNorm"]:
+        networks = 1 + ("AgreeScore" in others)
+        passed = (networks + (TURNS - 1) * ("Rotation" in others)) * m
+        moved = m * sample_bytes + networks * network.state_bytes
+        yield Job("outputs of targets", passed * network.forward, moved, {_PASSED: passed})
+    if "ProjNorm" in config.methods:
+        trained = _samples_trained(config.projnorm, projnorm_samples(config))
+        moved = projnorm_samples(config) * sample_bytes + 2 * network.state_bytes
+        yield Job("ProjNorm on targets", trained * retrained.training, moved, {_TRAINED: trained})
+
+
+def _samples_trained(recipe: Recipe, samples: int) -> int:
+    return recipe.steps * recipe.batch if recipe.steps else recipe.epochs * samples
+
+
+def _is_joint(config: RunConfig) -> bool:
+    return isinstance(config, DeepConfig) and config.rotation.head == "joint"
+
+
+def _blank_images(config: DeepConfig) -> tuple[nn.Module, Tensor, int]:
+    """A network of random weights, two black images as it sees them, and the bytes of one as it is stored."""
+    model = load_network(config.network.architecture, RANDOM, num_outputs=_CLASSES.get(config.data.data, 10)).model
+    images = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
+    return model, ImageNetInput(config.network.size)(images), _IMAGE_BYTES
+
+
+def _blank_text(config: TextConfig) -> tuple[nn.Module, Tensor, int]:
+    model, length = blank_pair_classifier(config.network.model, num_outputs=len(LABELS)), config.network.length
+    return model, torch.ones(2, 3, length, dtype=torch.int32), _TOKEN_BYTES * length
+
+
+def _training_samples(config: RunConfig, notes: list[str]) -> int:
+    wanted = config.data
+    if wanted.n:
+        return wanted.n
+    if wanted.data not in _PUBLISHED:
+        raise InputError(f"`n` must be given to plan a run on {wanted.data!r}, whose size is not known unread.")
+    whole = _PUBLISHED[wanted.data]
+    notes.append(f"all of {wanted.data} is {whole:,} samples as published, {wanted.n_validation:,} of them held out")
+    if whole - wanted.n_validation < 2:
+        raise InputError(
+            f"`n_validation` must leave samples of the {whole:,} to train on; got {wanted.n_validation:,}."
+        )
+    return whole - wanted.n_validation
+
+
+def _target_count(config: RunConfig) -> int:
+    shifts = len(config.data.families) * len(config.data.severities) if isinstance(config, DeepConfig) else 0
+    return 1 + shifts + len(config.data.targets)
+
+
+def _notes(config: RunConfig) -> Iterator[str]:
+    if not isinstance(config, TextConfig):
+        yield "images are taken to be 32 px and RGB before they are resized"
+        return
+    if config.data.subsets:
+        yield "parts of sets are not counted: how many there are depends on the data"
+    yield f"every target is taken to have m = {config.data.m:,} pairs; some published sets have fewer"
+    yield "pairs are counted at full `length`"

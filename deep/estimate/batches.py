@@ -1,0 +1,135 @@
+"""Samples in any form: arrays, tensors, datasets, loaders, mappings of them; torch is imported only if they use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deep.outputs import BATCH
+from projnorm.errors import InputError
+
+_LABEL_KEYS = ("labels", "label")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """Samples, batch by batch.
+
+    Attributes:
+        batches: Inputs of a model: arrays, tensors, or mappings of them.
+        labels: Labels under whatever names they have; None without.
+        array: All inputs as one array, one sample per row; None where they do not form one.
+    """
+
+    batches: tuple[Any, ...]
+    labels: NDArray[Any] | None
+    array: NDArray[Any] | None
+
+
+def as_batches(data: Any, name: str) -> Batches:
+    """Read samples once.
+
+    Args:
+        data: An array or tensor; a pair of inputs and labels; a mapping of arrays, such as a tokenizer gives, perhaps
+            with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of these.
+        name: Name of the set in messages.
+
+    Raises:
+        InputError: If there is no sample, or they are in no such form.
+    """
+    inputs, labels = [], []
+    for batch in _batches(data, name):
+        x, y = _parted(batch)
+        inputs.append(x)
+        labels.append(y)
+    if not inputs:
+        raise InputError(f"{name}: holds no sample.")
+    if any((y is None) != (labels[0] is None) for y in labels):
+        raise InputError(f"{name}: some samples have labels and some have none.")
+    known = None if labels[0] is None else np.concatenate([np.atleast_1d(as_array(y)) for y in labels])
+    return Batches(tuple(inputs), known, _whole(inputs))
+
+
+def _batches(data: Any, name: str) -> Iterator[Any]:
+    if type(data).__name__ == "ImageSet":
+        data = (data.images, data.labels)
+    data = tuple(map(_unwrapped, data)) if isinstance(data, tuple | list) else _unwrapped(data)
+    if _is_loader(data):
+        yield from data
+    elif _is_array(data):
+        yield from (data[start : start + BATCH] for start in range(0, len(data), BATCH))
+    elif _is_pair(data):
+        count = len(data[0])
+        if len(data[1]) != count:
+            raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
+        yield from (tuple(part[start : start + BATCH] for part in data) for start in range(0, count, BATCH))
+    elif isinstance(data, Mapping):
+        count = len(next(iter(data.values()), ()))
+        yield from ({k: v[start : start + BATCH] for k, v in data.items()} for start in range(0, count, BATCH))
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str | list | tuple):
+        from torch.utils.data import DataLoader
+
+        yield from DataLoader(data, batch_size=BATCH)
+    else:
+        raise InputError(
+            f"{name}: must be an array, a pair of inputs and labels, a Dataset or a DataLoader; got "
+            f"{type(data).__name__}."
+        )
+
+
+def _is_loader(data: Any) -> bool:
+    return any(kind.__name__ == "DataLoader" for kind in type(data).__mro__)
+
+
+def _is_array(data: Any) -> bool:
+    return isinstance(data, np.ndarray) or is_tensor(data)
+
+
+def is_tensor(data: Any) -> bool:
+    """Whether this is a tensor of torch, which is not imported for the question."""
+    return hasattr(data, "detach") and hasattr(data, "cpu")
+
+
+def _is_pair(data: Any) -> bool:
+    return isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data)
+
+
+def _parted(batch: Any) -> tuple[Any, Any]:
+    """Inputs and labels of a batch."""
+    if isinstance(batch, Mapping):
+        label = next((key for key in _LABEL_KEYS if key in batch), None)
+        return {k: v for k, v in batch.items() if k != label}, None if label is None else batch[label]
+    if isinstance(batch, tuple | list):
+        if not 1 <= len(batch) <= 2:
+            raise InputError(f"a batch must be inputs, or inputs and labels; got {len(batch)} parts.")
+        return batch[0], batch[1] if len(batch) == 2 else None
+    return batch, None
+
+
+def _unwrapped(data: Any) -> Any:
+    """Tables and sparse matrices as arrays."""
+    for way in ("to_numpy", "toarray"):
+        if hasattr(data, way):
+            return getattr(data, way)()
+    return data
+
+
+def _whole(inputs: list[Any]) -> NDArray[Any] | None:
+    """One array of all inputs, if they are arrays of one shape."""
+    if not all(_is_array(x) and x.ndim for x in inputs):
+        return None
+    if len({tuple(x.shape[1:]) for x in inputs}) > 1:
+        return None
+    return np.concatenate([as_array(x) for x in inputs])
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """An array or tensor as an array."""
+    if is_tensor(values):
+        values = values.detach().cpu()
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    return np.asarray(values)

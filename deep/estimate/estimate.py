@@ -1,0 +1,278 @@
+"""The error of a model on unlabelled data, with an interval and what it is based on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from threadpoolctl import threadpool_limits
+
+from deep.estimate.batches import as_batches
+from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
+from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
+from deep.estimate.error_estimator import ErrorEstimator, offered_methods
+from deep.estimate.result import ErrorEstimate
+from deep.estimators import ESTIMATORS, Resources
+from deep.outputs import LABELS, Outputs, read_outputs, require_alike
+from projnorm.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from deep.config import Recipe
+    from deep.training import Prepare
+
+_NOT_SHIFTED = (
+    "The source could not be shifted to calibrate on: that takes images, a network with a linear last layer, or rows "
+    "of numbers."
+)
+
+
+class EstimateOptions(TypedDict, total=False):
+    """Options of `estimate_error` and `estimate_errors`, which describes them."""
+
+    methods: str | Sequence[str]
+    calibration: str | Mapping[str, Any]
+    level: float
+    seed: int
+    device: str
+    prepare: Prepare | None
+    init: nn.Module | tuple[nn.Module, Recipe] | None
+    others: Sequence[Any]
+
+
+def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[EstimateOptions]) -> ErrorEstimate:
+    """Estimate the error of a model on one unlabelled set.
+
+    Args:
+        model: A network of torch or `transformers`, a classifier with `predict_proba`, the path of an ONNX file; or
+            None, and then both sets are outputs.
+        source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
+        target: Unlabelled samples; labels, if it has any, give `ErrorEstimate.truth` and nothing else.
+        options: `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init` and `others`, as in
+            `estimate_errors`.
+
+    Raises:
+        InputError: If something does not fit; the message says what.
+        OSError: If a file cannot be read.
+    """
+    return estimate_errors(model, source, {"target": target}, **options)[0]
+
+
+def estimate_errors(
+    model: Any,
+    source: Any,
+    targets: Mapping[str, Any] | list[Any],
+    *,
+    methods: str | Sequence[str] = "default",
+    calibration: str | Mapping[str, Any] = "auto",
+    level: float = 0.9,
+    seed: int = 0,
+    device: str = "auto",
+    prepare: Prepare | None = None,
+    init: nn.Module | tuple[nn.Module, Recipe] | None = None,
+    others: Sequence[Any] = (),
+) -> list[ErrorEstimate]:
+    """Estimate the error of a model on each of several unlabelled sets.
+
+    Args:
+        model: A network of torch or `transformers`, a classifier with `predict_proba`, the path of an ONNX file; or
+            None, and then every set is outputs: `Outputs`, the path of an ``.npz`` or ``.npy`` file, or a mapping with
+            `logits` and perhaps `features`, `labels` and `other_logits`.
+        source: Labelled samples of the distribution the model was trained on, but not those it was trained on:
+            `deep.estimate.batches.as_batches` lists the forms.
+        targets: Unlabelled samples by name, or a list of them, in the same forms.
+        methods: "default"; "all"; or names, in upper or lower case.
+        calibration: "auto" makes shifted copies of the source where the model can be asked about them: corruptions of
+            images, else moved features or inputs; "none" makes none; or labelled shifted sets by name. What stands
+            before a last dash and number is the family: "fog-1" and "fog-3" are of one.
+        level: Level of the intervals.
+        seed: Seed of everything drawn.
+        device: Device that networks of torch run on, or "auto".
+        prepare: Function from a batch of inputs to what a network takes, such as `projnorm.vision.ImageNetInput`; by
+            default images as bytes with colours last become numbers from 0 to 1 with colours first.
+        init: The same network with the weights that fine-tuning started from, for ProjNorm; or a pair of it and the
+            `Recipe` of ProjNorm's trainings.
+        others: More models of the same classes, for GDE and ALine.
+
+    Raises:
+        InputError: If something does not fit; the message says what.
+        OSError: If a file cannot be read.
+    """
+    if not 0.0 < level < 1.0:
+        raise InputError(f"`level` must be above 0 and below 1; got {level}.")
+    if not isinstance(calibration, Mapping) and calibration not in ("auto", "none"):
+        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {calibration!r}.")
+    asked, wanted = _methods(methods)
+    named = _named(targets)
+    device = _device(model, device)
+    with _one_thread(device, asked, uses_network=is_network(model)):
+        sets = _Sets(model, source, others, prepare, device)
+        resources = sets.resources(init, seed)
+        outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
+        for one in outputs:
+            require_alike(sets.source, one)
+
+        def calibrate(held_out: Outputs) -> CalibrationSets | None:
+            if isinstance(calibration, Mapping):
+                return given_sets({name: sets.of(data, name) for name, data in calibration.items()}, held_out)
+            if calibration == "none" or sets.classifier is None:
+                return None
+            return shifted_sets(sets.classifier, sets.others, held_out, seed=seed)
+
+        estimator = ErrorEstimator.fit(
+            sets.source,
+            calibrate,
+            resources=resources,
+            methods=asked,
+            wanted=wanted,
+            level=level,
+            remedy=_remedy(has_model=model is not None, calibration=calibration),
+        )
+        estimates = [estimator.estimate(one) for one in outputs]
+    if estimator.calibration is None and model is not None and calibration == "auto":
+        estimates = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in estimates]
+    return estimates
+
+
+class _Sets:
+    """The source, and how other samples are turned into what the model says of them."""
+
+    def __init__(self, model: Any, source: Any, others: Sequence[Any], prepare: Prepare | None, device: str) -> None:
+        self.classifier: Classifier | None = None
+        self.others: tuple[Classifier, ...] = ()
+        if model is not None:
+            samples = as_batches(source, "source")
+            self.classifier, *rest = (
+                as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
+            )
+            self.others = tuple(rest)
+            self.source = outputs_of(self.classifier, samples, "source", others=self.others)
+        else:
+            if others:
+                raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
+            self.source = _outputs(source, "source")
+        if self.source.labels is None:
+            raise InputError(f"{self.source.name}: the source must have `{LABELS}`.")
+
+    def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+        """Outputs on another set."""
+        if self.classifier is None:
+            return replace(_outputs(data, name, needs_labels=needs_labels), name=name)
+        samples = as_batches(data, name)
+        return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
+
+    def resources(self, init: Any, seed: int) -> Resources:
+        """What a network of torch gives besides its outputs."""
+        initial, recipe = init if isinstance(init, tuple) else (init, None)
+        network: Any = getattr(self.classifier, "model", None)
+        if not is_network(network):
+            if initial is not None:
+                raise InputError("`init` needs `model` to be a network of torch.")
+            return Resources(seed=seed)
+        if initial is not None:
+            _require_same_network(network, initial)
+        own: Any = self.classifier
+        return Resources(
+            seed=seed,
+            network=network,
+            last=own.last,
+            initial=initial,
+            prepare=own.prepare,
+            device=own.device,
+            recipe=recipe,
+        )
+
+
+def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+    if isinstance(data, Outputs):
+        return data if data.name else replace(data, name=name)
+    if isinstance(data, str | Path):
+        return read_outputs(Path(data), needs_labels=needs_labels)
+    if isinstance(data, Mapping):
+        return Outputs.from_arrays(data, name, needs_labels=needs_labels)
+    raise InputError(
+        f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "
+        f"{type(data).__name__}."
+    )
+
+
+def _named(targets: Any) -> dict[str, Any]:
+    """Targets by name; those of a list are called after their files, or numbered.
+
+    Raises:
+        InputError: If they are neither a mapping nor a list, or there are none.
+    """
+    if isinstance(targets, Mapping):
+        named = dict(targets)
+    elif isinstance(targets, list):
+        names = [
+            Path(one).stem if isinstance(one, str | Path) else getattr(one, "name", "") or f"target {number}"
+            for number, one in enumerate(targets, start=1)
+        ]
+        is_clear = len(set(names)) == len(names)
+        named = {
+            name if is_clear else f"{name} ({number})": one
+            for number, (name, one) in enumerate(zip(names, targets, strict=True), start=1)
+        }
+    else:
+        raise InputError(f"`targets` must be a mapping by name or a list; got {type(targets).__name__}.")
+    if not named:
+        raise InputError("`targets` must hold one set or more; got none.")
+    return named
+
+
+def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Methods to run, and those the estimate is to be made of if they were named."""
+    offered = offered_methods()
+    if isinstance(methods, str) and methods.lower() in ("default", "all"):
+        return tuple(name for name in offered if methods.lower() == "all" or not ESTIMATORS[name].costly), None
+    known = {name.lower(): name for name in offered}
+    asked = (methods,) if isinstance(methods, str) else tuple(methods)
+    for name in asked:
+        if name.lower() not in known:
+            raise InputError(f"`methods` must be default, all, or of {', '.join(offered)}; got {name!r}.")
+    names = tuple(known[name.lower()] for name in asked)
+    if not names or len(set(names)) < len(names):
+        raise InputError("`methods` must name at least one method, each once.")
+    return names, names
+
+
+def _remedy(*, has_model: bool, calibration: Any) -> str:
+    """How a user could have calibration sets."""
+    given = "pass labelled shifted sets as `calibration`"
+    if not has_model:
+        return f"{given}, or the model with its inputs"
+    return f'{given}, or calibration="auto"' if calibration == "none" else given
+
+
+def _device(model: Any, device: str) -> str:
+    """The device of a network of torch; the CPU for any other model."""
+    if not is_network(model):
+        if device not in ("auto", "cpu"):
+            raise InputError(f"`device` {device!r} needs `model` to be a network of torch.")
+        return "cpu"
+    from projnorm.device import choose_device
+
+    return str(choose_device(device))
+
+
+def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) -> AbstractContextManager[Any]:
+    """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
+    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods)
+    if not uses_torch or find_spec("torch") is None:
+        return threadpool_limits(1)
+    from deep.training import one_thread
+
+    return one_thread(device)
+
+
+def _require_same_network(model: nn.Module, init: nn.Module) -> None:
+    own, first = ({name: tuple(p.shape) for name, p in one.named_parameters()} for one in (model, init))
+    if own != first:
+        differs = sorted(name for name in own.keys() | first.keys() if own.get(name) != first.get(name))
+        raise InputError(f"`init` must be the same network as `model` with other weights; {differs[0]} differs.")

@@ -1,0 +1,217 @@
+"""Models and samples from files that a user names: the file of the model is the only code that is run."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from deep.estimate.torch_classifier import unit_images
+from deep.training import Prepare
+from projnorm.arrays import from_npy, from_npz
+from projnorm.errors import InputError
+from projnorm.files import locate, read_file
+from projnorm.vision import ImageNetInput
+from projnorm.vision.image_folders import read_class_folders
+from projnorm.vision.weights import read_state
+
+_INPUTS = ("images", "inputs")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuiltModel:
+    """What a user's function built.
+
+    Attributes:
+        model: The network, or anything else that `estimate_error` takes.
+        prepare: Function from a batch of inputs to what the model takes, if the user's function gave one.
+        build: The user's function.
+    """
+
+    model: Any
+    prepare: Prepare | None
+    build: Callable[[], Any]
+
+
+def build_model(place: str, weights: Path | None, *, seed: int) -> BuiltModel:
+    """Call a function of a user's file, ``FILE.py:NAME``, and load weights into what it returns.
+
+    Args:
+        place: The file and the function, which takes nothing and returns a model or a pair of a model and what prepares
+            a batch for it.
+        weights: A ``.pth`` or ``.safetensors`` file; None where the function loads them itself.
+        seed: Seed of what the function draws.
+
+    Raises:
+        InputError: If there is no such function, it fails, or the weights do not fit.
+        OSError: If a file cannot be read.
+    """
+    file, _, name = place.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise InputError(f"`model` must be FILE.py:FUNCTION or an .onnx file; got {place!r}.")
+    build = getattr(_module(Path(file)), name, None)
+    if not callable(build):
+        raise InputError(f"{file}: has no function {name!r}.")
+    model, prepare = _built(build, place, seed)
+    if weights is not None:
+        load_weights(model, weights)
+    return BuiltModel(model, prepare, build)
+
+
+def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
+    """The same network with other weights, all of them in the file.
+
+    Raises:
+        InputError: If they do not fit.
+    """
+    model = copy.deepcopy(built.model)
+    load_weights(model, weights)
+    return model
+
+
+def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module:
+    """The network that fine-tuning began with.
+
+    Its last layer is drawn where the file's has another number of classes, or none.
+
+    Raises:
+        InputError: If anything but the last layer does not fit.
+    """
+    model, _ = _built(built.build, "`model`", seed)
+    load_weights(model, weights, drawn=_last_of(model) if isinstance(model, nn.Module) else "")
+    return model
+
+
+def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
+    """Put the weights of a file into a network.
+
+    Args:
+        model: The network.
+        path: A ``.pth`` or ``.safetensors`` file; nothing in it is executed.
+        drawn: Name of a layer that stays as it is where the file's has another shape.
+
+    Raises:
+        InputError: If a weight is missing, unknown, of another shape or not finite.
+        OSError: If the file cannot be read.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{path}: weights need `model` to build a torch network; it built a {type(model).__name__}.")
+    path = locate(path)
+    state, expected = read_state(read_file(path), path), model.state_dict()
+    if drawn:
+        inside = [key for key in expected if key.startswith(f"{drawn}.")]
+        if any(key not in state or state[key].shape != expected[key].shape for key in inside):
+            state = {k: v for k, v in state.items() if k not in inside} | {key: expected[key] for key in inside}
+    for what, keys in (("lacks", expected.keys() - state.keys()), ("has the unknown", state.keys() - expected.keys())):
+        if keys:
+            raise InputError(f"{path}: {what} {', '.join(sorted(keys)[:3])}{', ...' if len(keys) > 3 else ''}.")
+    for key, value in state.items():
+        if value.shape != expected[key].shape:
+            raise InputError(f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}.")
+        if not bool(torch.isfinite(value.to(torch.float64)).all()):
+            raise InputError(f"{path}: {key!r} is not finite.")
+    model.load_state_dict(state)
+
+
+def read_samples(path: Path) -> Any:
+    """Inputs, with labels if they are there: an ``.npz`` with `images` or `inputs`, an ``.npy``, or class folders.
+
+    Raises:
+        InputError: If it is none of these.
+        OSError: If it cannot be read.
+    """
+    path = locate(path)
+    if path.is_dir():
+        return read_class_folders(path)
+    data = read_file(path)
+    try:
+        arrays = {_INPUTS[-1]: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}.") from None
+    key = next((key for key in _INPUTS if key in arrays), None)
+    if key is None:
+        raise InputError(
+            f"{path}: a model needs an array `images` or `inputs`; it has {', '.join(sorted(arrays)) or 'none'}."
+        )
+    inputs = _several(arrays[key], path)
+    if "labels" not in arrays:
+        return inputs
+    labels = arrays["labels"].reshape(-1)
+    if len(labels) != len(inputs):
+        raise InputError(f"{path}: has {len(inputs):,} samples and {len(labels):,} labels.")
+    return inputs, labels
+
+
+def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
+    """What is done to a batch before the network sees it, by name.
+
+    Raises:
+        InputError: If there is none of this name.
+    """
+    if name == "auto":
+        return built if built is not None else unit_images
+    if name == "imagenet":
+        return ImageNetInput(size)
+    if name == "unit":
+        return unit_images
+    if name == "none":
+        return _unchanged
+    raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def _several(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
+    if inputs.ndim < 2 or not inputs.size or inputs.dtype.kind not in "fiub":
+        raise InputError(
+            f"{path}: inputs must be numbers, one sample per row; got {inputs.dtype} of shape {inputs.shape}."
+        )
+    if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
+        raise InputError(f"{path}: inputs must be finite.")
+    return inputs
+
+
+def _module(file: Path) -> ModuleType:
+    if not file.exists():
+        raise InputError(f"there is no file {file}.")
+    name = f"projnorm_model_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may raise anything
+        raise InputError(f"{file}: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _built(build: Callable[[], Any], place: str, seed: int) -> tuple[Any, Prepare | None]:
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found = build()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+        raise InputError(f"{place} failed: {type(error).__name__}: {error}") from None
+    model, prepare = found if isinstance(found, tuple) and len(found) == 2 and callable(found[1]) else (found, None)
+    if model is None:
+        raise InputError(f"{place} returned None; it must return the model.")
+    return model, prepare
+
+
+def _last_of(model: nn.Module) -> str:
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return linear[-1] if linear else ""

@@ -1,0 +1,214 @@
+"""What an estimate says: the error, its interval, what it is based on, and what every method says; plain data."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deep.calibration import Floats
+from deep.estimate.conformal import Coverage, Residuals
+
+
+@dataclass(frozen=True, slots=True)
+class MethodResult:
+    """What one method says of a target.
+
+    Attributes:
+        method: Name of the method.
+        score: Score of the method; nan if it was not run or is undefined here.
+        error: Error predicted by the method alone: by a line fitted to the calibration sets, or the score itself where
+            it is an error and there are none; nan where there is neither.
+        mae: Mean absolute error of that line on families left out; nan without calibration.
+        note: "not run: ..." with the reason; else empty.
+    """
+
+    method: str
+    score: float
+    error: float
+    mae: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationSummary:
+    """The labelled shifted sets that a calibrated estimate is based on.
+
+    Attributes:
+        origin: Where the sets come from, in words.
+        names: Name of each set.
+        families: Family of shifts that each set belongs to.
+        errors: True error on each set.
+        predicted: Predicted error of each set, by what was learnt from the other families.
+        mae: Mean absolute difference of the two.
+        coverage: How often intervals at the same level held when each family was left out in turn.
+    """
+
+    origin: str
+    names: tuple[str, ...]
+    families: NDArray[np.str_]
+    errors: Floats
+    predicted: Floats
+    mae: float
+    coverage: Coverage
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as JSON can hold it."""
+        share = self.coverage.share
+        return {
+            "origin": self.origin,
+            "sets": list(self.names),
+            "families": self.families.tolist(),
+            "errors": self.errors.tolist(),
+            "predicted": self.predicted.tolist(),
+            "mae": self.mae,
+            "coverage": [share.value, share.low, share.high],
+            "median_width": self.coverage.width,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ErrorEstimate:
+    """The estimated error of a model on one target.
+
+    Attributes:
+        target: Name of the target.
+        m: Number of samples in it.
+        error: The estimate, from 0 to 1.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        level: Level of the interval, such as 0.9.
+        based_on: Names of the methods that the estimate is made of.
+        source_error: Error of the model on the labelled source set.
+        n_source: Number of samples in that set.
+        methods: What each method says.
+        sampling_noise: Standard deviation of the error that comes from the number of samples alone.
+        warnings: What a reader must know.
+        calibration: What a calibrated estimate is based on; None where the interval covers sampling noise only.
+        truth: True error, where the target came with labels; they serve for nothing else.
+        remedy: How to have the interval cover the method's error too, where it does not.
+    """
+
+    target: str
+    m: int
+    error: float
+    low: float
+    high: float
+    level: float
+    based_on: tuple[str, ...]
+    source_error: float
+    n_source: int
+    methods: tuple[MethodResult, ...]
+    sampling_noise: float
+    warnings: tuple[str, ...] = ()
+    calibration: CalibrationSummary | None = None
+    truth: float | None = None
+    remedy: str = ""
+
+    def probability_above(self, threshold: float) -> float:
+        """Probability that the error is above a threshold, as far as the interval covers."""
+        c = self.calibration
+        if c is None:
+            return 1.0 - NormalDist(self.error, self.sampling_noise).cdf(threshold)
+        residuals = Residuals(c.predicted, c.errors, c.families, self.source_error)
+        return residuals.probability_above(self.error, threshold)
+
+    @property
+    def covers(self) -> str:
+        """What the interval covers, in words."""
+        if self.calibration is None:
+            return "sampling noise only, not the method's own error under shift"
+        return "sampling noise and the method's error under shifts like those of the calibration sets"
+
+    @property
+    def sentence(self) -> str:
+        """What was found and what it is based on, in words."""
+        head = (
+            f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
+            f"{percent(self.high)}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} "
+            f"labelled ones.{self._truth()} It is based on {joined(self.based_on)}"
+        )
+        c = self.calibration
+        if c is None:
+            return (
+                f"{head}, without calibration. The interval covers the sampling noise of both sets; the method's own "
+                f"error under shift is not covered.{f' For that, {self.remedy}.' if self.remedy else ''}"
+            )
+        count = len(set(c.families.tolist()))
+        return (
+            f"{head}, calibrated on {len(c.errors)} labelled sets of {count} families ({c.origin}). On families left "
+            f"out it missed the error by {100 * c.mae:.1f} points in the mean, and {_coverage(c.coverage)}. The "
+            "interval covers sampling noise and the method's error under shifts like these; shifts of another kind "
+            "are not covered."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as JSON can hold it; the interval is one entry."""
+        return {
+            "target": self.target,
+            "m": self.m,
+            "error": self.error,
+            "interval": [self.low, self.high],
+            "level": self.level,
+            "covers": self.covers,
+            "truth": self.truth,
+            "based_on": list(self.based_on),
+            "source_error": self.source_error,
+            "n_source": self.n_source,
+            "sampling_noise": self.sampling_noise,
+            "sentence": self.sentence,
+            "warnings": list(self.warnings),
+            "methods": [asdict(one) for one in self.methods],
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        more = f" There are {len(self.warnings)} warnings." if self.warnings else ""
+        return (
+            f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
+            f"{percent(self.high)}.{self._truth()} The interval covers {self.covers}.{more}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(one.method)}</td><td>{one.score:.4g}</td><td>{percent(one.error)}</td></tr>"
+            for one in self.methods
+            if math.isfinite(one.error)
+        )
+        warnings = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
+        answer = f"{percent(self.error)} ({100 * self.level:g} %: {percent(self.low)} to {percent(self.high)})"
+        return (
+            f"<p><b>{html.escape(self.target)}: {answer}</b></p><p>{html.escape(self.sentence)}</p><ul>{warnings}</ul>"
+            f"<table><tr><th>method</th><th>score</th><th>error</th></tr>{rows}</table>"
+        )
+
+    def _truth(self) -> str:
+        return "" if self.truth is None else f" The true error, from the target's labels, is {percent(self.truth)}."
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names with commas and an "and"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _coverage(measured: Coverage) -> str:
+    share = measured.share
+    if math.isnan(share.value):
+        return "how often such intervals hold cannot be measured with so few families"
+    return (
+        f"such intervals held on {100 * share.value:.0f} % of the sets of a family they had not seen "
+        f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    )

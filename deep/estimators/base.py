@@ -1,0 +1,221 @@
+"""What an estimator is, the registry of all of them, and the one way to build one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from deep.outputs import Outputs
+from projnorm.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from deep.config import Recipe
+    from deep.training import Prepare
+
+# What a method may need, as a message says it.
+NEEDS = {
+    "torch": "torch: pip install 'projnorm[nn]'",
+    "labels": "labels",
+    "features": "features, the inputs of the last layer",
+    "second": "outputs of a second model",
+    "others": "outputs of two more models",
+    "network": "the network",
+    "initial": "the network and its initial weights",
+    "second network": "a second network",
+    "inputs": "inputs of one shape",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """What an estimator may be built from besides outputs; most need nothing of it.
+
+    Attributes:
+        seed: Seed of everything that a method draws.
+        samples: Number of samples of each set that ProjNorm trains on; 0 for all.
+        network: The evaluated network.
+        last: Name of its last layer.
+        initial: The same network with the weights that fine-tuning began with.
+        prepare: Function applied to every batch of inputs before a network.
+        device: Device that networks run on.
+        recipe: Training of ProjNorm; chosen after the number of samples by default.
+        labels: Labels that ProjNorm trains on: "pseudo", or "true" for the ablation.
+        trajectory: Steps after which ProjNorm records the distance too.
+        second: Function that returns a second, independently trained network.
+        rotation_head: Function that returns a trained rotation head; without it one is trained on the source.
+        reference: Function that returns the reference parameters of ProjNorm; without it they are trained on the
+            source.
+    """
+
+    seed: int = 0
+    samples: int = 0
+    network: nn.Module | None = None
+    last: str | None = None
+    initial: nn.Module | None = None
+    prepare: Prepare | None = None
+    device: str = "cpu"
+    recipe: Recipe | None = None
+    labels: str = "pseudo"
+    trajectory: tuple[int, ...] = ()
+    second: Callable[[], nn.Module] | None = None
+    rotation_head: Callable[[], nn.Module] | None = None
+    reference: Callable[[], Mapping[str, Tensor]] | None = None
+
+
+class _NotLearnt:
+    """The value of a field that `fit` has not filled in."""
+
+    def __repr__(self) -> str:
+        return "not learnt yet"
+
+
+# Default of the fields that `fit` fills in.
+LEARNT: Any = _NotLearnt()
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """A method that predicts the error of a model on unlabelled data: ``COT().fit(source).score(target)``.
+
+    A subclass is a frozen dataclass whose fields are options and values learnt by `fit`. It declares what it needs
+    and what its score means, and writes `_score`, and `_fit` where it learns something.
+
+    Attributes:
+        name: Name of the method, as in tables.
+        direction: "up" if a larger score means more error, "down" if less.
+        is_error: Whether the score is itself an error between 0 and 1.
+        needs: What it needs besides logits, of the keys of `NEEDS`; labels are those of the source.
+        costly: Whether it trains on every set, or passes it through a network again; such methods run when named.
+    """
+
+    name: ClassVar[str]
+    direction: ClassVar[str] = "up"
+    is_error: ClassVar[bool] = False
+    needs: ClassVar[frozenset[str]] = frozenset()
+    costly: ClassVar[bool] = False
+
+    @classmethod
+    def create(cls, resources: Resources) -> Self:  # noqa: ARG003 - most need nothing of it
+        """An estimator that has learnt nothing yet, with what it takes from the resources."""
+        return cls()
+
+    @classmethod
+    def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
+        """What the method needs that is not there, in words; empty if it can be run.
+
+        Args:
+            outputs: The outputs that it would see.
+            resources: What it would be built from; None where it has been built.
+        """
+        return _first_unmet(cls.needs, outputs, resources)
+
+    def fit(self, source: Outputs) -> Self:
+        """The estimator with what it learns from labelled in-distribution samples.
+
+        Raises:
+            InputError: If the source lacks something that the method needs.
+        """
+        if lack := self.lacking(source):
+            raise InputError(f"{self.name} needs {lack}; {source.name or 'the source'} has none.")
+        return self._fit(source)
+
+    def score(self, target: Outputs) -> float:
+        """The score of a target, whose labels are not looked at.
+
+        Raises:
+            InputError: If it was not fitted, or the target lacks something that the method needs.
+        """
+        if not all(self._has_learnt(one.name) for one in fields(self)):
+            raise InputError(f"{self.name} has learnt nothing yet; call fit(source) first and use what it returns.")
+        if lack := _first_unmet(self._of_target, target, None):
+            raise InputError(f"{self.name} needs {lack}; {target.name or 'the target'} has none.")
+        return self._score(target)
+
+    def applies_to(self, target: Outputs) -> bool:
+        """Whether a target has everything that the method looks at."""
+        return not _first_unmet(self._of_target, target, None)
+
+    @property
+    def _of_target(self) -> frozenset[str]:
+        """What a target needs: no labels."""
+        return self.needs - {"labels"}
+
+    def _has_learnt(self, name: str) -> bool:
+        """Whether a field has its value."""
+        return not isinstance(getattr(self, name), _NotLearnt)
+
+    def _fit(self, source: Outputs) -> Self:  # noqa: ARG002 - nothing is learnt by default
+        return self
+
+    def _score(self, target: Outputs) -> float:
+        raise NotImplementedError
+
+
+ESTIMATORS: dict[str, type[Estimator]] = {}
+T = TypeVar("T", bound=type[Estimator])
+
+
+def register(cls: T) -> T:
+    """Add a class to `ESTIMATORS`, in alphabetical order of the names.
+
+    Raises:
+        InputError: If there is another of this name.
+    """
+    known = ESTIMATORS.get(_known_name(cls.name) or "")
+    if known is not None and known.__qualname__ != cls.__qualname__:
+        raise InputError(f"there is already an estimator called {cls.name}.")
+    ESTIMATORS[cls.name] = cls
+    ordered = sorted(ESTIMATORS.items(), key=lambda item: item[0].lower())
+    ESTIMATORS.clear()
+    ESTIMATORS.update(ordered)
+    return cls
+
+
+def estimator(name: str) -> type[Estimator]:
+    """The class of a method, whatever the case of its name.
+
+    Raises:
+        InputError: If there is none of this name.
+    """
+    known = _known_name(name)
+    if known is None:
+        raise InputError(f"there is no method {name!r}; there are {', '.join(ESTIMATORS)}.")
+    return ESTIMATORS[known]
+
+
+def build(name: str, resources: Resources, source: Outputs) -> Estimator:
+    """A method by name, fitted to labelled in-distribution samples.
+
+    Raises:
+        InputError: If there is none of this name, or something that it needs is missing.
+    """
+    found = estimator(name)
+    if lack := found.lacking(source, resources):
+        raise InputError(f"{found.name} needs {lack}.")
+    return found.create(resources).fit(source)
+
+
+def _known_name(name: str) -> str | None:
+    return next((known for known in ESTIMATORS if known.lower() == name.lower()), None)
+
+
+def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources | None) -> str:
+    """The first of the needs that is not met, in words; empty if all are."""
+    return next((NEEDS[need] for need in NEEDS if need in needs and not _is_met(need, outputs, resources)), "")
+
+
+def _is_met(need: str, outputs: Outputs, resources: Resources | None) -> bool:
+    if need == "torch":
+        return find_spec("torch") is not None
+    if need in ("network", "initial", "second network"):
+        if resources is None:
+            return True
+        resource = {"network": resources.network, "initial": resources.initial, "second network": resources.second}
+        return resource[need] is not None
+    if need in ("second", "others"):
+        return len(outputs.others) >= (1 if need == "second" else 2)
+    return getattr(outputs, need) is not None

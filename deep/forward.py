@@ -1,0 +1,87 @@
+"""One forward pass of a network over a set of samples, for every method that needs outputs only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from deep.outputs import BATCH, Outputs
+from deep.training import Prepare, placed
+from projnorm.errors import InputError
+
+
+def forward(
+    model: nn.Module,
+    head: str,
+    inputs: NDArray[np.generic],
+    *,
+    prepare: Prepare | None = None,
+    device: str = "cpu",
+) -> Outputs:
+    """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
+
+    Args:
+        model: A classifier.
+        head: Name of its last layer.
+        inputs: One sample per row.
+        prepare: Applied to every batch before the network.
+        device: Device that the network runs on.
+
+    Raises:
+        InputError: If an output is not finite.
+    """
+    place = torch.device(device)
+    placed(model, place, images=inputs.ndim == 4)
+
+    def batches() -> Iterator[Tensor]:
+        for start in range(0, len(inputs), BATCH):
+            x = torch.from_numpy(inputs[start : start + BATCH]).to(place)
+            x = x if prepare is None else prepare(x)
+            yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+
+    return forward_batches(model, head, batches())
+
+
+def forward_batches(
+    model: nn.Module, head: str | None, batches: Iterable[Any], *, call: Callable[[Any], Tensor] | None = None
+) -> Outputs:
+    """As `forward`, on batches that the network takes as they are and that are on its device.
+
+    Args:
+        model: A classifier.
+        head: Name of its last layer; None where features are not wanted.
+        batches: Inputs of `call`.
+        call: Function from a batch to logits; the network itself by default.
+
+    Raises:
+        InputError: If an output is not finite.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    features: list[Tensor] = []
+    hooks = []
+    if head is not None:
+        layer = model.get_submodule(head)
+        hooks.append(layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0]))))
+    model.eval()
+    try:
+        with torch.no_grad():
+            logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, training in modes:
+            module.training = training
+    if not np.isfinite(logits).all():
+        raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
+    return Outputs(logits, torch.cat(features).numpy() if features else None)
+
+
+def _plain(values: Tensor) -> Tensor:
+    """On the CPU, in a type that numpy has."""
+    values = values.detach().cpu()
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values

@@ -1,0 +1,105 @@
+"""Costs of a run: counted by hand on a tiny network, and consistent with the configuration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from deep.config import DeepConfig, ImageData
+from deep.costs import network_cost, run_costs
+from deep.presets import PRESETS, TEXT_PRESETS
+from projnorm.costs import CostAssumptions
+from projnorm.errors import InputError
+
+
+def _tiny() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4, bias=False), nn.Linear(4, 2, bias=False))
+
+
+def test_a_tiny_network_by_hand():
+    """Weights of 12 and 8: forward 2 * 20; backward 2 * 20 for the weights and 2 * 8 for the inputs of the second."""
+    cost = network_cost(_tiny(), torch.zeros(2, 3))
+    assert (cost.parameters, cost.state_bytes) == (20, 80)
+    assert (cost.forward, cost.training) == (40, 40 + 40 + 16)
+    assert cost.activations == 4 * (3 + 4)
+
+
+def test_where_only_the_last_layer_is_trained_the_backward_pass_ends_there():
+    cost = network_cost(_tiny(), torch.zeros(2, 3), trains=lambda name: name.startswith("1"))
+    assert (cost.forward, cost.training) == (40, 40 + 16)
+    assert cost.activations == 4 * 4
+
+
+DIGITS = PRESETS["digits"]
+
+
+def rows(report) -> dict[str, dict]:
+    return {row["job"]: row for row in report.parts}
+
+
+def test_digits_by_hand():
+    """899 digits less 200: 20 epochs twice; 60 steps of 64 for the reference and each of 55 targets."""
+    report = run_costs(DIGITS)
+    assert (report.values["n"], report.values["targets"]) == (699, 1 + 18 * 3)
+    parts = rows(report)
+    trained = {name: row["samples trained on"] for name, row in parts.items() if row["samples trained on"]}
+    assert trained == {
+        "fine-tuned network": 20 * 699,
+        "second network": 20 * 699,
+        "reference of ProjNorm": 60 * 64,
+        "ProjNorm on targets": 55 * 60 * 64,
+        "total": 2 * 20 * 699 + 56 * 60 * 64,
+    }
+    passed = {name: row["samples through the network"] for name, row in parts.items()}
+    assert passed["validation outputs"] == 200
+    assert passed["rotation head"] == 4 * 400
+    assert passed["outputs of targets"] == 55 * 5 * 400
+    assert parts["outputs of targets"]["times"] == parts["ProjNorm on targets"]["times"] == 55
+    network = report.values["network"]
+    flops = network["training"] * (2 * 20 * 699 + 56 * 60 * 64) + network["forward"] * (1800 + 55 * 2000)
+    assert {row.flops for row in report.devices} == {flops}
+    assert report.values["data_bytes"] == (699 + 200 + 55 * 400) * 3072
+    assert "digits is 899 samples" in report.notes[1]
+
+
+def test_hours_fall_with_devices_until_the_longest_way_through():
+    assumptions = CostAssumptions((1, 2, 8, 1000), tflops=1e-3)
+    report = run_costs(DIGITS, assumptions=assumptions)
+    hours = [row.hours for row in report.devices]
+    assert hours == sorted(hours, reverse=True)
+    first, network, parts = report.devices[0], report.values["network"], rows(report)
+    assert hours[0] == pytest.approx(assumptions.hours(first.flops, first.moved_bytes))
+    longest = network["training"] * (20 * 699 + 60 * 64) + network["forward"] * 1800
+    assert parts["total"]["TFLOP"] == pytest.approx(first.flops / 1e12)
+    assert hours[-1] == pytest.approx(assumptions.hours(longest, first.moved_bytes))
+
+
+def test_a_joint_rotation_trains_twice_as_much_and_needs_no_head():
+    parts = rows(run_costs(DIGITS.updated({"rotation": {"head": "joint"}})))
+    assert parts["fine-tuned network"]["samples trained on"] == 2 * 20 * 699
+    assert parts["second network"]["samples trained on"] == 20 * 699
+    assert "rotation head" not in parts
+
+
+def test_fewer_layers_and_methods_cost_less():
+    whole, head = (rows(run_costs(c)) for c in (DIGITS, DIGITS.updated({"projnorm": {"layers": ("fc",)}})))
+    assert head["ProjNorm on targets"]["TFLOP"] < 0.6 * whole["ProjNorm on targets"]["TFLOP"]
+    outputs = rows(run_costs(DIGITS.updated({"methods": ("ATC",)})))
+    assert set(outputs) == {"fine-tuned network", "validation outputs", "outputs of targets", "total"}
+    assert outputs["outputs of targets"]["samples through the network"] == 55 * 400
+
+
+def test_what_is_not_known_unread_is_asked_for():
+    with pytest.raises(InputError, match="`n` must be given to plan a run on 'mine'"):
+        run_costs(DeepConfig(ImageData("mine")))
+    with pytest.raises(InputError, match=r"`layers` must be of features, .*got nope"):
+        run_costs(DIGITS.updated({"projnorm": {"layers": ("nope",)}}))
+
+
+def test_a_tiny_text_network_is_planned_without_pairs():
+    report = run_costs(TEXT_PRESETS["templates"])
+    assert report.values["n"] == 3000
+    assert report.values["targets"] == 1 + len(TEXT_PRESETS["templates"].data.targets)
+    network = report.values["network"]
+    assert network["training"] == pytest.approx(3 * network["forward"], rel=0.1)

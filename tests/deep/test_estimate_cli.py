@@ -1,0 +1,216 @@
+"""`projnorm predict` as a user meets it: two files and a number, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from projnorm.arrays import to_npz
+
+CLASSES = 3
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+def broken():
+    raise RuntimeError("no such luck")
+
+def strange():
+    return 7
+
+def leaves():
+    raise SystemExit("no licence")
+
+def nothing_built():
+    return None
+
+class Odd(nn.Module):
+    def forward(self, x):
+        return {"out": x}
+
+def odd():
+    return Odd()
+
+number = 3
+"""
+
+
+def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=n)
+    points = (1.0 - shift) * 2.0 * np.eye(CLASSES, 4)[labels] + 0.6 * rng.standard_normal((n, 4))
+    return points.astype(np.float32), labels
+
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Outputs and inputs of a small network, and the file that builds it."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    torch.save(network.state_dict(), tmp_path / "w0.pth")
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.3)
+    x, y = world(500, 0.0, 0)
+    for _ in range(200):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+        optimiser.step()
+    torch.save(network.state_dict(), tmp_path / "w.pth")
+    (tmp_path / "model.py").write_text(MODEL)
+    for name, shift, seed in (("val", 0.0, 1), ("new", 0.3, 2), *((f"f{i}-1", 0.08 * i, 3 + i) for i in range(10))):
+        points, labels = world(200, shift, seed)
+        with torch.no_grad():
+            logits = network(torch.from_numpy(points)).numpy()
+        known = {} if name == "new" else {"labels": labels}
+        (tmp_path / f"{name}.npz").write_bytes(to_npz({"logits": logits, **known}))
+        (tmp_path / f"{name}-inputs.npz").write_bytes(to_npz({"inputs": points, **known}))
+    return tmp_path
+
+
+def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
+    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz")
+    assert (code, err) == (0, "")
+    assert out.startswith("new: Estimated error")
+    assert "90 % interval" in out
+    assert "sampling noise only, not the method's own error under shift" in out
+    assert "not run: needs features" in projnorm("predict", *OUTPUTS, "--all-methods")[1]
+
+
+def test_json_has_everything_and_a_threshold_its_probability(projnorm):
+    arguments = ("predict", "--source", "val.npz", "--target", "new.npz", "--json")
+    code, out, _ = projnorm(*arguments, "--fail-above", "0.9")
+    (found,) = json.loads(out)["estimates"]
+    assert code == 0
+    assert found["interval"][0] <= found["error"] <= found["interval"][1]
+    assert found["probability_above"] < 0.5
+    code, out, err = projnorm(*arguments, "--fail-above", "0.01")
+    assert (code, err) == (1, "")
+    assert json.loads(out)["estimates"][0]["probability_above"] > 0.5
+    certain = projnorm(*arguments, "--fail-above", str(found["error"]), "--fail-probability", "0.6")
+    assert certain[0] == 0
+
+
+def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(projnorm, folder):
+    sets = [f"f{i}-1.npz" for i in range(10)]
+    code, out, _ = projnorm(
+        "predict", "--source", "val.npz", "--target", "new.npz", "--json", "--calibration", *sets, "--card", "card.html"
+    )
+    (found,) = json.loads(out)["estimates"]
+    assert code == 0
+    assert found["calibration"]["families"] == [*(f"f{i}" for i in range(10)), "source"]
+    assert found["interval"][1] - found["interval"][0] < 0.9
+    page = (folder / "card.html").read_text(encoding="utf-8")
+    assert "Estimated error" in page
+    assert "data:image/svg+xml" in page
+
+
+def test_a_network_is_built_by_the_users_file(projnorm):
+    code, out, err = projnorm(
+        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--init", "w0.pth", "--second", "w0.pth"),
+        *("--source", "val-inputs.npz", "--target", "new-inputs.npz", "--target", "f3-1-inputs.npz", "--json"),
+        *("--methods", "ProjNorm,COT,GDE"),
+    )
+    assert (code, err) == (0, "")
+    first, second = json.loads(out)["estimates"]
+    assert first["target"] == "new-inputs"
+    assert second["target"] == "f3-1-inputs"
+    scores = {one["method"]: one["score"] for one in first["methods"]}
+    assert scores["ProjNorm"] > 0.0
+    assert scores["GDE"] > 0.0
+    assert first["based_on"] == ["COT"]  # the others cannot be asked where features moved
+    assert first["calibration"]["origin"].startswith("features of the source")
+    plain = projnorm(
+        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--no-calibrate", "--json"),
+        *("--source", "val-inputs.npz", "--target", "new-inputs.npz"),
+    )
+    assert json.loads(plain[1])["estimates"][0]["calibration"] is None
+
+
+OUTPUTS = ("--source", "val.npz", "--target", "new.npz")
+INPUTS = ("--source", "val-inputs.npz", "--target", "new-inputs.npz")
+BUILT = ("--model", "model.py:build")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--source", "nowhere.npz", "--target", "new.npz"), "nowhere.npz: there is no such file"),
+        (("--source", "new.npz", "--target", "new.npz"), "must have `labels`"),
+        ((*OUTPUTS, "--target", "./new.npz"), "two sets are called 'new'"),
+        (("--source", "val.npz", "--target", "val-inputs.npz"), "needs one of the arrays `logits`"),
+        ((*OUTPUTS, "--level", "1.5"), "--level must be below 1"),
+        ((*OUTPUTS, "--fail-above", "20"), "--fail-above must be below 1"),
+        ((*OUTPUTS, "--methods", "X"), "--methods must be default, all, or of"),
+        (
+            (*OUTPUTS, "--methods", "Entropy"),
+            "need calibration; pass labelled shifted sets as --calibration, or",
+        ),
+        ((*OUTPUTS, "--weights", "w.pth"), "--weights needs --model"),
+        ((*OUTPUTS, "--calibration", "val.npz"), "two labelled sets or more"),
+        ((*INPUTS, "--model", "model.py"), "--model must be FILE.py:FUNCTION"),
+        ((*INPUTS, "--model", "nowhere.py:build"), "nowhere.py: there is no such file"),
+        ((*INPUTS, "--model", "model.py:nothing"), "has no function 'nothing'"),
+        ((*INPUTS, "--model", "model.py:number"), "has no function 'number'"),
+        ((*INPUTS, "--model", "model.py:broken"), "failed: RuntimeError: no such luck"),
+        ((*INPUTS, "--model", "model.py:strange"), "--model must be a torch network"),
+        (
+            (*INPUTS, "--model", "model.py:strange", "--second", "w.pth"),
+            "weights need --model to build a torch network",
+        ),
+        ((*INPUTS, "--model", "model.py:leaves"), "failed: SystemExit: no licence"),
+        ((*INPUTS, "--model", "model.py:nothing_built"), "returned None; it must return the model"),
+        ((*INPUTS, "--model", "model.py:odd"), "the model must give logits of shape"),
+        ((*INPUTS, *BUILT, "--target", "narrow.npz"), "the model cannot see these samples: RuntimeError"),
+        ((*INPUTS, "--model", "bad.py:build"), "bad.py: SyntaxError"),
+        ((*INPUTS, *BUILT, "--weights", "other.pth"), "lacks 0.bias"),
+        ((*INPUTS, *BUILT, "--weights", "val.npz"), "not a file of plain weights"),
+        ((*INPUTS, *BUILT, "--preprocess", "x"), "--preprocess must be one of auto"),
+        ((*INPUTS, "--model", "model.onnx", "--weights", "w.pth"), "--weights needs --model to be FILE.py:FUNCTION"),
+    ],
+)
+def test_bad_input_is_one_line(projnorm, folder, arguments, words):
+    (folder / "bad.py").write_text("def build(:\n")
+    torch.save({"x": torch.zeros(2)}, folder / "other.pth")
+    (folder / "narrow.npz").write_bytes(to_npz({"inputs": np.zeros((5, 2), np.float32)}))
+    code, out, err = projnorm("predict", *arguments)
+    assert (code, out) == (2, "")
+    *before, line = err.splitlines()
+    assert words in line
+    assert all("no --weights were given" in other for other in before)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float16, np.int64])
+def test_inputs_of_any_kind_of_number_are_seen(projnorm, folder, kind):
+    points, labels = world(60, 0.0, 1)
+    (folder / "kind.npz").write_bytes(to_npz({"inputs": points.astype(kind), "labels": labels}))
+    arguments = ("predict", "--model", "model.py:build", "--weights", "w.pth", "--methods", "COT", "--json")
+    code, out, err = projnorm(*arguments, "--source", "kind.npz", "--target", "kind.npz")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["estimates"][0]["m"] == 60
+
+
+def test_labels_of_a_target_give_the_truth_if_they_are_any(projnorm, folder):
+    (folder / "minus.npz").write_bytes(to_npz({"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.full(30, -1)}))
+    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "minus.npz")
+    assert code == 0
+    assert "true error" not in out
+    assert "labels are left out, so the true error is not shown" in err
+    assert "The true error, from the target's labels, is" in projnorm("predict", *OUTPUTS[:3], "f3-1.npz")[1]
+
+
+def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
+    (folder / "card.html").mkdir()
+    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz", "--card", "card.html")
+    assert code == 2
+    assert "Estimated error" in out
+    assert err.count("\n") == 1
+    assert not list(folder.glob(".*.part"))

@@ -1,0 +1,150 @@
+"""Models of any framework and samples in any form: the same outputs, and the model as it was."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from deep.estimate.batches import as_batches
+from deep.estimate.classifiers import OnnxClassifier, ProbabilisticClassifier, as_classifier, outputs_of
+from deep.estimate.torch_classifier import TorchClassifier
+from projnorm.text.networks import load_pair_classifier
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((40, 6)).astype(np.float32)
+Y = RNG.integers(3, size=40)
+
+
+def network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+def forms():
+    x, y = torch.from_numpy(X), torch.from_numpy(Y)
+    yield "array", X, False
+    yield "tensor", x, False
+    yield "pair", (X, Y), True
+    yield "dataset", TensorDataset(x, y), True
+    yield "loader", DataLoader(TensorDataset(x, y), batch_size=7), True
+    yield "unlabelled loader", DataLoader(TensorDataset(x), batch_size=7), False
+
+
+@pytest.mark.parametrize(("form", "labelled"), [f[1:] for f in forms()], ids=[f[0] for f in forms()])
+def test_every_form_of_samples_gives_the_same(form, labelled):
+    model = network().eval()
+    with torch.no_grad():
+        expected = model(torch.from_numpy(X)).numpy()
+        features = model[:-1](torch.from_numpy(X)).numpy()
+    samples = as_batches(form, "set")
+    found = outputs_of(TorchClassifier.of(model, samples), samples, "set")
+    np.testing.assert_allclose(found.logits, expected, atol=1e-6)
+    np.testing.assert_allclose(found.features, features, atol=1e-6)
+    assert (found.labels is not None) == labelled
+
+
+def test_the_network_is_left_as_it_was():
+    model = network().train()
+    model[2].eval()
+    before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
+    samples = as_batches(X, "set")
+    TorchClassifier.of(model, samples).outputs(samples)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_network_without_a_linear_last_layer_has_no_features():
+    model = nn.Sequential(nn.Linear(6, 3), nn.Tanh())
+    samples = as_batches(X, "set")
+    found = TorchClassifier.of(model, samples)
+    assert found.last is None
+    assert found.outputs(samples).features is None
+
+
+def test_a_classifier_of_transformers_is_asked_by_name():
+    body = load_pair_classifier("tiny", num_outputs=3, seed=0).model.body
+    ids = RNG.integers(3, 100, size=(10, 12))
+    tokens = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": Y[:10]}
+    samples = as_batches(tokens, "set")
+    found = outputs_of(as_classifier(body, samples), samples, "set")
+    with torch.no_grad():
+        expected = body.eval()(input_ids=torch.from_numpy(ids)).logits.numpy()
+    np.testing.assert_allclose(found.logits, expected, atol=1e-5)
+    assert found.features.shape[0] == 10
+    assert found.features.shape[1] > 0
+    np.testing.assert_array_equal(found.known_labels, Y[:10])
+
+
+def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
+    names = np.array(["cat", "dog", "owl"])[Y]
+    model = LogisticRegression().fit(X, names)
+    samples = as_batches((X, names), "set")
+    found = outputs_of(as_classifier(model, samples), samples, "set")
+    assert isinstance(as_classifier(model, samples), ProbabilisticClassifier)
+    np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(X))
+    assert found.error == pytest.approx(np.mean(model.predict(X) != names))
+
+
+def onnx_file(path, *, softmax: bool = False):
+    """``z = x W``, perhaps under a softmax."""
+    weight = RNG.standard_normal((6, 3)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "W"], ["z"])]
+    if softmax:
+        nodes.append(helper.make_node("Softmax", ["z"], ["p"], axis=1))
+    graph = helper.make_graph(
+        nodes,
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 6])],
+        [helper.make_tensor_value_info("p" if softmax else "z", TensorProto.FLOAT, [None, 3])],
+        [helper.make_tensor("W", TensorProto.FLOAT, weight.shape, weight.ravel())],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return weight
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_an_onnx_file_is_run(tmp_path, softmax):
+    weight = onnx_file(tmp_path / "m.onnx", softmax=softmax)
+    samples = as_batches((X, Y), "set")
+    found = outputs_of(as_classifier(tmp_path / "m.onnx", samples), samples, "set")
+    difference = found.logits - X @ weight
+    np.testing.assert_allclose(difference - difference.mean(axis=1, keepdims=True), 0.0, atol=1e-5)
+
+
+def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"not a network")
+    with pytest.raises(ValueError, match=r"m\.onnx: onnxruntime cannot read it"):
+        OnnxClassifier.of(tmp_path / "m.onnx")
+    onnx_file(tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="the ONNX network cannot see these samples"):
+        OnnxClassifier.of(tmp_path / "m.onnx").outputs(as_batches(X[:, :4], "set"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (X[:0], "set: holds no sample"),
+        ((X, Y[:-1]), "set: has 40 samples and 39 labels"),
+        ("nowhere", "set: must be an array, a pair of inputs and labels, a Dataset or a DataLoader; got str"),
+        (7, "got int"),
+    ],
+)
+def test_samples_in_no_form_are_refused(data, message):
+    with pytest.raises(ValueError, match=message):
+        as_batches(data, "set")
+
+
+def test_models_of_no_kind_are_refused():
+    with pytest.raises(ValueError, match=r"`model` must be a torch network, .* got dict"):
+        as_classifier({}, as_batches(X, "set"))
+    with pytest.raises(ValueError, match=r"logits of shape \(samples, classes\); got \(2, 2, 3\)"):
+        TorchClassifier.of(nn.Linear(6, 3), as_batches(np.zeros((4, 2, 6), np.float32), "set"))

@@ -1,0 +1,117 @@
+"""Outputs from files and arrays: what is read, and one clear line for everything that cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deep.estimate import estimate_error
+from deep.outputs import Outputs, read_outputs, require_alike
+from projnorm.arrays import to_npz
+
+RNG = np.random.default_rng(0)
+LOGITS = RNG.standard_normal((30, 3))
+LABELS = RNG.integers(3, size=30)
+
+
+def saved(path, **arrays):
+    path.write_bytes(to_npz(arrays))
+    return path
+
+
+def test_a_file_gives_logits_features_labels_and_other_models(tmp_path):
+    path = saved(
+        tmp_path / "a.npz", logits=LOGITS, features=np.ones((30, 2)), labels=LABELS, other_logits=np.stack([LOGITS] * 2)
+    )
+    found = read_outputs(path)
+    np.testing.assert_array_equal(found.logits, LOGITS)
+    np.testing.assert_array_equal(found.known_labels, LABELS)
+    assert found.features.shape == (30, 2)
+    assert len(found.others) == 2
+    assert found.error == pytest.approx(np.mean(LOGITS.argmax(axis=1) != LABELS))
+
+
+def test_probabilities_and_plain_arrays_are_read_too(tmp_path):
+    rows = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    found = read_outputs(saved(tmp_path / "p.npz", probabilities=rows))
+    np.testing.assert_allclose(np.exp(found.logits), rows)
+    np.save(tmp_path / "z.npy", LOGITS)
+    plain = read_outputs(tmp_path / "z.npy")
+    assert plain.labels is None
+    assert plain.features is None
+
+
+def test_labels_may_be_names_or_other_numbers_if_the_columns_are_named(tmp_path):
+    names = np.array(["cat", "dog", "owl"])
+    found = read_outputs(saved(tmp_path / "n.npz", logits=LOGITS, labels=names[LABELS], classes=names))
+    np.testing.assert_array_equal(found.known_labels, LABELS)
+    numbers = np.array([3, 7, 12])
+    found = read_outputs(saved(tmp_path / "m.npz", logits=LOGITS, labels=numbers[LABELS], classes=numbers))
+    np.testing.assert_array_equal(found.known_labels, LABELS)
+
+
+WITH_NAN = LOGITS.copy()
+WITH_NAN[4, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "needs one of the arrays `logits` and `probabilities`.* it has none"),
+        ({"logits": LOGITS, "probabilities": LOGITS}, "needs one of the arrays"),
+        ({"logits": WITH_NAN}, "`logits` must be finite; 1 rows are not, the first is row 4"),
+        ({"logits": LOGITS[:0]}, "`logits` holds no sample"),
+        ({"logits": LOGITS[:, :1]}, "two classes or more; got \\(30, 1\\)"),
+        ({"logits": LOGITS[0]}, "shape \\(samples, classes\\)"),
+        ({"logits": np.full((2, 2), "a")}, "must be numbers; got <U1"),
+        ({"probabilities": LOGITS}, "`probabilities` must be at least 0 and add up to 1"),
+        ({"logits": LOGITS, "labels": LABELS[:-1]}, "`labels` must hold one for each of the 30 samples; got \\(29,\\)"),
+        ({"logits": LOGITS, "labels": LABELS + 1}, "0 to 2; got 3. If they are numbered otherwise, add .*`classes`"),
+        ({"logits": LOGITS, "labels": LABELS - 1}, "0 to 2; got -1"),
+        ({"logits": LOGITS, "labels": np.full(30, "cat")}, "such as 'cat'. Add an array `classes`"),
+        ({"logits": LOGITS, "labels": LABELS + 0.5}, "must be whole numbers from 0 to 2"),
+        (
+            {"logits": LOGITS, "labels": np.full(30, "emu"), "classes": np.array(["cat", "dog", "owl"])},
+            "the label 'emu' is not among `classes`",
+        ),
+        ({"logits": LOGITS, "labels": LABELS, "classes": np.array(["a", "b"])}, "each of the 3 columns once"),
+        ({"logits": LOGITS, "features": np.ones((29, 2))}, "`features` must have one row for each of the 30"),
+        ({"logits": LOGITS, "features": np.full((30, 1), np.inf)}, "`features` must be finite; 30 rows"),
+        ({"logits": LOGITS, "other_logits": LOGITS[:, :2]}, "`other_logits` must have the shape \\(30, 3\\)"),
+        ({"logits": LOGITS, "other_logits": LOGITS[0]}, "shape \\(models, samples, classes\\)"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path, arrays, message):
+    with pytest.raises(ValueError, match=message) as problem:
+        read_outputs(saved(tmp_path / "bad.npz", **arrays))
+    assert "bad.npz" in str(problem.value)
+
+
+def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 not a zip")
+    with pytest.raises(ValueError, match=r"x\.npz: not a whole NPZ file"):
+        read_outputs(tmp_path / "x.npz")
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(ValueError, match=r"x\.npy: not a whole NPY file"):
+        read_outputs(tmp_path / "x.npy")
+    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"o\.npy: not a whole NPY file of a plain array"):
+        read_outputs(tmp_path / "o.npy")
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (Outputs.of(LOGITS[:, :2], name="other"), "3 classes and other 2"),
+        (Outputs.of(LOGITS, features=np.ones((30, 4)), name="other"), "0 features a sample and other 4"),
+        (Outputs.of(LOGITS, others=(LOGITS,), name="other"), "0 other models and other 1"),
+    ],
+)
+def test_sets_of_different_models_are_refused(other, what):
+    with pytest.raises(ValueError, match=what):
+        require_alike(Outputs.of(LOGITS, name="source"), other)
+
+
+def test_a_source_without_labels_is_refused():
+    with pytest.raises(ValueError, match="the source must have `labels`"):
+        estimate_error(None, {"logits": LOGITS}, {"logits": LOGITS})

@@ -1,0 +1,232 @@
+"""Experiments on images: what they refuse, what they record, and when they compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ntk import NtkConfig, SubsampleConfig, experiment as experiment_module, run_analysis, run_gram, run_subsample
+from ntk.config import GramConfig, KernelConfig, KernelKind, NtkImages, NtkNetwork
+from projnorm.backends import Backend
+from projnorm.errors import ChangedInputError, InputError
+from projnorm.records import RunContext, find_record
+from projnorm.vision import resnet18
+
+FEW = NtkImages(n=8, m=6, families=(), severities=(5,))
+SMALL_CNN = NtkNetwork(architecture="small-cnn", size=16)
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    """A small labelled set, as a user would bring it."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "mine.npz"
+    np.savez(path, images=rng.integers(0, 256, (30, 32, 32, 3), dtype=np.uint8), labels=rng.integers(0, 3, 30))
+    return path
+
+
+@pytest.fixture
+def context(tmp_path) -> RunContext:
+    return RunContext(tmp_path / "runs", device="cpu")
+
+
+def small(images: Path | str = "digits", **changes) -> NtkConfig:
+    return NtkConfig(replace(FEW, data=str(images), **changes), SMALL_CNN, top=4)
+
+
+def rewritten(path: Path, change) -> None:
+    with np.load(path) as archive:
+        pictures, labels = change(archive["images"], archive["labels"])
+    np.savez(path, images=pictures, labels=labels)
+
+
+def test_a_run_is_found_again_without_a_network(context, monkeypatch):
+    config = small(families=("contrast",))
+    first, gram_first = run_analysis(config, context), run_gram(config, context)
+    assert first.arrays["targets"].tolist() == ["clean", "contrast-5"]
+    assert first.facts["weights"].startswith("random: the network was never trained")
+    monkeypatch.setattr(experiment_module, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
+    monkeypatch.setattr(experiment_module, "generated_targets", lambda *_a, **_k: pytest.fail("images were corrupted"))
+    assert run_analysis(config, context).created == first.created
+    again = run_gram(config, context)
+    assert again.arrays["trace"].tolist() == gram_first.arrays["trace"].tolist()
+    assert set(first.facts["inputs"]) == {*again.facts["inputs"], "labels_sha256"}
+
+
+def test_the_intervals_hold_in_double_precision(context):
+    config = replace(small(families=("contrast",)), kernel=KernelKind(accumulate="float64"))
+    arrays = run_analysis(config, context).arrays
+    for name in ("generalised", "sharp"):
+        lower, upper = arrays[name].T
+        assert (lower <= arrays["test_loss"]).all()
+        assert (arrays["test_loss"] <= upper).all()
+
+
+def test_ridge_and_top_change_no_kernel(context):
+    run_gram(small(), context)
+    other = replace(small(), ridge=0.5, top=2)
+    run_analysis(other, context)
+    assert len(list(context.root.glob("ntk-gram-*"))) == 1
+    assert find_record(context.root, "ntk", other) is not None
+
+
+def test_own_images_own_targets_and_own_weights(tmp_path, images, context):
+    weights = tmp_path / "net.pth"
+    torch.save(resnet18(7).state_dict(), weights)
+    config = NtkConfig(replace(FEW, data=str(images), targets=(str(images),)), NtkNetwork(weights=str(weights)))
+    record = run_analysis(config, context)
+    assert record.arrays["targets"].tolist() == ["clean", "mine"]
+    assert record.facts["weights"] == "net.pth"
+    assert record.facts["inputs"]["weights_sha256"] == record.facts["weights_sha256"] != ""
+
+
+CHANGES = {
+    "images": lambda pictures, labels: (pictures[::-1], labels),
+    "labels": lambda pictures, labels: (pictures, (labels + 1) % 3),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_changed_images_or_labels_are_refused_and_earlier_results_stay(images, context, what):
+    config = small(images)
+    first = run_analysis(config, context)
+    rewritten(images, CHANGES[what])
+    with pytest.raises(ChangedInputError, match=r"computed from other inputs.*fresh=True"):
+        run_analysis(config, context)
+    if what == "images":
+        with pytest.raises(ChangedInputError, match="computed from other inputs"):
+            run_gram(config, context)
+    assert find_record(context.root, "ntk", config).created == first.created
+    again = run_analysis(config, replace(context, fresh=True))
+    assert again.facts["inputs"] != first.facts["inputs"]
+    assert run_analysis(config, context).facts["inputs"] == again.facts["inputs"]
+
+
+def test_changed_weights_are_refused_where_only_tiles_are_there(tmp_path, context):
+    weights, network = tmp_path / "net.pth", resnet18(1)
+    torch.save(network.state_dict(), weights)
+    config = NtkConfig(FEW, NtkNetwork(weights=str(weights), layers=("fc",)))
+    run_gram(config, context)
+    with torch.no_grad():
+        network.conv1.weight.mul_(1.5)
+    torch.save(network.state_dict(), weights)
+    with pytest.raises(ChangedInputError, match=r"different: network.*fresh=True"):
+        run_analysis(config, context)
+
+
+def test_damaged_tiles_are_computed_again(context):
+    before = run_analysis(small(), context)
+    tile = next(context.root.glob("ntk-gram-*/tiles/*/*.npz"))
+    tile.write_bytes(tile.read_bytes()[:-9])
+    again = run_analysis(replace(small(), top=3), context)
+    assert again.facts["damaged_tiles"] == [tile.stem[:11]]
+    np.testing.assert_array_equal(again.arrays["projnorm"], before.arrays["projnorm"])
+
+
+def test_a_target_smaller_than_m_keeps_its_own_size(tmp_path, images, context):
+    few = tmp_path / "small.npz"
+    with np.load(images) as archive:
+        np.savez(few, images=archive["images"][:3], labels=archive["labels"][:3])
+    record = run_analysis(replace(small(images, targets=(str(few),)), top=300), context)
+    assert record.arrays["sizes"].tolist() == [6, 3]
+    assert record.arrays["alignment"].shape == (2, 6, 6)
+    assert np.isnan(record.arrays["alignment"][1, 3:]).all()
+
+
+def test_heads_average_and_are_recorded(context):
+    record = run_analysis(NtkConfig(FEW, replace(SMALL_CNN, heads=2)), context)
+    assert len(set(record.facts["head_norms"])) == 2
+    assert record.arrays["targets"].tolist() == ["clean"]
+
+
+REFUSED = {
+    "one class": (lambda p, n: (p, 0 * n), {}, {}, "training images drawn are all of one class"),
+    "too many": (None, {"n": 16}, {}, "`n` must be at most 15"),
+    "no data": (None, {"data": "nowhere.npz"}, {}, "there is no data at nowhere.npz"),
+    "no weights": (
+        None,
+        {},
+        {"network": replace(SMALL_CNN, weights="nowhere.pth")},
+        "there are no weights at nowhere.pth",
+    ),
+    "no layer": (None, {}, {"network": replace(SMALL_CNN, layers=("nope",))}, "`layers` names 'nope'"),
+    "count": (None, {}, {"kernel": KernelKind("coordinates", 99_999_999)}, "`count` must be between 1 and"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_computed_is_refused_before_anything_is_written(images, context, case):
+    change, data, others, message = REFUSED[case]
+    if change:
+        rewritten(images, change)
+    config = replace(NtkConfig(replace(FEW, **{"data": str(images), **data}), SMALL_CNN), **others)
+    for run in (run_gram, run_analysis):
+        with pytest.raises(InputError, match=message):
+            run(config, context)
+    assert not context.root.exists()
+
+
+def test_too_little_memory_is_refused_before_anything_is_written(context):
+    with pytest.raises(InputError, match=r"`memory` of 0\.01 GB is too small"):
+        run_analysis(small(), replace(context, memory=1e7))
+    assert not context.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (NtkImages, {"n": 0}),
+        (NtkImages, {"targets": ("a", "a")}),
+        (NtkNetwork, {"heads": 0}),
+        (NtkNetwork, {"size": 0}),
+        (KernelKind, {"kind": "some"}),
+        (KernelKind, {"accumulate": "float16"}),
+        (KernelConfig, {"route": "fast"}),
+        (KernelConfig, {"panel": 0}),
+        (KernelConfig, {"memory": 0.0}),
+        (GramConfig, {"seed": -1}),
+        (NtkConfig, {"ridge": -1.0}),
+        (SubsampleConfig, {"counts": ()}),
+        (SubsampleConfig, {"draws": 0}),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(make, change):
+    with pytest.raises(InputError, match=f"`{next(iter(change))}`"):
+        make(**change)
+
+
+def test_samples_are_compared_with_an_exact_kernel():
+    with pytest.raises(InputError, match="`kind` must be exact"):
+        SubsampleConfig(NtkConfig(kernel=KernelKind("projection", 10)))
+
+
+def test_settings_survive_json():
+    config = SubsampleConfig(small(families=("fog",)), counts=(5, 7))
+    assert SubsampleConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.slow
+def test_more_coordinates_come_closer_to_the_exact_kernel(context):
+    images = replace(FEW, families=("contrast",))
+    config = SubsampleConfig(NtkConfig(images, kernel=KernelKind(accumulate="float64")), counts=(500, 200_000), draws=1)
+    arrays = run_subsample(config, context).arrays
+    for kind in config.kinds:
+        few, many = ((arrays["kinds"] == kind) & (arrays["counts"] == count) for count in config.counts)
+        for what in ("eigenvalue_error", "projnorm_error"):
+            assert np.abs(arrays[what][many]).mean() < 0.5 * np.abs(arrays[what][few]).mean()
+    assert arrays["projnorm_error"].shape == (4, 2)
+
+
+@pytest.mark.slow
+def test_a_low_ceiling_is_that_of_each_process_and_changes_no_number(tmp_path):
+    config = SubsampleConfig(small(families=("contrast",)), counts=(50,), draws=2)
+    one, two = (
+        run_subsample(config, RunContext(tmp_path / str(workers), Backend(workers), "cpu", memory=1.1e9))
+        for workers in (1, 2)
+    )
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(two.arrays[name], array)
