@@ -1,6 +1,6 @@
-"""Pairs of sentences with a label: readers of the published sets, pairs made here, and networks that classify them.
+"""Labelled sentence pairs: readers of published sets, generated pairs, and networks that classify pairs.
 
-Everything is imported when it is first used.
+Names are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from projnorm.text.nli import (
         LABELS as LABELS,
         TWO_WAY as TWO_WAY,
-        MalformedFileError as MalformedFileError,
         Pairs as Pairs,
         joined as joined,
         read_pairs as read_pairs,

@@ -1,4 +1,4 @@
-"""Networks, weights, images and their corruptions; everything is imported when it is first used."""
+"""Networks, weights, images and their corruptions; names are imported when they are first used."""
 
 from typing import TYPE_CHECKING
 
