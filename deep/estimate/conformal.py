@@ -157,8 +157,8 @@ def coverage(
 
 def family_weights(families: NDArray[np.str_]) -> Floats:
     """Weight of every set: a family has the weight ``1 / (K + 1)``, shared by its sets."""
-    _, place, counts = np.unique(families, return_inverse=True, return_counts=True)
-    return 1.0 / ((len(counts) + 1) * counts[place])
+    _, index, counts = np.unique(families, return_inverse=True, return_counts=True)
+    return 1.0 / ((len(counts) + 1) * counts[index])
 
 
 def weighted_quantile(values: Floats, weights: Floats, level: float) -> float:

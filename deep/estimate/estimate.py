@@ -237,10 +237,10 @@ def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, 
 
 def _remedy(*, has_model: bool, calibration: Any) -> str:
     """How a user could have calibration sets."""
-    given = "pass labelled shifted sets as `calibration`"
+    remedy = "pass labelled shifted sets as `calibration`"
     if not has_model:
-        return f"{given}, or the model with its inputs"
-    return f'{given}, or calibration="auto"' if calibration == "none" else given
+        return f"{remedy}, or the model with its inputs"
+    return f'{remedy}, or calibration="auto"' if calibration == "none" else remedy
 
 
 def _device(model: Any, device: str) -> str:

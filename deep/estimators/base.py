@@ -199,10 +199,10 @@ def build(name: str, resources: Resources, source: Outputs) -> Estimator:
     Raises:
         InputError: If there is none of this name, or something that it needs is missing.
     """
-    found = estimator(name)
-    if lack := found.lacking(source, resources):
-        raise InputError(f"{found.name} needs {lack}.")
-    return found.create(resources).fit(source)
+    method = estimator(name)
+    if lack := method.lacking(source, resources):
+        raise InputError(f"{method.name} needs {lack}.")
+    return method.create(resources).fit(source)
 
 
 def _known_name(name: str) -> str | None:

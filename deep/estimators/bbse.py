@@ -35,9 +35,9 @@ class BBSE(Estimator):
     def weights(self, target: Outputs) -> Floats:
         """Share of each class in the target over that in distribution: none negative, and shares that add up to one."""
         wanted = np.bincount(target.predicted, minlength=len(self.confusion)) / len(target)
-        found, _ = nnls(self.confusion, wanted)
-        total = float(self.confusion.sum(axis=0) @ found)
-        return found / total if total > 0.0 else np.ones(len(found))
+        weights, _ = nnls(self.confusion, wanted)
+        total = float(self.confusion.sum(axis=0) @ weights)
+        return weights / total if total > 0.0 else np.ones(len(weights))
 
     def _score(self, target: Outputs) -> float:
         """The predicted error."""
