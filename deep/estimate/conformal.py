@@ -28,6 +28,8 @@ from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
 _LEAST_SCALE = 0.2
+# Sets that are all predicted exactly have a radius of zero, up to rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +148,7 @@ def coverage(
         radius = learnt.residuals.radius(predicted, level)
         if not np.isfinite(radius).all():
             return _UNKNOWN
-        held[inside] = np.abs(predicted - errors[inside]) <= radius
+        held[inside] = np.abs(predicted - errors[inside]) <= radius + _ROUNDING
         widths[inside] = np.clip(predicted + radius, 0.0, 1.0) - np.clip(predicted - radius, 0.0, 1.0)
     low, high = math.nan, math.nan
     if (counts := family_draws(families, rng)) is not None:

@@ -105,8 +105,11 @@ def estimate_errors(
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"`level` must be above 0 and below 1; got {level}.")
-    if not isinstance(calibration, Mapping) and calibration not in ("auto", "none"):
-        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {calibration!r}.")
+    if seed < 0:
+        raise InputError(f"`seed` must be at least 0; got {seed}.")
+    if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
+        shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
+        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
     asked, wanted = _methods(methods)
     named = _named(targets)
     device = _device(model, device)
