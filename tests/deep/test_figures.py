@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,6 +128,8 @@ def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
     assert table.rows[1][-1] == "not run: needs the network and its initial weights"
     assert [str(cell) for cell in table.rows[0]] == ["COT", "0.3", "31.0", "2.0", "in the estimate"]
     assert len(error_card.draw(estimate(None)).axes) == 1
+    known = error_card.draw(replace(estimate(None), truth=0.35)).axes[0]
+    assert "true error" in {line.get_label() for line in known.lines}
 
 
 def test_a_card_says_when_how_and_from_what_it_was_made():
