@@ -16,6 +16,7 @@ from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import data_name, network_name, run_heading
 from figures.show import Shown, drawing_of, of_figure
 from figures.table import Table
+from projnorm.errors import InputError
 from projnorm.records import Record
 
 
@@ -58,7 +59,7 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     """ProjNorm along its training.
 
     Raises:
-        ValueError: If the run kept no trajectory.
+        InputError: If the run kept no trajectory.
     """
     trajectory.require(record)
     heading = run_heading(record.config, run_scores(record, folder))
@@ -66,7 +67,13 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
-    """What the methods of a run get wrong together."""
+    """What the methods of a run get wrong together.
+
+    Raises:
+        InputError: If there is one method only.
+    """
+    if len(scores.methods) < 2:
+        raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
     found = residual_correlations(scores)
     return Shown(
         [residuals.build(found), residuals.CAPTION],

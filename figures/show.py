@@ -98,7 +98,7 @@ def save_figures(
         fresh: Whether to draw again what is there.
 
     Raises:
-        ValueError: If there is no such format or width.
+        InputError: If there is no such format or width.
         OSError: If a file cannot be written.
     """
     known = _stamps(folder)

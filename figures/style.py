@@ -144,7 +144,7 @@ def save(
             as drawn by default.
 
     Raises:
-        ValueError: If there is no such format or width.
+        InputError: If there is no such format or width.
         OSError: If a file cannot be written.
     """
     if unknown := [form for form in formats if form not in FORMATS]:
@@ -160,7 +160,7 @@ def inches(width: str | float) -> float:
     """A width in inches, from the name of a paper's width or a number.
 
     Raises:
-        ValueError: If it is neither.
+        InputError: If it is neither.
     """
     try:
         found = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from figures.markup import to_html, to_latex
+from projnorm.errors import InputError
 
 _NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?( ?%)?|-|")
 
@@ -138,8 +139,8 @@ def form_named(form: str) -> Callable[[Table], str]:
     """What writes a table in a format, by its name.
 
     Raises:
-        ValueError: If there is none of this name.
+        InputError: If there is none of this name.
     """
     if form not in FORMATS:
-        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
+        raise InputError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
     return FORMATS[form]
