@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deep.config import IMAGE_KIND, TEXT_KIND
-from figures import comparison, ntk_experiment, small_samples, stress, sweep
+from figures import comparison, ntk_variants, small_samples, stress, sweep
 from figures.report import Section, section
 from figures.show import Shown
 from projnorm.errors import InputError
@@ -15,7 +15,7 @@ from projnorm.records import RECORD, Record, load_record
 _SHOWS: dict[str, Callable[[Record, Path], Shown]] = {
     IMAGE_KIND: comparison.show,
     TEXT_KIND: comparison.show,
-    "deep-ntk": ntk_experiment.show_network,
+    "deep-ntk": ntk_variants.show,
     "deep-sweep": sweep.show,
     "deep-adversarial": stress.show,
     "deep-label-shift": stress.show,

@@ -75,6 +75,16 @@ def drawing_of(module: ModuleType, *arguments: Any, **options: Any) -> Drawing:
     return Drawing(module.TITLE, module.CAPTION, partial(module.draw, *arguments, **options))
 
 
+def single_figure(draw: Callable[[Record], Figure], title: str, caption: str) -> Callable[[Record, Path | None], Shown]:
+    """The function that shows a record which is one figure, named after the module that draws it."""
+    name = draw.__module__.rpartition(".")[2]
+
+    def show(record: Record, _folder: Path | None) -> Shown:
+        return of_figure(record, name, Drawing(title, caption, partial(draw, record)))
+
+    return show
+
+
 def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
     """A record that is one figure and what to see in it."""
     return Shown([drawing.caption], {name: drawing}, title=drawing.title, record=record)
