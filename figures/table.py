@@ -6,11 +6,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from figures.markup import to_html, to_latex
-from projnorm.errors import InputError
 
 _NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?( ?%)?|-|")
 
@@ -133,14 +132,3 @@ FORMATS = {
     "latex": Table.latex,
     "csv": Table.csv,
 }
-
-
-def form_named(form: str) -> Callable[[Table], str]:
-    """What writes a table in a format, by its name.
-
-    Raises:
-        InputError: If there is none of this name.
-    """
-    if form not in FORMATS:
-        raise InputError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
-    return FORMATS[form]
