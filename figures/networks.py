@@ -1,4 +1,4 @@
-"""What was found on networks, as sections of the report: every record of `projnorm deep` in a folder."""
+"""Sections of the report about networks: one or more for every record of `projnorm deep` in a folder."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def network_sections(root: Path) -> list[Section]:
 
     Figures are saved in the folder of their record, unless they are there already.
     """
-    found: list[Section] = []
+    sections: list[Section] = []
     for kind, show in _SHOWS.items():
         for file in sorted(root.glob(f"{kind}-{'[0-9a-f]' * 12}/{RECORD}.json")):
             folder = file.parent
             try:
                 record = load_record(root, folder.name)
-                found.append(section(show(record, folder), folder))
+                sections.append(section(show(record, folder), folder))
                 if kind in (IMAGE_KIND, TEXT_KIND):
-                    found += [section(one, folder) for one in comparison.details(record, folder)]
+                    sections += [section(one, folder) for one in comparison.details(record, folder)]
             except (InputError, OSError) as problem:
-                found.append(Section(folder.name, f"This record cannot be shown: {str(problem).rstrip('.')}."))
-    return found
+                sections.append(Section(folder.name, f"This record cannot be shown: {str(problem).rstrip('.')}."))
+    return sections

@@ -53,7 +53,7 @@ def show_gram(record: Record, _folder: Path) -> Shown:
 
 def show_analysis(record: Record, _folder: Path) -> Shown:
     """The theory's assumptions and intervals on every target."""
-    values = {"rows": rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
+    values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
         [table(record), TABLE_CAPTION, *_notes(record)],
         {"ntk_panels": panels_drawing(record, ntk_panels.draw), **other_drawings(record)},
@@ -73,17 +73,17 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
     return Shown(
         [predictions(record), follows, *_notes(record)],
         {"ntk_panels": panels_drawing(record, ntk_panels.draw)},
-        {"rows": rows(record), **asdict(quality)},
+        {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
         record=record,
     )
 
 
-def rows(record: Record) -> list[dict[str, Any]]:
+def target_rows(record: Record) -> list[dict[str, Any]]:
     """One row per target."""
     arrays = record.arrays
-    found = []
+    rows = []
     for i, name in enumerate(arrays["targets"].tolist()):
         row: dict[str, Any] = {"target": name}
         row |= {key: float(arrays[key][i]) for key in _COLUMNS if key != "exponent"}
@@ -92,13 +92,16 @@ def rows(record: Record) -> list[dict[str, Any]]:
             ends = arrays[key][i]
             row[key] = ends.tolist()
             row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def predictions(record: Record) -> Table:
     """ProjNormLinear beside the error."""
-    cells = [(row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f")) for row in rows(record)]
+    cells = [
+        (row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f"))
+        for row in target_rows(record)
+    ]
     return Table(("target", "ProjNormLinear", "error of the kernel regression (%)"), cells)
 
 
@@ -111,7 +114,7 @@ def table(record: Record) -> Table:
             *(Number(scale * row[key], form) for key, (_, scale, form) in _COLUMNS.items()),
             *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS),
         )
-        for row in rows(record)
+        for row in target_rows(record)
     ]
     return Table(header, cells)
 

@@ -57,7 +57,7 @@ def paper_panels(record: Record) -> Figure:
 def values(record: Record) -> list[dict[str, Any]]:
     """One row per variant, the best on the probes first."""
     return [
-        {"variant": row.variant, **{part: [found.r_squared, found.spearman] for part, found in _parts(row).items()}}
+        {"variant": row.variant, **{part: [fit.r_squared, fit.spearman] for part, fit in _parts(row).items()}}
         for row in variant_qualities(record)
     ]
 
@@ -70,7 +70,7 @@ def build(record: Record, *, every: bool = False) -> Table:
         rows = [*rows, *(row for row in ordered if row.variant == str(PLAIN))]
     header = ("variant", *(f"{measure} {part}" for part in ("probes", "others", "all") for measure in ("R^2", "rho")))
     cells: list[tuple[Cell, ...]] = [
-        (row.variant, *(Number(value) for found in _parts(row).values() for value in (found.r_squared, found.spearman)))
+        (row.variant, *(Number(value) for fit in _parts(row).values() for value in (fit.r_squared, fit.spearman)))
         for row in rows
     ]
     return Table(header, cells)

@@ -141,10 +141,10 @@ def save_tables(shown: Shown, folder: Path) -> list[Path]:
 def _stamps(folder: Path) -> dict[str, str]:
     """What the figures in a folder were drawn from, by file name; nothing where that is not known."""
     try:
-        found = json.loads((folder / _STAMPS).read_bytes())
+        stamps = json.loads((folder / _STAMPS).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stamps if isinstance(stamps, dict) else {}
 
 
 def _stamp(shown: Shown, width: str | float | None) -> str:

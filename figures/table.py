@@ -108,12 +108,12 @@ class Table:
 
     def _numeric(self) -> list[bool]:
         """Whether a column holds numbers, and is not empty."""
-        found = []
+        numeric = []
         for column in range(len(self.header)):
             cells = [row[column] for row in self.rows]
             numbers = all(isinstance(cell, Number) or _NUMBER.fullmatch(cell) for cell in cells)
-            found.append(numbers and any(str(cell) for cell in cells))
-        return found
+            numeric.append(numbers and any(str(cell) for cell in cells))
+        return numeric
 
 
 def _plain(cell: Cell, key: str = "") -> str:

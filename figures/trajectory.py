@@ -1,4 +1,4 @@
-"""ProjNorm along its training, one panel a family."""
+"""ProjNorm along its training, one panel per family."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from projnorm.records import Record
 
 TITLE = "ProjNorm along its training"
 CAPTION = (
-    "Distance from the reference network after so many steps of training on pseudo-labels, one line a severity, darker "
-    "for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the distance "
-    "falls, then rises slowly, and the order of the shifts stays."
+    "Distance from the reference network after so many steps of training on pseudo-labels, one line per severity, "
+    "darker for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the "
+    "distance falls, then rises slowly, and the order of the shifts stays."
 )
 
 
