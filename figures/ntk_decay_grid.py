@@ -1,4 +1,4 @@
-"""Eigenvalue decay of every target's tangent kernel, one panel a family."""
+"""Eigenvalue decay of every target's tangent kernel, one panel per family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from projnorm.records import Record
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (
-    "Eigenvalues of the covariance of the tangent features, one line a severity, darker for stronger shifts; the "
+    "Eigenvalues of the covariance of the tangent features, one line per severity, darker for stronger shifts; the "
     "dashed line is the training set, the same in every panel. In brackets the exponents of the power laws fitted, "
     "from the weakest shift to the strongest."
 )

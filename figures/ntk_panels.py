@@ -17,7 +17,7 @@ CAPTION = (
     "(a) Cosines between the leading eigenvectors of the covariances of the training set and of a shifted set, colours "
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
     "the top j of the clean test set and of the shifted set. (b) Eigenvalues of the covariances on a log scale: "
-    "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
+    "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point per target; "
     "larger marks are stronger shifts; R^2 and Spearman's rho above it."
 )
 _WIDTH = 8.2
