@@ -77,4 +77,3 @@ if TYPE_CHECKING:
     from deep.scores import Scores as Scores
     from deep.training import train as train
     from projnorm.vision.settings import ImageNetwork as ImageNetwork
-

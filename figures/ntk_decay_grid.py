@@ -1,18 +1,18 @@
-"""Eigenvalue decay of every target's tangent kernel, one panel per family."""
+"""Eigenvalue decay of every target's tangent kernel, one panel a family."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
-from figures.headings import kernel_heading, leaves
+from figures.headings import kernel_heading, train_images
 from figures.ntk_panels import spectrum
 from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.records import Record
 
 TITLE = "Eigenvalue decay of every target"
 CAPTION = (
-    "Eigenvalues of the covariance of the tangent features, one line per severity, darker for stronger shifts; the "
+    "Eigenvalues of the covariance of the tangent features, one line a severity, darker for stronger shifts; the "
     "dashed line is the training set, the same in every panel. In brackets the exponents of the power laws fitted, "
     "from the weakest shift to the strongest."
 )
@@ -26,7 +26,7 @@ def draw(record: Record) -> Figure:
     size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
     with drawing(*size, heading=kernel_heading(record), x="index", y="eigenvalue of the covariance") as figure:
-        train = arrays["train_eigenvalues"] / leaves(record.facts["settings"])["n"]
+        train = arrays["train_eigenvalues"] / train_images(record)
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
         ):

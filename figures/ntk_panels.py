@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from figures.families import CLEAN, looks, scatter, size_keys, spoken
-from figures.headings import kernel_heading, leaves
+from figures.headings import kernel_heading, train_images
 from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
@@ -17,7 +17,7 @@ CAPTION = (
     "(a) Cosines between the leading eigenvectors of the covariances of the training set and of a shifted set, colours "
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
     "the top j of the clean test set and of the shifted set. (b) Eigenvalues of the covariances on a log scale: "
-    "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point per target; "
+    "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
     "larger marks are stronger shifts; R^2 and Spearman's rho above it."
 )
 _WIDTH = 8.2
@@ -102,7 +102,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays, n = record.arrays, leaves(record.facts["settings"])["n"]
+    arrays, n = record.arrays, train_images(record)
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"
