@@ -1,6 +1,6 @@
 """The neural ProjNorm, the methods it is compared with, the comparison, and the error of your own model.
 
-Everything is imported when it is first used. The class of every method is here too: `deep.COT`, `deep.ATC`, ...
+Everything is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

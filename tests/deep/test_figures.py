@@ -19,6 +19,7 @@ from deep.scores import Row, Scores
 from deep.summaries import not_rising
 from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
 from figures.families import looks, severity_keys
+from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
 
 
@@ -88,6 +89,8 @@ def test_a_run_is_shown_with_its_best_method_first_of_all():
     assert [row["method"] for row in together.values["methods"]][-1] == "stacked"
     residuals = comparison.show_residuals(config, scores())
     assert residuals.figures["residuals"]().axes
+    with pytest.raises(InputError, match="the run has ATC only"):
+        comparison.show_residuals(config, scores().only(["ATC"]))
 
 
 def test_the_gallery_shows_every_family():
