@@ -13,9 +13,8 @@ from deep.scores import Scores
 from projnorm.fit_quality import fit_quality
 
 Floats = NDArray[np.float64]
-_DRAWS = 2000
-LEVEL = 0.95
-_FEWEST_FAMILIES = 3
+# Level of bootstrap intervals over families of shifts, their draws, and the fewest families that have one.
+LEVEL, _DRAWS, _FEWEST_FAMILIES = 0.95, 2000, 3
 
 
 @dataclass(frozen=True, slots=True)

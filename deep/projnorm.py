@@ -12,6 +12,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Required, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from deep.training import Checkpoint, Prepare, Watch, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
+Array, Labels = NDArray[np.generic], NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,34 +44,24 @@ class ProjNormValue:
     steps: int
 
 
+class TrainingOptions(TypedDict, total=False):
+    """Options that `train_reference` passes on to `deep.training.train`, which describes them."""
+
+    seed: Required[int]
+    prepare: Prepare | None
+    device: str
+    watch: Watch | None
+    checkpoint: Checkpoint | None
+
+
 def train_reference(
-    initial: nn.Module,
-    images: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    recipe: Recipe,
-    *,
-    seed: int,
-    prepare: Prepare | None = None,
-    device: str = "cpu",
-    watch: Watch | None = None,
-    checkpoint: Checkpoint | None = None,
+    initial: nn.Module, inputs: Array, labels: Labels, recipe: Recipe, **options: Unpack[TrainingOptions]
 ) -> dict[str, Tensor]:
-    """Parameters of the reference: the same training on in-distribution images with their true labels.
+    """Parameters of the reference: the same training on in-distribution samples with their true labels.
 
     `initial` is left as it is; the other arguments are those of `deep.training.train`.
     """
-    model = train(
-        copy.deepcopy(initial),
-        images,
-        labels,
-        recipe,
-        seed=seed,
-        prepare=prepare,
-        device=device,
-        watch=watch,
-        checkpoint=checkpoint,
-    )
-    return parameters_of(model)
+    return parameters_of(train(copy.deepcopy(initial), inputs, labels, recipe, **options))
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:

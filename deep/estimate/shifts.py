@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from deep.calibration import Floats
+
 # Three of the five severities of corruptions; the other shifts have three sizes as well.
 SEVERITIES = (1, 3, 5)
 _LEADING = 5

@@ -155,6 +155,14 @@ class Estimator:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, eq=False)
+class SupervisedEstimator(Estimator):
+    """A method that learns from labelled samples and whose score is an error."""
+
+    is_error = True
+    needs = frozenset({"labels"})
+
+
 ESTIMATORS: dict[str, type[Estimator]] = {}
 T = TypeVar("T", bound=type[Estimator])
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
 
 @register
 @dataclass(frozen=True, eq=False)
-class BBSE(Estimator):
+class BBSE(SupervisedEstimator):
     """The error in distribution with classes weighted as the target seems to have them, if only their shares differ.
 
     Attributes:
@@ -24,8 +24,6 @@ class BBSE(Estimator):
     confusion: Floats = LEARNT
 
     name = "BBSE"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> BBSE:
         confusion = np.zeros((source.classes, source.classes))
