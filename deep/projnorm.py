@@ -24,7 +24,8 @@ from deep.training import Checkpoint, Prepare, Watch, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
-Array, Labels = NDArray[np.generic], NDArray[np.int64]
+Array = NDArray[np.generic]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
