@@ -12,6 +12,10 @@ from deep.images import Images
 from deep.samples import RunData
 from deep.text import Text
 from deep.training import Prepare
+from projnorm.errors import InputError
+from projnorm.text import download_checkpoint
+from projnorm.vision import download_cifar
+from projnorm.vision.cifar import DOWNLOADS
 
 
 class Loaded(Protocol):
@@ -78,3 +82,17 @@ class Domain(Protocol):
 def domain_of(config: RunConfig) -> Domain:
     """The domain of a configuration."""
     return Text(config) if isinstance(config, TextConfig) else Images(config)
+
+
+def download(config: RunConfig) -> None:
+    """Fetch the data set or the checkpoint that a configuration names, unless it is there.
+
+    Raises:
+        InputError: If it names none that can be fetched.
+    """
+    if isinstance(config, TextConfig):
+        download_checkpoint(config.network.model)
+    elif config.data.data in DOWNLOADS:
+        download_cifar(config.data.data)
+    else:
+        raise InputError(f"`data` must be one of {', '.join(DOWNLOADS)} to be fetched; got {config.data.data!r}.")
