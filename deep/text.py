@@ -27,9 +27,8 @@ from projnorm.text import (
     load_pair_classifier,
     made_pairs,
     read_pairs,
-    subsets,
 )
-from projnorm.text.subsets import CATEGORY
+from projnorm.text.subsets import CATEGORY, subsets
 from projnorm.text.templates import DIALS, TEMPLATES, made_family
 
 # Origins of targets; a family is a whole set with its parts.

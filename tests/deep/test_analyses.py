@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,32 +9,25 @@ import numpy as np
 import pytest
 
 from deep.calibration import qualities
-from deep.config import DeepConfig
 from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
-from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import run_comparison
-from deep.experiments.sweep import AS_RUN, SweepConfig, run_sweep, settings_of, sweep_scores
+from deep.experiments.config import SweepConfig
+from deep.experiments.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
 from deep.presets import preset
 from deep.residuals import residual_correlations
 from deep.scores import Scores
-from figures import deep_table, residuals, sweep, trajectory
-from tests.deep.test_cli import QUICK
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from projnorm.store import Store
+from tests.deep.small import SMALL as WHOLE
 
-SMALL = DeepConfig(
-    families=("gaussian_noise", "contrast"),
-    severities=(1, 5),
-    n_train=100,
-    n_validation=40,
-    m=60,
-    architecture="small-cnn",
-    epochs=2,
-    lr=0.05,
-    batch=50,
-    steps=6,
-    projnorm_lr=0.05,
-    projnorm_batch=20,
-    trajectory=(1, 3, 6),
-    methods=("Entropy", "ProjNorm"),
+SMALL = WHOLE.updated(
+    {
+        "data": {"n": 100, "n_validation": 40},
+        "finetune": {"epochs": 2},
+        "projnorm": {"trajectory": (1, 3, 6)},
+        "methods": ("Entropy", "ProjNorm"),
+    }
 )
 
 
@@ -90,8 +82,6 @@ def test_residuals_of_an_exact_method_and_of_few_families(drawn):
     found = residual_correlations(few)
     assert np.isnan(found.low).all()
     assert np.isfinite(found.correlation).all()
-    assert residuals.build(found).rows[0][1] == f"{found.correlation[1, 0]:.2f}"
-    assert len(residuals.draw(found).axes) == 2
 
 
 def test_an_ensemble_is_the_mean_of_standardised_scores(drawn):
@@ -130,19 +120,19 @@ def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
     together = ensembles(drawn)
     *_, quality = qualities(together, predicting=(STACKED,))
     assert quality.mae.value == pytest.approx(np.abs(stacked(drawn) - drawn.errors).mean())
-    assert deep_table.build(together).rows[-1][3].startswith(f"{100 * quality.mae.value:.1f} ")
     one_family = replace(drawn, families=np.full(30, "a"))
     assert STACKED not in ensembles(one_family, [("method 0", "method 1")]).methods
     with pytest.raises(ValueError, match="each once; got method 0, method 0"):
         ensembles(drawn, [("method 0", "method 0")])
 
 
-def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
-    base = run_comparison(SMALL, root=tmp_path)
+def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
+    context = RunContext(tmp_path)
+    base = run_comparison(SMALL, context)
     monkeypatch.setattr("deep.stages._fine_tuned", _refused)
-    asked = SweepConfig(base.id, (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
-    said = []
-    record = run_sweep(asked, root=tmp_path, announce=said.append)
+    asked = SweepConfig(base.id[:8], (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
+    record = run_sweep(asked, context)
+    assert record.config["run"] == base.id
     scores = sweep_scores(record)
     assert scores.methods == (
         AS_RUN,
@@ -153,57 +143,38 @@ def test_a_sweep_runs_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
         "labels = true",
         "batch norm = frozen",
     )
-    assert said[1] == "setting 2 of 7: T = 3"
     np.testing.assert_array_equal(scores.values[:, 0], base.arrays["scores"][:, 1])
     np.testing.assert_array_equal(scores.errors, base.arrays["errors"])
     for before, after in pairwise(scores.values.T):
         assert np.all(before != after)
-    np.testing.assert_array_equal(
-        scores.values[:, 1],
-        run_comparison(replace(SMALL, steps=3, trajectory=(1, 3)), root=tmp_path).arrays["scores"][:, 1],
-    )
-    monkeypatch.setattr("deep.projnorm.ProjNorm.measure", _refused)
-    assert run_sweep(asked, root=tmp_path).created == record.created
-    assert len(sweep.build(record).rows) == 7
-    assert len(sweep.draw(record).axes) == 6
-    assert len(trajectory.draw(base).axes) == 2
-    with pytest.raises(ValueError, match="kept no trajectory"):
-        trajectory.draw(run_comparison(replace(SMALL, trajectory=(), methods=("Entropy",)), root=tmp_path))
-    with pytest.raises(ValueError, match="must name each setting once"):
-        settings_of(replace(asked, steps=(3, 3)), SMALL)
-    with pytest.raises(ValueError, match="must vary something"):
-        settings_of(SweepConfig(base.id), SMALL)
-    fewer = [setting.config.steps for setting in settings_of(asked, replace(SMALL, projnorm_samples=40))]
-    assert fewer[2] == round(6 * 30 / 40)
-    with pytest.raises(ValueError, match="did not compute ProjNorm"):
-        settings_of(asked, replace(SMALL, methods=("Entropy",)))
+    alone = SMALL.updated({"projnorm": {"steps": 3, "trajectory": (1, 3)}})
+    monkeypatch.setattr("deep.estimators.projnorm.ProjNorm.measure", _refused)
+    # Values are shared with a run of the same settings, and the record is found again.
+    np.testing.assert_array_equal(scores.values[:, 1], run_comparison(alone, context).arrays["scores"][:, 1])
+    assert run_sweep(replace(asked, run=base.id), context).created == record.created
 
 
-def test_a_sweep_begun_afresh_keeps_the_network_and_mends_its_record(tmp_path, monkeypatch, caplog):
-    base = run_comparison(SMALL, root=tmp_path)
+def test_a_sweep_begun_afresh_trains_no_network_and_a_damaged_record_is_made_again(tmp_path, monkeypatch, caplog):
+    context = RunContext(tmp_path)
+    run_comparison(SMALL, context)
     monkeypatch.setattr("deep.stages._fine_tuned", _refused)
-    ledger = tmp_path / base.id / "ledger.jsonl"
-    written = ledger.stat().st_mtime_ns
-    asked = SweepConfig(base.id, steps=(3,))
-    first = run_sweep(asked, root=tmp_path)
-    (tmp_path / first.id / "record.json").write_text("{}")
-    mended = run_sweep(asked, root=tmp_path)
-    assert f"{first.id}/record.json: not a record; its files are now in" in caplog.text
-    np.testing.assert_array_equal(mended.arrays["scores"], first.arrays["scores"])
-    measured = []
-    plain = ProjNorm.measure
-    monkeypatch.setattr(ProjNorm, "measure", lambda *a, **k: measured.append(1) or plain(*a, **k))
-    again = run_sweep(asked, root=tmp_path, fresh=True)
+    asked = SweepConfig(steps=(3,))
+    first = run_sweep(asked, context)
+    Store(tmp_path).path(f"{first.id}/record").write_text("{}")
+    again = run_sweep(asked, context)
+    assert "is damaged" in caplog.text
     np.testing.assert_array_equal(again.arrays["scores"], first.arrays["scores"])
-    assert len(measured) == 5
-    assert ledger.stat().st_mtime_ns == written
+    values = {path: path.stat().st_mtime_ns for path in (tmp_path / "projnorm").glob("*/*.json")}
+    again = run_sweep(asked, replace(context, fresh=True))
+    np.testing.assert_array_equal(again.arrays["scores"], first.arrays["scores"])
+    assert sum(path.stat().st_mtime_ns > before for path, before in values.items()) == 5
 
 
 def test_a_sweep_of_a_joint_network_stays_with_it(tmp_path):
-    config = replace(SMALL, rotation="joint", methods=("Rotation", "ProjNorm"), rotation_samples=40)
-    base = run_comparison(config, root=tmp_path)
-    record = run_sweep(SweepConfig(base.id, steps=(6, 3)), root=tmp_path)
-    np.testing.assert_array_equal(record.arrays["scores"][:, 0], record.arrays["scores"][:, 1])
+    config = SMALL.updated({"rotation": {"head": "joint", "samples": 40}, "methods": ("Rotation", "ProjNorm")})
+    run_comparison(config, RunContext(tmp_path))
+    arrays = run_sweep(SweepConfig(steps=(6, 3)), RunContext(tmp_path)).arrays
+    np.testing.assert_array_equal(arrays["scores"][:, 0], arrays["scores"][:, 1])
 
 
 def _refused(*_, **__):
@@ -211,46 +182,44 @@ def _refused(*_, **__):
 
 
 def test_the_papers_sweep_of_the_papers_run():
-    asked = SweepConfig.like_the_paper("run", preset("paper-cifar10-resnet18"))
-    assert asked == SweepConfig(
-        "run", (500, 200), (5000, 2000, 1000, 500, 100), (5e-4, 1e-4), ("fine-tuned",), ("true",)
-    )
-    steps = {s.value: s.config.steps for s in settings_of(asked, preset("paper-cifar10-resnet18")) if s.varied == "m"}
+    base = preset("paper-cifar10-resnet18")
+    asked = SweepConfig.like_the_paper("run", base)
+    samples = (5000, 2000, 1000, 500, 100)
+    assert asked == SweepConfig("run", (500, 200), samples, (5e-4, 1e-4), ("fine-tuned",), ("true",))
+    assert not asked.is_empty
+    assert SweepConfig("run").is_empty
+    steps = {s.value: s.config.projnorm.steps for s in settings_of(asked, base) if s.varied == "m"}
     assert steps == {"5000": 500, "2000": 200, "1000": 100, "500": 50, "100": 10}
+    half = base.updated({"projnorm": {"samples": 5000}})
+    scaled = [s.config.projnorm.steps for s in settings_of(asked, half) if s.varied == "m"]
+    assert scaled[1] == 1000 * 2000 // 5000
 
 
-def test_the_analyses_on_the_command_line(projnorm, tmp_path):
-    assert projnorm("deep", "run", "digits", *QUICK, "--trajectory", "1,2,3", "--workers", "1")[0] == 0
-    code, out, err = projnorm("deep", "sweep", "--T", "2", "--labels", "true", "--workers", "1")
-    assert code == 0
-    assert "setting 2 of 3: T = 2" in err
-    assert "\nlabels = true " in out
-    code, out, _ = projnorm("deep", "sweep", "--T", "2", "--labels", "true", "--json")
-    assert [row["setting"] for row in json.loads(out)["settings"]] == [AS_RUN, "T = 2", "labels = true"]
-    code, out, _ = projnorm("deep", "residuals")
-    assert code == 0
-    assert "\nProjNorm " in out
-    assert len(json.loads(projnorm("deep", "residuals", "--json")[1])["correlation"]) == 6
-    code, out, _ = projnorm("deep", "ensemble", "--methods", "ProjNorm,ATC")
-    assert "ProjNorm + ATC " in out
-    assert "stacked " in out
-    code, out, _ = projnorm("deep", "trajectory")
-    assert "trajectory.png" in out
-    folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-[0-9a-f]*"))
-    assert (folder / "residuals.png").exists()
-    for bad, words in (
-        (("sweep", "--T", "two"), "--steps"),
-        (("sweep", "--T", "none"), "must vary something"),
-        (("sweep", "--m", "400"), "`projnorm_samples` must be 0 for all, or from 2 to m = 40"),
-        (("sweep", "--reference", "mine"), "`reference` must be one of trained, fine-tuned"),
-        (("ensemble", "--methods", "Crystal,ATC"), "`methods` must be of Rotation"),
-        (("ensemble", "--format", "yaml"), "`format` must be one of"),
-        (("residuals", "deep-none"), "ID must name one run"),
-    ):
-        code, out, err = projnorm("deep", *bad)
-        assert (code, out) == (2, ""), bad
-        assert words in err
-        assert err.count("\n") == 1
+@pytest.mark.parametrize(
+    ("sweep", "change", "message"),
+    [
+        ({"steps": (3, 3)}, {}, "must name each setting once"),
+        ({"steps": (3,)}, {"methods": ("Entropy",)}, "did not compute ProjNorm"),
+        ({"steps": (3,)}, {"projnorm": {"steps": 0, "epochs": 2, "trajectory": ()}}, "a sweep needs a number of steps"),
+        ({"samples": (400,)}, {}, "`projnorm.samples` must be 0 for all, or from 2 to m = 60"),
+        ({"samples": (1,)}, {}, "`samples` must be at least 2"),
+        ({"reference": ("mine",)}, {}, "`reference` must be one of trained, fine-tuned"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(sweep, change, message):
+    with pytest.raises(InputError, match=message):
+        settings_of(SweepConfig("run", **sweep), SMALL.updated(change))
+
+
+def test_a_sweep_over_layers_trains_them_alone(finished):
+    _, head, block = settings_of(SweepConfig("run", layers=("fc", "layer4+fc")), SMALL)
+    assert (str(head), head.config.projnorm.layers) == ("layers = fc", ("fc",))
+    assert block.config.projnorm.layers == ("layer4", "fc")
+    assert head.config.methods == ("ProjNorm",)
+    context, record = finished
+    with pytest.raises(InputError, match="`layers` must be of features, avgpool, fc"):
+        run_sweep(SweepConfig(record.id, layers=("fc", "layer4+fc")), context)
+    assert not list(context.root.glob("deep-sweep-*"))
 
 
 def test_of_many_methods_only_pairs_with_projnorm_are_made():
@@ -272,11 +241,3 @@ def test_of_many_methods_only_pairs_with_projnorm_are_made():
     assert all("ProjNorm" in name for name in added[:-1])
     few = ensembles(many.only(methods[:3])).methods[3:]
     assert len(few) == 3 + 1 + 1
-
-
-def test_a_sweep_over_layers_trains_them_alone():
-    base = preset("digits")
-    _, head, block = settings_of(SweepConfig("run", layers=("fc", "layer4+fc")), base)
-    assert (str(head), head.config.projnorm_layers) == ("layers = fc", ("fc",))
-    assert block.config.projnorm_layers == ("layer4", "fc")
-    assert head.config.methods == ("ProjNorm",)

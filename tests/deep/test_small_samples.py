@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from projnorm.runs import Record
 
 from deep.calibration import Interval
-from deep.experiments.small_samples import SmallSamplesConfig, run_small_samples
+from deep.experiments.config import SmallSamplesConfig
+from deep.experiments.small_samples import run_small_samples
 from deep.method_quality import DEFAULT, SizeQuality, difference, predictions, size_quality, smallest_size
-from figures import small_samples
+from projnorm.errors import InputError
 
 
 @pytest.fixture(scope="module")
 def drawn(finished, tmp_path_factory):
-    root, record = finished
-    copied = tmp_path_factory.mktemp("small") / "runs"
-    shutil.copytree(root, copied)
+    context, record = finished
+    copied = replace(context, root=tmp_path_factory.mktemp("small") / "runs")
+    shutil.copytree(context.root, copied.root)
     config = SmallSamplesConfig(record.id, (20, 60), 2, projnorm_size=20, projnorm_steps=2)
-    return copied, config, run_small_samples(config, root=copied)
+    return copied, config, run_small_samples(config, copied)
 
 
 def test_scores_are_of_every_method_target_size_and_draw(drawn, finished):
@@ -47,37 +47,29 @@ def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
         np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
 
 
-def test_it_is_read_from_its_record_and_told(drawn, projnorm, tmp_path):
-    root, config, record = drawn
-    assert run_small_samples(config, root=root).created == record.created
-    shutil.copytree(root, tmp_path / "out" / "runs")
-    arguments = ("deep", "small-samples", config.run, "--out", "out", "--m", "20,60", "--draws", "2")
-    code, out, err = projnorm(*arguments, "--projnorm", "20", "--projnorm-steps", "2", "--json")
-    assert (code, err) == (0, "")
-    assert record.id in out
-    assert set(json.loads(out)["methods"]) >= {"COT", "ProjNorm", "MI"}
-    code, out, _ = projnorm(*arguments, "--projnorm", "20", "--projnorm-steps", "2")
-    assert "coverage" in out
+def test_it_is_read_from_its_record(drawn):
+    context, config, record = drawn
+    assert run_small_samples(config, context).created == record.created
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sizes": (1, 20)}, "`sizes` must be different numbers of samples from 2"),
-        ({"sizes": ()}, "`sizes` must be"),
+        ({"sizes": (1, 20)}, "`sizes` must be at least 2"),
+        ({"sizes": ()}, "`sizes` must have at least one"),
         ({"draws": 0}, "`draws` must be at least 1"),
         ({"projnorm_size": 7}, "`projnorm_size` must be one of"),
         ({"projnorm_steps": 0}, "`projnorm_steps` must be at least 1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         SmallSamplesConfig("run", **options)
 
 
 def test_more_samples_than_there_are_is_refused(drawn):
-    with pytest.raises(ValueError, match="`sizes` must be at most 60"):
-        run_small_samples(SmallSamplesConfig(drawn[1].run, (61,)), root=drawn[0])
+    with pytest.raises(InputError, match="`sizes` must be at most 60"):
+        run_small_samples(SmallSamplesConfig(drawn[1].run, (61,)), drawn[0])
 
 
 def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
@@ -128,14 +120,3 @@ def test_the_fewest_samples_are_those_from_which_on_it_works():
 
     assert smallest_size([at(50, 0.95), at(100, 0.8), at(200, 0.91), at(500, 0.95)]) == 200
     assert smallest_size([at(50, 0.95), at(100, 0.8)]) == 0
-
-
-def test_the_figure_has_a_line_for_each_method():
-    arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ProjNorm": 0.2})
-    record = Record("id", "deep-small-samples", {}, arrays, {}, "", 0.0, {})
-    found = small_samples.measured(record)
-    figure = small_samples.draw(found)
-    lines = {line.get_label() for line in figure.axes[0].lines}
-    assert lines >= {DEFAULT, "COT", "MI", "FeatureShift", "ProjNorm"}
-    assert found.differences[0].worse == "ProjNorm"
-    assert len(small_samples.differences(found).rows) == len(found.differences)

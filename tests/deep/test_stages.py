@@ -3,106 +3,103 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from deep.ledger import Scores
 
 from deep import stages
-from deep.experiments.comparison import LEDGER, open_run, run_comparison
-from deep.stages import Workplace
-from deep.training import Hardware
+from deep.experiments.comparison import run_comparison
+from deep.runs import Run, open_run
+from projnorm.records import RunContext
+from projnorm.store import Store
 from projnorm.vision.networks import SmallCNN
 from tests.deep.small import SMALL
+from tests.deep.test_comparison import documents, same_arrays
 
 
-def test_a_damaged_stage_is_trained_again(tmp_path, finished):
-    root, record = finished
-    run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
-    folder = next(tmp_path.glob("deep-*"))
-    entropies = [row.score for row in open_run(root / record.id)[1].rows if row.method == "Entropy"]
-    assert [row.score for row in open_run(folder)[1].rows if row.method == "Entropy"] == entropies
-    (folder / "record.json").unlink()
+def test_damaged_networks_and_values_are_computed_again(tmp_path, finished):
+    _, record = finished
+    config = SMALL.updated({"methods": ("Entropy", "ProjNorm")})
+    first = run_comparison(config, RunContext(tmp_path))
+    np.testing.assert_array_equal(first.arrays["scores"], record.arrays["scores"][:, [2, 5]])
+    Store(tmp_path).remove(f"{first.id}/record")
     next((tmp_path / "projnorm").glob("*/*.npz")).write_bytes(b"damaged")
-    for file in (tmp_path / "trained").glob("network-*.safetensors"):
+    for file in (tmp_path / "trained").glob("network-*.npz"):
         file.write_bytes(file.read_bytes()[:100])
-    before = (folder / LEDGER).read_bytes()
-    again = run_comparison(replace(SMALL, methods=("Entropy", "ProjNorm")), root=tmp_path)
-    assert (folder / LEDGER).read_bytes() == before
-    assert again.arrays["layer_contributions"].shape[0] == 5
+    before = documents(tmp_path, first.id)
+    same_arrays(first, run_comparison(config, RunContext(tmp_path)))
+    assert documents(tmp_path, first.id) == before
 
 
 def test_runs_that_differ_in_projnorm_or_targets_share_their_networks(finished, tmp_path, monkeypatch):
-    root, record = finished
-    shutil.copytree(root / "trained", tmp_path / "trained")
-    shutil.copytree(root / "outputs", tmp_path / "outputs")
-    monkeypatch.setattr(stages, "_fine_tuned", _refused)
-    other = replace(SMALL, projnorm_lr=2 * SMALL.projnorm_lr, families=SMALL.families[:1])
-    found = run_comparison(other, root=tmp_path)
-    whole = Scores.of(open_run(root / record.id)[1].rows)
-    for target, scores in zip(found.arrays["targets"], found.arrays["scores"], strict=True):
-        before = whole.values[whole.targets.tolist().index(target)]
+    context, record = finished
+    for name in ("trained", "outputs"):
+        shutil.copytree(context.root / name, tmp_path / name)
+    monkeypatch.setattr(stages, "_fine_tuned", lambda *_: pytest.fail("trained again"))
+    change = {"projnorm": {"lr": 2 * SMALL.projnorm.lr}, "data": {"families": SMALL.data.families[:1]}}
+    arrays = run_comparison(SMALL.updated(change), RunContext(tmp_path)).arrays
+    whole = open_run(context.root, record.id).scores()
+    for target, scores in zip(arrays["targets"], arrays["scores"], strict=True):
+        before = whole.values[whole.targets.tolist().index(target)][:6]
         np.testing.assert_array_equal(scores[:-1], before[:-1])
         assert scores[-1] != before[-1]
 
 
-def _refused(*_):
-    raise AssertionError("trained again")
+def run_of(config, root) -> Run:
+    return Run(config, RunContext(root, device="cpu"), "run")
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"projnorm_samples": 31},
-        {"projnorm_lr": 0.3},
-        {"lr": 0.3},
-        {"reference_samples": "m"},
-        {"labels": "true"},
-        {"trajectory": (2,)},
-        {"reference": "trained"},
-        {"weights": "other"},
+        {"projnorm": {"samples": 31}},
+        {"projnorm": {"lr": 0.3}},
+        {"finetune": {"lr": 0.3}},
+        {"projnorm": {"reference_samples": "m"}},
+        {"projnorm": {"labels": "true"}},
+        {"projnorm": {"trajectory": (2,)}},
+        {"projnorm": {"reference": "trained"}},
+        {"network": {"weights": "other.pth"}},
     ],
 )
-def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change):
-    base = replace(SMALL, reference="fine-tuned", reference_samples="all")
-    before, *others = (
-        Workplace(config, tmp_path / "run", Hardware()) for config in (base, replace(base, families=("fog",)), base)
+def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, monkeypatch, change):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    torch.save(SmallCNN(10).state_dict(), "other.pth")
+    base = SMALL.updated({"projnorm": {"reference": "fine-tuned", "reference_samples": "all"}})
+    before, other = (
+        stages.projnorm_identity(run_of(config, tmp_path))
+        for config in (base, base.updated({"data": {"families": ("fog",)}}))
     )
-    assert all(work.projnorms == before.projnorms for work in others)
-    if change == {"weights": "other"}:
-        torch.manual_seed(0)
-        torch.save(SmallCNN(10).state_dict(), tmp_path / "other.pth")
-        change = {"weights": str(tmp_path / "other.pth")}
-    after = Workplace(replace(base, **change), tmp_path / "run", Hardware()).projnorms
-    assert (after == before.projnorms) == (change == {"reference_samples": "m"})
+    assert before == other
+    after = stages.projnorm_identity(run_of(base.updated(change), tmp_path))
+    assert (after == before) == (change == {"projnorm": {"reference_samples": "m"}})
 
 
 @pytest.mark.parametrize(
     ("change", "stays"),
     [
-        ({"projnorm_lr": 0.3}, {"network", "second", "rotation"}),
-        ({"steps": 3, "trajectory": ()}, {"network", "second", "rotation"}),
-        ({"families": ("fog",)}, {"network", "second", "reference", "rotation"}),
-        ({"lr": 0.3}, {"reference"}),
-        ({"epochs": 4}, {"reference"}),
-        ({"batch": 40}, {"reference"}),
-        ({"n_train": 90}, {"reference"}),
-        ({"rotation_samples": 17}, {"network", "second", "reference"}),
-        ({"rotation": "joint"}, {"second", "reference"}),
-        ({"m": 31}, {"network", "second", "rotation"}),
-        ({"projnorm_batch_norm": "frozen"}, {"network", "second", "rotation"}),
-        ({"projnorm_samples": 31}, {"network", "second", "rotation"}),
-        ({"size": 16}, set()),
-        ({"momentum": 0.5}, set()),
+        ({"projnorm": {"lr": 0.3}}, {"network", "second", "rotation"}),
+        ({"projnorm": {"steps": 3, "trajectory": ()}}, {"network", "second", "rotation"}),
+        ({"data": {"families": ("fog",)}}, {"network", "second", "reference", "rotation"}),
+        ({"finetune": {"lr": 0.3}}, {"reference"}),
+        ({"finetune": {"epochs": 4}}, {"reference"}),
+        ({"finetune": {"batch": 40}}, {"reference"}),
+        ({"finetune": {"momentum": 0.5}}, {"reference"}),
+        ({"data": {"n": 90}}, {"reference"}),
+        ({"rotation": {"samples": 17}}, {"network", "second", "reference"}),
+        ({"rotation": {"head": "joint"}}, {"second", "reference"}),
+        ({"data": {"m": 31}}, {"network", "second", "rotation"}),
+        ({"projnorm": {"batch_norm": "frozen"}}, {"network", "second", "rotation"}),
+        ({"projnorm": {"samples": 31}}, {"network", "second", "rotation"}),
+        ({"network": {"size": 16}}, set()),
         ({"seed": 1}, set()),
     ],
 )
 def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
-    def names(config):
-        work = Workplace(config, tmp_path / "run", Hardware())
-        return {name: work.stage(name) for name in ("network", "second", "reference", "rotation")}
+    def keys(config):
+        return {name: stages.stage_key(run_of(config, tmp_path), name) for name in stages.STAGE_NAMES}
 
-    before, after = names(SMALL), names(replace(SMALL, **change))
+    before, after = keys(SMALL), keys(SMALL.updated(change))
     assert {name for name in before if before[name] == after[name]} == stays

@@ -276,5 +276,6 @@ def test_a_document_that_is_no_entry_is_set_aside_and_reported(tmp_path, text, c
     (tmp_path / "key.json").write_bytes(text)
     assert store.get("key") is None
     assert "key.json is damaged" in caplog.text
+    store.put("key", {"a": samples.LOGITS})
     assert (tmp_path / "damaged" / "key.json").read_bytes() == text
     assert store.get("whole") is not None

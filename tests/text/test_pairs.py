@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined, made_pairs, subsets
+from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined, made_pairs
 from projnorm.text.encoding import IDS, MASK, TYPES, hashed_words
-from projnorm.text.subsets import negated, overlap
+from projnorm.text.subsets import negated, overlap, subsets
 from projnorm.text.templates import DIALS, made_family
 
 

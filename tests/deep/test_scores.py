@@ -1,17 +1,19 @@
-"""The ledger survives what a dying process leaves; calibration against its definition."""
+"""Scores of a run are found again or reported as damaged; calibration against its definition."""
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict
 
 import numpy as np
 import pytest
-from deep.ledger import Ledger, Row, Scores
 from scipy import stats
 
 from deep.calibration import correlations, drawn_ranks, left_out_predictions, qualities, quality
+from deep.runs import Run, kernel_rows, open_run
+from deep.scores import Row, Scores
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from tests.deep.small import SMALL
 
 ROWS = [
     Row(f"{family}-{severity}", family, severity, "generated", 50, 0.1 * severity, method, score * severity)
@@ -21,50 +23,53 @@ ROWS = [
 ]
 
 
-def test_rows_are_appended_once_and_read_back(tmp_path):
-    ledger = Ledger(tmp_path / "run" / "ledger.jsonl")
-    ledger.append(ROWS[:4])
-    ledger.append(ROWS)
-    assert Ledger(ledger.path).rows == ROWS
-    assert ledger.has("fog-1", "A")
-    assert not ledger.has("fog-1", "C")
+def begun(root, name="deep-0123456789ab") -> Run:
+    run = Run(SMALL, RunContext(root), name)
+    run.begin({"data_sha256": "abc"})
+    return run
 
 
-def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.append(ROWS)
-    whole = ledger.path.read_bytes()
-    end_of_first = whole.index(b"\n") + 1
-    for cut in range(end_of_first + 1, len(whole), 7):
-        ledger.path.write_bytes(whole[:cut])
-        kept = Ledger(ledger.path).rows
-        assert ledger.path.read_bytes() == whole[:cut]  # reading changes nothing
-        assert kept == ROWS[: len(kept)]
-        assert len(kept) == whole[:cut].count(b"\n")
-        resumed = Ledger(ledger.path)
-        resumed.append(ROWS)
-        assert ledger.path.read_bytes() == whole
+def test_rows_come_back_from_the_folder_of_a_run(tmp_path):
+    run = begun(tmp_path)
+    with pytest.raises(InputError, match="has no target yet that every method has scored"):
+        run.scores()
+    run.put_rows("outputs-0000", ROWS[:2])
+    run.put_rows("outputs-0001", [*ROWS[2:3], Row("fog-2", "fog", 2, "generated", 50, 0.2, "B", math.nan)])
+    run.put_rows("tangent-kernels", ROWS[4:5])
+    again = open_run(tmp_path)
+    assert (again.config, again.name) == (SMALL, run.name)
+    assert again.rows("outputs-0000") == ROWS[:2]
+    assert math.isnan(again.rows()[3].score)
+    assert kernel_rows(run.folder) == ROWS[4:5]
+    assert kernel_rows(tmp_path) == []
+    assert again.scores().methods == ("A",)
 
 
-@pytest.mark.parametrize("line", [b"{}\n", b"[]\n", b"nonsense\n", b'{"target": 1}\n', b"\xff\xfe\n"])
-def test_a_line_that_is_no_row_is_named_and_gone_with_the_next_one_written(tmp_path, line, caplog):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.append(ROWS[:2])
-    with ledger.path.open("ab") as file:
-        file.write(line)
-    again = Ledger(ledger.path)
-    assert again.rows == ROWS[:2]
-    assert "ledger.jsonl: line 3 damaged" in caplog.text
-    again.append(ROWS[2:4])
-    caplog.clear()
-    assert Ledger(ledger.path).rows == ROWS[:4]
-    assert not caplog.text
+def test_damaged_scores_are_reported_and_absent(tmp_path, caplog):
+    run = begun(tmp_path)
+    run.put_rows("outputs-0000", ROWS[:2])
+    path = run.store.path("scores/outputs-0000")
+    path.write_bytes(path.read_bytes().replace(b"fog", b"fig"))
+    assert run.rows("outputs-0000") == []
+    assert "its checksum differs" in caplog.text
+    run.put_rows("outputs-0000", ROWS[:2])
+    run.store.remove("run")  # so that nobody knows what the scores were computed from
+    assert run.begun_with() is None
+    run.begin({"data_sha256": "abc"})
+    assert run.rows() == []
 
 
-def test_rows_from_before_there_were_checksums_are_read(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in ROWS))
-    assert Ledger(path).rows == ROWS
+def test_a_run_is_named_by_its_beginning_if_there_is_one_such(tmp_path):
+    with pytest.raises(InputError, match=r"`run` must name one run in .*; those there: none"):
+        open_run(tmp_path)
+    begun(tmp_path)
+    begun(tmp_path, "deep-0a23456789ab")
+    (tmp_path / "deep-ffffffffffff").mkdir()
+    assert open_run(tmp_path, "deep-01").name == "deep-0123456789ab"
+    with pytest.raises(InputError, match="those there: deep-0123456789ab, deep-0a23456789ab"):
+        open_run(tmp_path)
+    with pytest.raises(InputError, match="those that begin with 'deep-f': none"):
+        open_run(tmp_path, "deep-f")
 
 
 def test_scores_hold_the_targets_every_method_has_seen():
