@@ -245,7 +245,7 @@ def test_bombs_are_refused_before_they_unpack(tmp_path, monkeypatch):
     monkeypatch.setitem(cifar._LIMITS, "test.bin", 100)
     assert_refused(
         write_folder(tmp_path / "folder", published("cifar-100-binary")),
-        r"test\.bin: has 6,148 bytes, at most 100 are possible",
+        r"test\.bin: has 6,148 bytes, at most 100 are read",
     )
 
 
