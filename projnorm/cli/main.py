@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -15,5 +15,5 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("projnorm: interrupted\n")
-        code = INTERRUPTED
+        code = _INTERRUPTED
     sys.exit(code)
