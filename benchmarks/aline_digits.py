@@ -9,7 +9,7 @@ Run: python benchmarks/aline_digits.py [OUT.json] (about two minutes on one core
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from deep.images import Images
 from deep.outputs import Outputs
 from deep.presets import preset
 from deep.scores import Row, Scores
-from deep.training import batches_per_epoch, one_thread, train
+from deep.training import one_thread, train
 from projnorm.vision import ImageSet
 
 EPOCHS = (8, 1, 2, 3, 4, 6)
@@ -35,7 +35,7 @@ def main(out: Path) -> None:
     data = domain.load_data()
     networks = []
     for seed, epochs in enumerate(EPOCHS):
-        recipe = domain.finetuning(epochs * batches_per_epoch(len(data.train), config.batch))
+        recipe = replace(config.finetune, epochs=epochs)
         network = domain.initial(classes=data.classes, seed=seed).model
         networks.append(train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=domain.prepare))
 

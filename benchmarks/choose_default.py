@@ -16,7 +16,7 @@ from harness import write_result
 from deep.calibration import left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.estimate.error_estimator import CALIBRATED
-from projnorm.runs import load
+from projnorm.records import load_record
 
 POOL = ("COT", "COTT", "NuclearNorm", "MI", "FeatureShift", "ProjNormLinear")
 SHOWN = 10
@@ -24,7 +24,7 @@ SHOWN = 10
 
 def main(folder: Path, out: Path) -> None:
     """Rank, print, save."""
-    record = load(folder)
+    record = load_record(folder.parent, folder.name)
     arrays = record.arrays
     names, errors, families = arrays["methods"].tolist(), arrays["errors"], arrays["families"]
     found = {}

@@ -15,7 +15,7 @@ from harness import write_result
 
 from deep.method_quality import SizeQuality, predictions, size_quality, smallest_size
 from figures.deep_table import cell
-from projnorm.runs import load
+from projnorm.records import load_record
 
 FEW = 100
 # Forward passes over a target, where it is not one: training counts as three, and ProjNorm sees its samples twice.
@@ -24,7 +24,7 @@ PASSES = {"GDE": "2", "Rotation": "4", "ProjNorm": "7", "Dis2": "1, and critics"
 
 def main(run: Path, small: Path, out: Path) -> None:
     """Join, print, save."""
-    arrays = load(small).arrays
+    arrays = load_record(small.parent, small.name).arrays
     by_size = {
         size: {method: size_quality(one, arrays) for method, one in predictions(arrays, size).items()}
         for size in arrays["sizes"].tolist()
@@ -45,7 +45,7 @@ def main(run: Path, small: Path, out: Path) -> None:
 
 def _on_all(run: Path, size: int) -> dict[str, SizeQuality]:
     """The methods of a run, as if all samples of each target were one draw of them."""
-    arrays = load(run).arrays
+    arrays = load_record(run.parent, run.name).arrays
     seen = {
         **{key: arrays[key] for key in ("errors", "families", "methods")},
         "sizes": np.array([size]),

@@ -79,8 +79,8 @@ def require_known_layers(config: RunConfig) -> None:
     """
     if config.finetune.layers or config.projnorm.layers:
         model = domain_of(config).initial(classes=2, seed=0).model
-        for recipe in (config.finetune, config.projnorm):
-            require_layers(recipe, model)
+        require_layers(config.finetune, model, "finetune.layers")
+        require_layers(config.projnorm, model, "projnorm.layers")
 
 
 def projnorm_samples(config: RunConfig) -> int:

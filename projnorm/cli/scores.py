@@ -11,6 +11,7 @@ from projnorm.cli.output import say, say_json
 from projnorm.config import Config, setting
 
 if TYPE_CHECKING:
+    from deep.config import RunConfig
     from deep.runs import Run
     from figures.show import Shown
 
@@ -107,7 +108,7 @@ def presets(out: OutOption) -> None:
     from deep.presets import PRESETS, TEXT_PRESETS
     from figures.table import Table
 
-    named = {**PRESETS, **TEXT_PRESETS}
+    named: dict[str, RunConfig] = {**PRESETS, **TEXT_PRESETS}
     if out.json:
         say_json({name: config.to_json() for name, config in named.items()})
         return
@@ -117,7 +118,7 @@ def presets(out: OutOption) -> None:
             "deep text" if name in TEXT_PRESETS else "deep run",
             Path(config.data.data).name,
             f"{config.data.m:,}",
-            f"{config.projnorm.recipe.steps:,}",
+            f"{config.projnorm.steps:,}",
             str(config.finetune.epochs),
         )
         for name, config in named.items()
