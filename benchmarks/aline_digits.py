@@ -18,7 +18,7 @@ from harness import write_result
 from deep.calibration import qualities
 from deep.estimators.aline import ALineD, ALineS
 from deep.forward import forward
-from deep.images import Images
+from deep.images import Images, load_image_data
 from deep.outputs import Outputs
 from deep.presets import preset
 from deep.scores import Row, Scores
@@ -32,7 +32,7 @@ def main(out: Path) -> None:
     """Train, score every target, print, save."""
     config = preset("digits")
     domain = Images(config)
-    data = domain.load_data()
+    data = load_image_data(config)
     networks = []
     for seed, epochs in enumerate(EPOCHS):
         recipe = replace(config.finetune, epochs=epochs)

@@ -62,7 +62,7 @@ def run_costs(
 
     Args:
         config: The comparison.
-        context: Where it would run; the costs do not depend on it.
+        context: Folder, workers and device, which the costs do not depend on.
         assumptions: Numbers of devices and their rates.
 
     Raises:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from deep.config import DeepConfig, RunConfig
-from deep.domain import Domain, Loaded, domain_of
+from deep.domain import Domain, Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of, train_reference
@@ -57,7 +57,7 @@ def on_chosen_device(context: RunContext) -> RunContext:
 @lru_cache(maxsize=2)
 def data_of(run: Run) -> RunData:
     """The samples of a run, read once in every process."""
-    return domain_of(run.config).load_data(cache=run.context.store("corruptions").folder)
+    return load_data(run.config, run.context.store("corruptions").folder)
 
 
 def initial_of(run: Run, which: str = NETWORK) -> Loaded:
