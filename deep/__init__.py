@@ -7,50 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from projnorm.lazy import attach
 
-_NAMES = {
-    "ESTIMATORS": "deep.estimators",
-    "METHODS": "deep.config",
-    "PRESETS": "deep.presets",
-    "TEXT_PRESETS": "deep.presets",
-    "AdversarialConfig": "deep.experiments.config",
-    "DeepConfig": "deep.config",
-    "ErrorEstimate": "deep.estimate",
-    "Estimator": "deep.estimators",
-    "ImageData": "deep.config",
-    "ImageNetwork": "projnorm.vision.settings",
-    "LabelShiftConfig": "deep.experiments.config",
-    "NtkPredictConfig": "deep.experiments.config",
-    "Outputs": "deep.outputs",
-    "ProjNormConfig": "deep.config",
-    "Quality": "deep.calibration",
-    "Recipe": "deep.config",
-    "RotationConfig": "deep.config",
-    "Scores": "deep.scores",
-    "SmallSamplesConfig": "deep.experiments.config",
-    "SweepConfig": "deep.experiments.config",
-    "TextConfig": "deep.config",
-    "TextData": "deep.config",
-    "TextNetwork": "deep.config",
-    "estimate_error": "deep.estimate",
-    "estimate_errors": "deep.estimate",
-    "estimator": "deep.estimators",
-    "open_run": "deep.runs",
-    "preset": "deep.presets",
-    "qualities": "deep.calibration",
-    "read_outputs": "deep.outputs",
-    "run_adversarial": "deep.experiments.adversarial",
-    "run_comparison": "deep.experiments.comparison",
-    "run_costs": "deep.costs",
-    "run_label_shift": "deep.experiments.label_shift",
-    "run_ntk_predict": "deep.experiments.ntk_predict",
-    "run_small_samples": "deep.experiments.small_samples",
-    "run_sweep": "deep.experiments.sweep",
-    "text_preset": "deep.presets",
-    "train": "deep.training",
-    "train_reference": "deep.projnorm",
-}
-_get, _names = attach(__name__, _NAMES)
-__all__ = [*_NAMES]
+_get, _names, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
     from deep.calibration import Quality as Quality, qualities as qualities
@@ -123,7 +80,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
+    if name in __all__:
         return _get(name)
     if name[:1].isupper() and name in (classes := _estimators()):
         return classes[name]

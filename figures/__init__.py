@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING
 
 from projnorm.lazy import attach
 
-_NAMES = {
-    "Drawing": "figures.show",
-    "Number": "figures.table",
-    "Shown": "figures.show",
-    "Table": "figures.table",
-    "save": "figures.style",
-    "save_figures": "figures.show",
-    "save_tables": "figures.show",
-    "theory_page": "figures.theory",
-    "theory_shows": "figures.theory",
-}
-__getattr__, __dir__ = attach(__name__, _NAMES)
-__all__ = [*_NAMES]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
     from figures.show import (

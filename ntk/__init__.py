@@ -7,34 +7,7 @@ from typing import TYPE_CHECKING
 
 from projnorm.lazy import attach
 
-_NAMES = {
-    "Features": "ntk.gradient_features",
-    "GramConfig": "ntk.config",
-    "KernelConfig": "ntk.config",
-    "Kernels": "ntk.kernels",
-    "NtkConfig": "ntk.config",
-    "Responses": "ntk.analysis",
-    "SelfCheckError": "ntk.engine",
-    "SubsampleConfig": "ntk.config",
-    "TargetAnalysis": "ntk.analysis",
-    "TargetPrediction": "ntk.analysis",
-    "TrainAnalysis": "ntk.analysis",
-    "UnsupportedNetworkError": "ntk.capture",
-    "analyse_target": "ntk.analysis",
-    "analyse_train": "ntk.analysis",
-    "compute_kernels": "ntk.experiment",
-    "features": "ntk.gradient_features",
-    "gram": "ntk.kernels",
-    "kernel_costs": "ntk.costs",
-    "predict_target": "ntk.analysis",
-    "reference_gradients": "ntk.reference",
-    "reference_gram": "ntk.reference",
-    "run_analysis": "ntk.experiment",
-    "run_gram": "ntk.experiment",
-    "run_subsample": "ntk.subsample",
-}
-__getattr__, __dir__ = attach(__name__, _NAMES)
-__all__ = [*_NAMES]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
     from ntk.analysis import (

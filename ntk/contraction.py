@@ -118,8 +118,18 @@ class DirectRows:
         return upper_product(a[0]) if b is None else a[0] @ b[0].T
 
 
+class _KeepsCaptured:
+    """A rule that keeps inputs and output gradients as they are."""
+
+    __slots__ = ()
+
+    def write(self, captured: Captured, out: Factors) -> None:
+        out[0].copy_(captured.inputs)
+        out[1].copy_(captured.grads)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class DirectFormed:
+class DirectFormed(_KeepsCaptured):
     """The gradients formed when they are needed, where inputs and output gradients take less room.
 
     Attributes:
@@ -143,10 +153,6 @@ class DirectFormed:
         """One per parameter."""
         return self.formed
 
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
-
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
         other = a if b is None else b
@@ -168,7 +174,7 @@ class DirectFormed:
 
 
 @dataclass(frozen=True, slots=True)
-class StructuredLinear:
+class StructuredLinear(_KeepsCaptured):
     """``(A A^T + 1) * (B B^T)``, the one for the bias."""
 
     inputs: int
@@ -187,10 +193,6 @@ class StructuredLinear:
         """Multiply-adds of the two products."""
         return self.inputs + self.outputs
 
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
-
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Two products, multiplied entry by entry."""
         b = a if b is None else b
@@ -198,7 +200,7 @@ class StructuredLinear:
 
 
 @dataclass(frozen=True, slots=True)
-class StructuredConv:
+class StructuredConv(_KeepsCaptured):
     """Inner products of pixels and of output gradients, summed over the pairs of positions."""
 
     geometry: ConvGeometry
@@ -230,10 +232,6 @@ class StructuredConv:
         )
         products = g.positions**2 + sum(g.phase_size(p) ** 2 for p in g.phases())
         return self.multiply_adds + _SHORT_PRODUCT * products + _ELEMENTWISE * passes
-
-    def write(self, captured: Captured, out: Factors) -> None:
-        """Inputs and output gradients, as they are."""
-        _write_captured(captured, out)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of positions stay few."""
@@ -311,11 +309,6 @@ def write_gradient_rows(captured: Captured, out: Tensor) -> None:
         weight.copy_(_over_positions(_normalised(module, x) * grads))
     if bias is not None:
         bias.copy_(_over_positions(grads))
-
-
-def _write_captured(captured: Captured, out: Factors) -> None:
-    out[0].copy_(captured.inputs)
-    out[1].copy_(captured.grads)
 
 
 def upper_product(rows: Tensor) -> Tensor:

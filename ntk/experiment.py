@@ -25,7 +25,7 @@ from projnorm.store import Store
 from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, Splits, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
 from projnorm.vision.weights import weights_hash
-from projnorm_theory import PowerLawFit
+from projnorm_theory import LossInterval, PowerLawFit
 
 GRAM_KIND, KIND = "ntk-gram", "ntk"
 _GRAM_MEANINGS = {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"}
@@ -285,7 +285,8 @@ def analysis_arrays(
     targets = list(analysed.values())
     top = max(len(t.alignment.overlap) for t in targets)
     widest = max(len(t.eigenvalues) for t in targets)
-    nowhere = (np.nan, np.nan)
+    intervals = ("proposition", "generalised", "sharp")
+    predictions = ("projnorm", "projnorm_error", "theta_norm", "error")
     return {
         "targets": np.array([t.name for t in experiment.targets]),
         "families": np.array([t.family for t in experiment.targets]),
@@ -298,17 +299,14 @@ def analysis_arrays(
         "alignment": np.stack([_padded(t.alignment.matrix, top) for t in targets]).astype(np.float32),
         "span_overlap": np.stack([_padded(t.alignment.overlap, top) for t in targets]),
         "bessel": np.array([t.alignment.bessel for t in targets]),
-        "rho": np.array([t.rho for t in targets]),
-        "overlap": np.array([t.overlap for t in targets]),
-        "test_loss": np.array([t.test_loss for t in targets]),
-        "proposition": np.array([(t.proposition.lower, t.proposition.upper) for t in targets]),
-        "generalised": np.array([(t.generalised.lower, t.generalised.upper) for t in targets]),
-        "sharp": np.array([nowhere if t.sharp is None else (t.sharp.lower, t.sharp.upper) for t in targets]),
-        "projnorm": np.array([t.prediction.projnorm for t in targets]),
-        "projnorm_error": np.array([t.prediction.projnorm_error for t in targets]),
-        "theta_norm": np.array([t.prediction.theta_norm for t in targets]),
-        "error": np.array([t.prediction.error for t in targets]),
+        **{name: np.array([getattr(t, name) for t in targets]) for name in ("rho", "overlap", "test_loss")},
+        **{name: np.array([_ends(getattr(t, name)) for t in targets]) for name in intervals},
+        **{name: np.array([getattr(t.prediction, name) for t in targets]) for name in predictions},
     }
+
+
+def _ends(interval: LossInterval | None) -> tuple[float, float]:
+    return (np.nan, np.nan) if interval is None else (interval.lower, interval.upper)
 
 
 def _padded(array: np.ndarray, size: int) -> np.ndarray:

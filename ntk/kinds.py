@@ -108,19 +108,10 @@ class ExactMap:
     @property
     def costs(self) -> tuple[LayerCost, ...]:
         """By layer."""
+        layers = zip(self._names, self._parameters, self._rules, self._forward, strict=True)
         return tuple(
-            LayerCost(
-                name,
-                parameters,
-                rule.route,
-                rule.multiply_adds,
-                sum(map(math.prod, rule.shapes)),
-                rule.formed,
-                forward,
-            )
-            for name, parameters, rule, forward in zip(
-                self._names, self._parameters, self._rules, self._forward, strict=True
-            )
+            LayerCost(name, size, r.route, r.multiply_adds, sum(map(math.prod, r.shapes)), r.formed, forward)
+            for name, size, r, forward in layers
         )
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
@@ -147,7 +138,16 @@ class ExactMap:
         return parts
 
 
-class CoordinateMap:
+class _Rows:
+    """Features that are rows of numbers, whose products give the kernel."""
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
+        """Part by part."""
+        for i, rows in enumerate(a):
+            yield upper_product(rows) if b is None else rows @ b[i].T
+
+
+class CoordinateMap(_Rows):
     """A random subset of the coordinates, without replacement: the paper's features."""
 
     def __init__(
@@ -196,16 +196,12 @@ class CoordinateMap:
                 for part, formed in _formed(layer, rows):
                     torch.index_select(formed, 1, pick, out=part)
 
-    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
-        """Layer by layer."""
-        return _products(a, b)
-
     def of_gradient(self, gradient: Tensor) -> Tensor:
         """The coordinates picked."""
         return gradient[torch.from_numpy(self.indices).to(gradient.device)]
 
 
-class ProjectionMap:
+class ProjectionMap(_Rows):
     r"""A sparse random projection: every coordinate goes, with a random sign, into one of `width` sums.
 
     Charikar, Chen and Farach-Colton, "Finding frequent items in data streams" (2002). The inner product of two
@@ -241,10 +237,6 @@ class ProjectionMap:
             for rows, formed in _formed(layer, out[0]):
                 rows.index_add_(1, buckets, formed.mul_(signs))
 
-    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
-        """One product."""
-        return _products(a, b)
-
     def of_gradient(self, gradient: Tensor) -> Tensor:
         """The projection of it."""
         return gradient.new_zeros(self._width).index_add_(0, self._buckets, gradient * self._signs)
@@ -275,11 +267,6 @@ def _forward_multiply_adds(layer: Captured) -> int:
         return 0
     assert isinstance(weight, Tensor)
     return weight.numel() * math.prod(layer.grads.shape[2:])
-
-
-def _products(a: Factors, b: Factors | None) -> Iterator[Tensor]:
-    for i, rows in enumerate(a):
-        yield upper_product(rows) if b is None else rows @ b[i].T
 
 
 def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,7 +1,7 @@
-"""Files that are either wholly there or not there: written under a temporary name, then renamed.
+"""Atomic writes: files are written under a temporary name and then renamed, so they are complete or absent.
 
-A process that is killed on the way leaves its temporary file behind. It carries the machine and the number of the
-process in its name, and is removed by the next process that writes into the folder.
+A process that is killed leaves its temporary file behind. The name of that file holds the machine and the process ID,
+and the next process that writes into the folder removes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PART = ".part"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Put `data` at `path`; a failure on the way leaves what was there before untouched.
+    """Write `data` to `path`; if that fails, an earlier file stays as it was.
 
     Raises:
         OSError: If the folder cannot be written to.
@@ -30,7 +30,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """An empty file to write to, which becomes `path` at the end; after an exception `path` is as it was.
+    """A temporary file that is renamed to `path` at the end; after an exception, `path` stays as it was.
 
     Raises:
         OSError: If the folder cannot be written to.
@@ -44,7 +44,7 @@ def unfinished(path: Path) -> Iterator[Path]:
         yield part
         with part.open("rb+") as file:
             os.fsync(file.fileno())
-        # mkstemp makes the file private; give it the mode any other new file would have.
+        # mkstemp makes the file private; give it the mode of any other new file.
         umask = os.umask(0)
         os.umask(umask)
         part.chmod(0o666 & ~umask)
@@ -52,17 +52,17 @@ def unfinished(path: Path) -> Iterator[Path]:
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # of a full disk, the system does not say which file
+            error.filename = str(path)  # the error for a full disk does not name the file
         raise
     _flush_folder(path.parent)
 
 
 def _flush_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk too, where the system can."""
+    """Write the directory entries to disk, on systems that can."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with suppress(OSError):  # some file systems cannot; the file itself is there
+            with suppress(OSError):  # not supported by every file system; the file itself is safe
                 os.fsync(handle)
         finally:
             os.close(handle)
@@ -70,7 +70,7 @@ def _flush_folder(folder: Path) -> None:
 
 @lru_cache(maxsize=4096)
 def _remove_abandoned(folder: Path, _process: int) -> None:
-    """Once a process and folder: unfinished files of processes of this machine that are no more."""
+    """Remove temporary files of dead processes of this machine, once for each folder and process."""
     for part in folder.glob(f".{_machine()}-*{_PART}"):
         process = part.name.split("-")[1]
         if process.isdigit() and not _alive(int(process)):
@@ -82,14 +82,14 @@ def _alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is there, and somebody else's
+    except OSError:  # it exists, but belongs to another user
         return True
     return True
 
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """A short name of this machine, which tells it from others on a shared disk, and of what process numbers mean."""
-    numbers = Path("/proc/self/ns/pid")
-    space = numbers.stat().st_ino if numbers.exists() else 0
-    return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}"
+    """A short identifier of this machine and its namespace of process IDs, distinct from others on a shared disk."""
+    namespace = Path("/proc/self/ns/pid")
+    inode = namespace.stat().st_ino if namespace.exists() else 0
+    return f"{zlib.crc32(f'{platform.node()} {inode}'.encode()):08x}"

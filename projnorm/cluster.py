@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster, whose scheduler decides who does what and does again what a lost worker had."""
+"""Tasks on a Dask cluster, whose scheduler distributes them and reruns those of a lost worker."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ from distributed.comm.core import CommClosedError
 
 from projnorm.atomic import write_atomically
 from projnorm.errors import ClusterError
+from projnorm.files import reason
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Seconds to find the scheduler, to wait for a result before the workers are counted, and for a worker to come back.
-_CONNECT, _LOOK, _WORKER = 10.0, 5.0, 30.0
-# Tasks given out for each worker, so that none is idle and the scheduler holds few.
-_AHEAD = 2
-# Numbers may depend on these.
+# Seconds to connect to the scheduler, between two checks that there are workers, and for a worker to appear.
+_CONNECT, _CHECK, _WORKER = 10.0, 5.0, 30.0
+# Tasks submitted per worker, so that no worker is idle and the scheduler holds few tasks.
+_TASKS_PER_WORKER = 2
+# Results may depend on the versions of these.
 _SAME_VERSIONS = ("projnorm", "numpy", "scipy", "torch")
 _LOST = (CancelledError, CommClosedError, TimeoutError, OSError)
 _SETTINGS = {
     "distributed.comm.timeouts.connect": f"{_CONNECT}s",
-    # A network is sent once, as part of a task, and that is meant.
+    # Networks are sent as part of a task on purpose.
     "distributed.admin.large-graph-warning-threshold": "1TB",
 }
-_KEPT = "finished tasks are stored, and running the same again resumes from them."
+_RESUMABLE = "finished tasks are stored, and running the same again resumes from them."
 
 
 def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: str) -> Iterator[R]:
-    """What `function` makes of each item, as they are finished.
+    """Results of `function` for the items, in the order in which they finish.
 
     Raises:
-        ClusterError: If the cluster cannot be reached or has other versions, if it is lost, or if a task brings down
-            its workers.
+        ClusterError: If the cluster cannot be reached, is lost, or has other library versions, or if a task kills its
+            workers.
     """
     with _connected(scheduler) as client:
         with _naming_loss(scheduler):
-            # The function is a task as well: what a worker keeps of it is made again if that worker is lost.
-            shared = client.submit(_same, function, key=f"function-{uuid4().hex}")
+            # As the result of a task, the function is restored if the worker that holds it is lost.
+            shared = client.submit(_identity, function, key=f"function-{uuid4().hex}")
         running: set[Future] = set()
         while True:
             with _naming_loss(scheduler):
-                room = _AHEAD * max(1, len(client.nthreads())) - len(running)
+                room = _TASKS_PER_WORKER * max(1, len(client.nthreads())) - len(running)
                 running.update(
                     client.submit(_call, shared, item, key=f"task-{uuid4().hex}")
                     for item in islice(items, max(0, room))
@@ -65,7 +66,7 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
             for error, future in outcomes:
                 if isinstance(error, KilledWorker):
                     raise ClusterError(
-                        f"a task brought down every worker it was given to, perhaps for want of memory; {_KEPT}"
+                        f"a task brought down every worker it was given to, perhaps for lack of memory; {_RESUMABLE}"
                     )
                 if error is not None:
                     raise error
@@ -75,7 +76,7 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
 
 
 def count_processes(scheduler: str) -> int:
-    """Workers of a cluster; each runs one task at a time.
+    """Number of workers of a cluster; each runs one task at a time.
 
     Raises:
         ClusterError: If it cannot be reached.
@@ -85,10 +86,10 @@ def count_processes(scheduler: str) -> int:
 
 
 def require_seen(folder: Path, scheduler: str) -> None:
-    """Check that every worker sees this folder.
+    """Check that every worker can see this folder.
 
     Raises:
-        ClusterError: If one does not, or the cluster cannot be reached.
+        ClusterError: If a worker does not, or the cluster cannot be reached.
     """
     probe = folder / f".seen-{uuid4().hex}"
     write_atomically(probe, b"")
@@ -99,21 +100,22 @@ def require_seen(folder: Path, scheduler: str) -> None:
         probe.unlink(missing_ok=True)
     if blind:
         raise ClusterError(
-            f"the worker {blind[0]} does not see {folder}; this needs a folder on a file system that all workers share."
+            f"the worker {blind[0]} does not see {folder}; pass a folder on a file system that all workers share."
         )
 
 
 @contextmanager
 def _connected(scheduler: str) -> Iterator[Client]:
-    """A client of a cluster with at least one worker, all of them with the versions that are installed here."""
+    """Client of a cluster that has at least one worker, all with the library versions of this process."""
     if scheduler.startswith("tls://") and not dask_config.get("distributed.comm.tls.ca-file", None):
-        raise ClusterError(f"{scheduler} needs Dask's settings of TLS, distributed.comm.tls.* in its configuration.")
-    with dask_config.set(_SETTINGS), _without_its_log():
+        raise ClusterError(
+            f"{scheduler} needs Dask's settings of TLS; set distributed.comm.tls.* in the configuration of Dask."
+        )
+    with dask_config.set(_SETTINGS), _quiet():
         try:
             client = Client(scheduler, timeout=_CONNECT, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
-            raise ClusterError(f"no Dask scheduler answers at {scheduler} ({reason}).") from None
+            raise ClusterError(f"no Dask scheduler answers at {scheduler} ({reason(error)}).") from None
         try:
             with _naming_loss(scheduler):
                 _require_workers(client, scheduler)
@@ -125,16 +127,16 @@ def _connected(scheduler: str) -> Iterator[Client]:
 
 @contextmanager
 def _naming_loss(scheduler: str) -> Iterator[None]:
-    """Around what talks to the scheduler, and around nothing else: errors of tasks and of callers are their own."""
+    """Turn a lost connection into a `ClusterError`; used only around calls to the scheduler, never around tasks."""
     try:
         yield
     except _LOST:
-        raise ClusterError(f"the Dask scheduler at {scheduler} was lost; {_KEPT}") from None
+        raise ClusterError(f"the Dask scheduler at {scheduler} was lost; {_RESUMABLE}") from None
 
 
 @contextmanager
-def _without_its_log() -> Iterator[None]:
-    """What the client logs of a lost connection, with its traceback, is said in one line by `ClusterError`."""
+def _quiet() -> Iterator[None]:
+    """Silence the client's log of a lost connection, which `ClusterError` reports in one line."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.comm")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -161,31 +163,31 @@ def _require_workers(client: Client, scheduler: str) -> None:
             if there[name] != version:
                 raise ClusterError(
                     f"the worker {worker} has {name} {there[name]}, here it is {version}; numbers may depend on it, so "
-                    "both must be the same."
+                    "install the same version."
                 )
 
 
 def _some_done(client: Client, running: set[Future]) -> set[Future]:
-    """Those that are finished, at least one.
+    """Wait until at least one future is finished; returns those that are.
 
     Raises:
-        ClusterError: If there is no worker left and none comes back.
+        ClusterError: If no worker is left and none comes back in time.
     """
-    alone_since: float | None = None
+    without_workers_since: float | None = None
     while True:
         try:
             with client.as_current():
-                return set(wait(running, timeout=_LOOK, return_when="FIRST_COMPLETED").done)
+                return set(wait(running, timeout=_CHECK, return_when="FIRST_COMPLETED").done)
         except TimeoutError:
             if client.nthreads():
-                alone_since = None
-            elif alone_since is None:
-                alone_since = time.monotonic()
-            elif time.monotonic() - alone_since > _WORKER:
-                raise ClusterError(f"every worker of the cluster is gone; {_KEPT}") from None
+                without_workers_since = None
+            elif without_workers_since is None:
+                without_workers_since = time.monotonic()
+            elif time.monotonic() - without_workers_since > _WORKER:
+                raise ClusterError(f"every worker of the cluster is gone; {_RESUMABLE}") from None
 
 
-def _same(function: Callable[[T], R]) -> Callable[[T], R]:
+def _identity(function: Callable[[T], R]) -> Callable[[T], R]:
     return function
 
 
@@ -198,8 +200,8 @@ def _sees(path: str) -> bool:
 
 
 def _versions() -> dict[str, Any]:
-    found = dict.fromkeys(_SAME_VERSIONS, "not installed")
+    versions = dict.fromkeys(_SAME_VERSIONS, "not installed")
     for name in _SAME_VERSIONS:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions

@@ -11,9 +11,8 @@ import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from projnorm.errors import InputError
 from projnorm.files import read_file
@@ -111,6 +110,8 @@ class Setting:
 class Config:
     """Base of every configuration: checked when it is made, and plain data."""
 
+    _described: ClassVar[tuple[Setting, ...]]
+
     def __post_init__(self) -> None:
         """Check and normalise every setting, then what several of them must satisfy together."""
         for one in settings(type(self)):
@@ -163,17 +164,22 @@ class Config:
         return cls(**values)
 
 
-@lru_cache
-def settings(cls: type[Any]) -> tuple[Setting, ...]:
+def settings(cls: type[Config]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
+    if "_described" not in cls.__dict__:
+        cls._described = _describe(cls)
+    return cls._described
+
+
+def _describe(cls: type[Config]) -> tuple[Setting, ...]:
     hints = get_type_hints(cls)
-    found = []
-    for one in fields(cls):
+    described = []
+    for one in fields(cls):  # type: ignore[arg-type]
         kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
         kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
         rule = one.metadata.get(_RULE, Rule())
-        found.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
-    return tuple(found)
+        described.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
+    return tuple(described)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

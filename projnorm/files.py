@@ -1,4 +1,4 @@
-"""Files from outside: where one is, and how it is read without trust in what it says of itself."""
+"""Files from outside: finding them, and reading them without trusting the sizes they declare."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import io
 import json
 import math
 import os
+import pickle
 import stat
+import struct
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +18,75 @@ from projnorm.errors import InputError
 
 DATA_VARIABLE = "PROJNORM_DATA"
 CEILING_VARIABLE = "PROJNORM_MAX_READ_GB"
-# Where a machine does not tell how much memory it has.
-_MEMORY = 8_000_000_000
+# What readers of numpy, zipfile, zlib, Pillow and torch raise on bytes that are not in their format.
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+)
+# Assumed on systems that do not report how much memory they have.
+_DEFAULT_MEMORY = 8_000_000_000
+_LONGEST_REASON = 300
 
 
 def locate(name: str | Path) -> Path:
-    """The file or folder as given, or else under the folder that the environment variable PROJNORM_DATA names.
+    """The path itself if it exists, else the path below the folder named by the environment variable PROJNORM_DATA.
 
-    A record then keeps the short name, and means the same file on another machine.
+    Records then hold the short name, which refers to the same file on another machine.
     """
     path = Path(name)
     folder = os.environ.get(DATA_VARIABLE)
     if path.exists() or path.is_absolute() or not folder:
         return path
-    under = Path(folder) / path
-    return under if under.exists() else path
+    inside = Path(folder) / path
+    return inside if inside.exists() else path
 
 
 def memory_ceiling() -> int:
-    """Bytes that one file may hold or unpack to: PROJNORM_MAX_READ_GB, or else half of the memory of this machine.
+    """Largest number of bytes that a file may hold or unpack to.
+
+    The environment variable PROJNORM_MAX_READ_GB sets it; the default is half of the memory of this machine.
 
     Raises:
-        InputError: If the variable holds no positive number.
+        InputError: If the variable is not a positive number.
     """
-    given = os.environ.get(CEILING_VARIABLE)
-    if not given:
+    value = os.environ.get(CEILING_VARIABLE)
+    if not value:
         return physical_memory() // 2
     try:
-        gigabytes = float(given)
+        gigabytes = float(value)
     except ValueError:
         gigabytes = math.nan
     if not 0.0 < gigabytes < math.inf:
-        raise InputError(f"{CEILING_VARIABLE} must be a number of gigabytes above 0; got {given!r}.")
+        raise InputError(f"{CEILING_VARIABLE} must be a number of gigabytes above 0; got {value!r}.")
     return int(gigabytes * 1e9)
 
 
 def physical_memory() -> int:
-    """Bytes of memory that this machine has."""
+    """Memory of this machine in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return _MEMORY
+        return _DEFAULT_MEMORY
 
 
 def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
-    """Open a regular file to read it; a pipe or a device, which might never end, is refused and never waited for.
+    """Open a regular file for reading; a pipe or a device, which might never end, is refused without waiting for it.
 
     Args:
         path: Path of the file.
-        most: Bytes that it may have at most; `memory_ceiling` by default.
+        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
 
     Raises:
-        InputError: If it is no regular file, or larger.
+        InputError: If it is not a regular file or is too large.
         OSError: If it cannot be opened.
     """
     allowed = memory_ceiling() if most is None else most
@@ -75,7 +96,7 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: is a pipe or a device, not a regular file; copy what it gives into one.")
+            raise InputError(f"{path}: is a pipe or a device, not a regular file; copy its content into one.")
         if status.st_size > allowed:
             remedy = f"; set {CEILING_VARIABLE} to read more" if most is None else ""
             raise InputError(f"{path}: has {status.st_size:,} bytes, at most {allowed:,} are read{remedy}.")
@@ -86,14 +107,14 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
 
 
 def read_file(path: Path, *, most: int | None = None) -> bytes:
-    """What is in a regular file.
+    """The content of a regular file.
 
     Args:
         path: Path of the file.
-        most: Bytes that it may have at most; `memory_ceiling` by default.
+        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
 
     Raises:
-        InputError: If it is no regular file, larger, or changes while it is read.
+        InputError: If it is not a regular file, is too large, or changes while it is read.
         OSError: If it cannot be read.
     """
     with open_file(path, most=most) as file:
@@ -105,12 +126,17 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """A JSON document.
+    """Parse a JSON document.
 
     Raises:
-        InputError: If it is none, is nested too deeply, or has a number of too many digits.
+        InputError: If it is not valid JSON, is nested too deeply, or has a number with too many digits.
     """
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise InputError("not a whole JSON document") from None
+
+
+def reason(error: Exception) -> str:
+    """The message of an error on one line, shortened and without its full stop, to be quoted in another message."""
+    return " ".join(str(error).split())[:_LONGEST_REASON].rstrip(".") or type(error).__name__

@@ -5,13 +5,19 @@ A name that needs a library of an extra which is not installed says which extra.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from projnorm.errors import MissingExtraError
 
+_IMPORTS = re.compile(
+    r"^    (?:from (?P<module>[\w.]+) import (?P<names>\([^)]*\)|.*)|import (?P<whole>[\w.]+) as (?P<alias>\w+))$", re.M
+)
+_ALIASES = re.compile(r"(\w+) as (\w+)")
 # Libraries of the extras, by the name they are imported under.
 EXTRAS = {
     "torch": "nn",
@@ -26,23 +32,32 @@ EXTRAS = {
 }
 
 
-def attach(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package.
+def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used.
+
+    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING``, so each is written once:
+    ``from package.module import name as name``, or ``import module as name``.
 
     Args:
         package: Name of the package.
-        names: For every public name the module that defines it; for a name that is itself a module, that module.
+        file: Its ``__init__.py``.
     """
+    names: dict[str, tuple[str, str]] = {}
+    for match in _IMPORTS.finditer(Path(file).read_text(encoding="utf-8").partition("\nif TYPE_CHECKING:")[2]):
+        if match["alias"]:
+            names[match["alias"]] = match["whole"], ""
+        else:
+            names |= {alias: (match["module"], name) for name, alias in _ALIASES.findall(match["names"])}
 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = load(names[name])
-        value = module if module.__name__.rpartition(".")[2] == name else getattr(module, name, module)
+        module, attribute = names[name]
+        value = getattr(load(module), attribute) if attribute else load(module)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: sorted(names)
+    return get, lambda: sorted(names), sorted(names)
 
 
 def load(module: str) -> Any:

@@ -1,4 +1,4 @@
-"""Two records of one question side by side: which arrays are equal bit for bit, and how far the others are apart."""
+"""Comparison of two records of the same experiment: which arrays are equal bit for bit, and how much others differ."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from numpy.typing import NDArray
 from projnorm.records import Record
 
 IDENTICAL, ROUNDING, DIFFERENT = "identical", "equal up to rounding", "differs"
-# Differences of up to so many units in the last place of an array's largest entry are rounding, however small the
-# entry: what cancels to nothing keeps no digit.
+# Differences of up to this many units in the last place of an array's largest entry count as rounding, even in small
+# entries: cancellation leaves them no correct digits.
 LAST_PLACES = 64
-# What a record says of its inputs by their hash, and of where it was computed, in its facts or their "inputs".
+# Facts with the hashes of inputs, and facts on the software and hardware, at the top level or under "inputs".
 _HASHES = {"data_sha256": "data", "weights_sha256": "weights", "labels_sha256": "labels"}
 _INPUTS_OF = "inputs of "
-_WHERE = ("torch", "transformers", "device", "threads", "compiled", "passes")
+_ENVIRONMENT = ("torch", "transformers", "device", "threads", "compiled", "passes")
 _NETWORK = "network_sha256"
-_SHOWN = 12
+_SHOWN_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayComparison:
-    """One array in two records.
+    """Comparison of one array in two records.
 
     Attributes:
-        name: Of the array.
-        shapes: In the first and in the second; None where it is missing.
-        dtypes: Likewise.
-        identical: Whether every bit is the same.
-        differing: Entries that are not; all of them where the arrays cannot be compared.
-        absolute: Largest absolute difference; infinite where there is none to take, as between texts.
-        relative: Largest difference of two entries against the larger of them, `LAST_PLACES` of the array's largest
-            entry left aside; infinite where there is none to take, and for whole numbers.
+        name: Name of the array.
+        shapes: Shape in the first and in the second record; None in a record that lacks the array.
+        dtypes: Type in the first and in the second record; empty in a record that lacks the array.
+        identical: Whether all bits are the same.
+        differing: Number of entries that differ; all of them if the arrays cannot be compared.
+        absolute: Largest absolute difference; infinite if there is none, as between texts.
+        relative: Largest difference relative to the larger entry, apart from rounding (see `LAST_PLACES`); infinite
+            if there is none, and for integers that differ.
     """
 
     name: str
@@ -48,18 +48,18 @@ class ArrayComparison:
     relative: float
 
     def agrees(self, rtol: float) -> bool:
-        """Whether they are identical, or no farther apart than rounding with this relative tolerance."""
+        """Whether the arrays are identical, or differ by no more than this relative tolerance and rounding."""
         return self.identical or self.relative <= rtol
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something besides the arrays that is not the same in two records.
+    """A library version or a property of the machine that differs between two records.
 
     Attributes:
-        what: A library, or a fact of the machine.
-        recorded: In the first.
-        here: In the second.
+        what: Name of the library or property.
+        recorded: Value in the first record.
+        here: Value in the second record.
     """
 
     what: str
@@ -71,24 +71,24 @@ class Difference:
 
 
 def compare(old: Record, new: Record) -> tuple[ArrayComparison, ...]:
-    """Every array of either record, in the order of the first."""
+    """Compare every array of either record, in the order of the first record."""
     names = [*old.arrays, *(name for name in new.arrays if name not in old.arrays)]
     return tuple(_compared(name, old.arrays.get(name), new.arrays.get(name)) for name in names)
 
 
 def verdict(arrays: Sequence[ArrayComparison], *, rtol: float) -> str:
-    """`IDENTICAL`, `ROUNDING` or `DIFFERENT`."""
+    """Summary of a comparison: `IDENTICAL`, `ROUNDING` or `DIFFERENT`."""
     if all(array.identical for array in arrays):
         return IDENTICAL
     return ROUNDING if all(array.agrees(rtol) for array in arrays) else DIFFERENT
 
 
 def differences(old: Record, new: Record) -> tuple[Difference, ...]:
-    """Versions, machine and device that differ; the last bits may differ with them.
+    """Differences in library versions, machine and device, which may explain differences in the last bits.
 
-    A library that only one record speaks of is left out: the other did not need it, or did not know of it.
+    Libraries that only one record mentions are left out.
     """
-    before, now = _where(old), _where(new)
+    before, now = _environment(old), _environment(new)
     return tuple(
         Difference(what, str(before[what]), str(now[what]))
         for what in before
@@ -97,13 +97,13 @@ def differences(old: Record, new: Record) -> tuple[Difference, ...]:
 
 
 def changed_inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Data, weights or labels whose hashes in the facts of two records differ."""
+    """Names of the inputs (data, weights, labels) whose hashes differ between the facts of two records."""
     before, now = _hashes(old), _hashes(new)
     return tuple(name for name in before if name in now and before[name] != now[name])
 
 
 def flat_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a record, with what they say of its inputs beside them."""
+    """The facts of a record with those under "inputs" moved to the top level."""
     inputs = facts.get("inputs")
     return {**facts, **(inputs if isinstance(inputs, Mapping) else {})}
 
@@ -120,11 +120,11 @@ def _compared(name: str, old: NDArray[Any] | None, new: NDArray[Any] | None) -> 
         numbers = np.issubdtype(old.dtype, np.integer)
         absolute = float(np.abs(old.astype(float) - new.astype(float)).max()) if numbers else math.inf
         return ArrayComparison(name, shapes, dtypes, False, int((old != new).sum()), absolute, math.inf)
-    return ArrayComparison(name, shapes, dtypes, False, *_apart(old, new))
+    return ArrayComparison(name, shapes, dtypes, False, *_differences(old, new))
 
 
-def _apart(old: NDArray[Any], new: NDArray[Any]) -> tuple[int, float, float]:
-    """Entries that differ, and by how much at most, absolutely and relatively."""
+def _differences(old: NDArray[Any], new: NDArray[Any]) -> tuple[int, float, float]:
+    """Number of entries that differ, and the largest absolute and relative difference."""
     same = (old == new) | (np.isnan(old) & np.isnan(new))
     differing = int((~same).sum())
     finite = np.isfinite(old) & np.isfinite(new)
@@ -133,26 +133,27 @@ def _apart(old: NDArray[Any], new: NDArray[Any]) -> tuple[int, float, float]:
     a, b = old[finite], new[finite]
     if not a.size:
         return differing, 0.0, 0.0
-    apart, size = np.abs(a - b), np.maximum(np.abs(a), np.abs(b))
-    beyond = apart > LAST_PLACES * np.finfo(old.dtype).eps * size.max()
-    relative = float((apart[beyond] / size[beyond]).max()) if beyond.any() else 0.0
-    return differing, float(apart.max()), relative
+    difference, size = np.abs(a - b), np.maximum(np.abs(a), np.abs(b))
+    beyond = difference > LAST_PLACES * np.finfo(old.dtype).eps * size.max()
+    relative = float((difference[beyond] / size[beyond]).max()) if beyond.any() else 0.0
+    return differing, float(difference.max()), relative
 
 
-def _where(record: Record) -> dict[str, Any]:
+def _environment(record: Record) -> dict[str, Any]:
     environment = {key: value for key, value in record.environment.items() if key != "libraries"}
     libraries = record.environment.get("libraries")
-    found = environment | (dict(libraries) if isinstance(libraries, Mapping) else {})
+    environment |= libraries if isinstance(libraries, Mapping) else {}
     facts = flat_facts(record.facts)
-    found |= {key: facts[key] for key in _WHERE if key in facts}
+    environment |= {key: facts[key] for key in _ENVIRONMENT if key in facts}
     network = record.config.get(_NETWORK, record.facts.get(_NETWORK))
-    return found | ({} if network is None else {"fine-tuned network": str(network)[:_SHOWN]})
+    return environment | ({} if network is None else {"fine-tuned network": str(network)[:_SHOWN_DIGITS]})
 
 
 def _hashes(facts: Mapping[str, Any]) -> dict[str, Any]:
     flat = flat_facts(facts)
-    found = {name: flat[key] for key, name in _HASHES.items() if key in flat}
-    given = facts.get("fingerprints")
-    prints = given if isinstance(given, Mapping) else {}
-    # The others are of networks, which may have been trained here.
-    return found | {name: prints[name] for name in prints if name.startswith(_INPUTS_OF)}
+    hashes = {name: flat[key] for key, name in _HASHES.items() if key in flat}
+    fingerprints = facts.get("fingerprints")
+    if isinstance(fingerprints, Mapping):
+        # The others are of networks, which may have been trained on this machine.
+        hashes |= {name: value for name, value in fingerprints.items() if name.startswith(_INPUTS_OF)}
+    return hashes

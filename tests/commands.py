@@ -50,12 +50,6 @@ def run_process(*arguments: str, cwd: Path | None = None) -> Result:
     return Result(ended.returncode, ended.stdout, ended.stderr)
 
 
-def run_here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The same as `run_cli`, with the names of `subprocess`."""
-    result = run_cli(*arguments, cwd=cwd)
-    return subprocess.CompletedProcess(arguments, result.code, result.out, result.err)
-
-
 def assert_refused(result: Result, *words: str) -> None:
     """A bad input is one line on stderr with all these words, nothing on stdout, and exit code 2."""
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1), result

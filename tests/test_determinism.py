@@ -20,9 +20,9 @@ from tests.commands import run_cli, without_pictures
 KERNEL = "--n 6 --m 5 --families contrast --severities 5 --architecture small-cnn --size 16"
 RUN = (
     "digits --families contrast,gaussian_blur --severities 5 --n 60 --n-validation 30 --m 30 --finetune-epochs 1 "
-    "--projnorm-steps 2 --projnorm-batch 10 --rotation-samples 20 --size 16"
+    "--projnorm-steps 2 --projnorm-trajectory none --projnorm-batch 10 --rotation-samples 20 --size 16"
 )
-TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm-steps 2"
+TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm-steps 2 --projnorm-trajectory none"
 THEORY = {
     "toy": ("toy", ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=3, interval_trials=2)),
     "sibling:spiked": ("toy", ToyConfig("spiked", 12, 6, 6, 6, sigmas=(1.0,), trials=3, interval_trials=1)),
@@ -60,13 +60,13 @@ CASES = {
     "ntk subsample": Case(f"{KERNEL} --counts 200 --draws 2", "ntk ntk-subsample"),
     "deep run": Case(RUN, "deep"),
     "deep text": Case(TEXT, "deep-text"),
-    "deep sweep": Case("--run {run} --steps 1 --labels true", "deep-sweep deep-setting"),
-    "deep adversarial": Case("--run {run} --eps 0,2 --m 10 --steps 2", "deep-adversarial"),
-    "deep label-shift": Case("--run {run} --groups 2 --concentrations 1 --draws 1", "deep-label-shift"),
+    "deep sweep": Case("{run} --steps 1 --labels true", "deep-sweep"),
+    "deep adversarial": Case("{run} --eps 0,2 --m 10 --steps 2", "deep-adversarial"),
+    "deep label-shift": Case("{run} --groups 2 --concentrations 1 --draws 1", "deep-label-shift"),
     "deep small-samples": Case(
-        "--run {run} --m 10,20 --draws 2 --projnorm 10 --projnorm-steps 2", "deep-small-samples"
+        "{run} --sizes 10,20 --draws 2 --projnorm-size 10 --projnorm-steps 2", "deep-small-samples"
     ),
-    "deep ntk": Case("--run {run} --n 8 --m 6", "deep-ntk"),
+    "deep ntk": Case("{run} --n 8 --m 6", "deep-ntk"),
     "deep ensemble": Case("{run} --json", workers=False),
     "deep residuals": Case("{run} --json", workers=False),
     "deep table": Case("{run}", workers=False),

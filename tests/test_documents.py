@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import io
 import re
 import sys
 from contextlib import redirect_stdout
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
 COMMAND = re.compile(r"(?:^ {4}|^|`|bin/|\.\.\. |&& )projnorm ([a-z][^`\n]*)", re.MULTILINE)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -92,6 +95,26 @@ def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch,
     for block in blocks:
         exec(compile(block, document, "exec"), names)  # noqa: S102 - our own document
     assert "Traceback" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_of_ours_exists(path):
+    """The documents name them as the commands behind numbers; running them takes minutes."""
+    imports = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    for node in imports:
+        if (node.module or "").partition(".")[0] in PACKAGES:
+            module = importlib.import_module(node.module or "")
+            assert all(hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def test_the_keys_of_an_estimate_are_those_documented():
+    text = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
+    rows = [line for line in text.partition("## JSON")[2].partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    labels = np.arange(60) % 3
+    logits = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[labels]
+    estimate = pn.estimate_error(None, {"logits": logits, "labels": labels}, {"logits": logits})
+    assert set(estimate.to_dict()) == documented
 
 
 def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeypatch):

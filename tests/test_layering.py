@@ -94,12 +94,22 @@ def test_torch_stays_out_of_the_rooms_that_do_not_need_it(module):
 
 @pytest.mark.parametrize("module", [m for m, path in MODULES.items() if path.name == "__init__.py"])
 def test_packages_only_re_export(module):
-    """Imports, constants, and the two functions that make a package lazy."""
+    """Imports, names, and the private functions that make a package lazy or import every file of its folder."""
     for node in ast.parse(MODULES[module].read_text(encoding="utf-8")).body:
-        names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
-        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) and not _is_for_types(node):
-            assert isinstance(node, ast.Assign), f"{module} computes"
-            assert set(names) <= {"__all__", "__version__", "_NAMES", "__getattr__", "__dir__"}, f"{module} computes"
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr() | ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case ast.FunctionDef(name=name) if name.startswith("_"):
+                continue
+            case ast.For(body=[ast.Expr(value=ast.Call(func=ast.Name(id="import_module")))]):
+                continue
+            case ast.Assign() | ast.AnnAssign():
+                names = [
+                    one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+                ]
+                assert all(name.startswith("_") for name in names), f"{module} computes {names}"
+            case _:
+                pytest.fail(f"{module} computes in line {node.lineno}")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,4 +1,8 @@
-"""After the build, every page is searched for resources that a browser would fetch from another host."""
+"""After the build, every page is searched for resources that a browser would fetch from another host.
+
+The script of the theme would fetch a polyfill in very old browsers, and a library where a page has diagrams; these
+addresses are taken out of it.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,15 @@ _FETCHED = {
     "object": "data",
 }
 _ELSEWHERE = re.compile(r"^\s*(https?:)?//", re.IGNORECASE)
+_SCRIPT_ELSEWHERE = re.compile(r"https://unpkg\.com/[\w./@-]+")
 _CSS_ELSEWHERE = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])((?:https?:)?//[^'")\s]+)""", re.IGNORECASE)
 
 
 def on_post_build(config: dict[str, str]) -> None:
     """Fail the build if a page or a style sheet loads anything from another host."""
     site = Path(config["site_dir"])
+    for script in site.rglob("*.js"):
+        script.write_text(_SCRIPT_ELSEWHERE.sub("", script.read_text("utf-8")), "utf-8")
     found = {str(page.relative_to(site)): resources_elsewhere(page.read_text("utf-8")) for page in site.rglob("*.html")}
     for sheet in site.rglob("*.css"):
         found[str(sheet.relative_to(site))] = _CSS_ELSEWHERE.findall(sheet.read_text("utf-8"))

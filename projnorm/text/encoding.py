@@ -1,4 +1,4 @@
-"""Pairs of sentences as arrays of tokens, which every network here takes."""
+"""Pairs of sentences as arrays of tokens, the input of all text networks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tokens = NDArray[np.int32]
-# From premises, hypotheses and the most tokens of a pair to `EncodedPairs.inputs`.
+# Function of premises, hypotheses and the largest number of tokens that returns `EncodedPairs.inputs`.
 Encode = Callable[[Sequence[str], Sequence[str], int], Tokens]
 
-# Rows of a pair.
+# Rows of an encoded pair: token numbers, mask of tokens, sentence of each token.
 IDS, MASK, TYPES = 0, 1, 2
 HASHED_VOCABULARY = 4096
 _CLS, _SEP, _FIRST_WORD = 1, 2, 3
@@ -24,12 +24,12 @@ _WORD = re.compile(r"[a-z0-9]+|[^\sa-z0-9]")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedPairs:
-    """Pairs as a network sees them, with their labels.
+    """Encoded pairs with their labels.
 
     Attributes:
-        name: Where they come from.
-        inputs: Shape ``(n, 3, length)``: token numbers, which of them are there, and which sentence they belong to.
-        labels: Classes from 0, shape ``(n,)``.
+        name: Data set that the pairs come from.
+        inputs: Token numbers, mask of tokens, and sentence of each token (0 or 1), shape ``(n, 3, length)``.
+        labels: Classes, counted from 0, shape ``(n,)``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class EncodedPairs:
 
     @property
     def sha256(self) -> str:
-        """Of shape, tokens and labels."""
+        """Hash of the shape, the tokens and the labels."""
         digest = hashlib.sha256(str(self.inputs.shape).encode())
         digest.update(self.inputs.astype("<i4").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -53,9 +53,9 @@ class EncodedPairs:
 
 
 def hashed_words(premises: Sequence[str], hypotheses: Sequence[str], length: int) -> Tokens:
-    """A tokenizer that was never trained: every word in small letters gets a number from its CRC-32.
+    """Encode pairs without a trained tokenizer: the number of a lower-case word is a hash of it.
 
-    Where a pair is too long, the longer of its sentences loses its last words first.
+    In pairs that are too long, the longer sentence is truncated first.
     """
     encoded = [_pair(_words(one), _words(other), length) for one, other in zip(premises, hypotheses, strict=True)]
     out = np.zeros((len(encoded), 3, max(map(len, encoded), default=1)), dtype=np.int32)

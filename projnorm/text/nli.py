@@ -1,10 +1,10 @@
-"""Files of natural language inference in the forms they are published in.
+"""Files of natural language inference in the formats in which they are published.
 
-One reader for all: JSON lines or tab-separated values with a header, plain or in a zip. Columns and labels are found by
-the names that MNLI, SNLI, HANS, Breaking-NLI, EQUATE, SICK and STRESS-TEST give them.
+One reader serves all: JSON lines or tab-separated values with a header, plain or in a zip file. Columns and labels are
+recognised by the names that MNLI, SNLI, HANS, Breaking-NLI, EQUATE, SICK and STRESS-TEST use.
 
 - MNLI, SNLI, STRESS-TEST: ``sentence1``, ``sentence2``, ``gold_label``; a gold label of ``-`` means that the annotators
-  did not agree, and the pair is passed over and counted.
+  did not agree, and the pair is skipped and counted.
 - HANS: the same, with ``non-entailment`` for neutral and contradiction together.
 - Breaking-NLI: JSON lines in a zip.
 - Numbers 0, 1, 2 are entailment, neutral, contradiction.
@@ -18,9 +18,7 @@ import codecs
 import hashlib
 import io
 import json
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.errors import InputError
-from projnorm.files import memory_ceiling, parse_json, read_file
+from projnorm.files import UNREADABLE, memory_ceiling, parse_json, read_file, reason
 
 LABELS = ("entailment", "neutral", "contradiction")
 TWO_WAY = ("entailment", "non-entailment")
@@ -51,26 +49,11 @@ _SPELLINGS = {
     "1": "neutral",
     "2": "contradiction",
 }
-# A file that unpacks to more is not read.
+# Largest size in bytes of an unpacked file, and lengths in characters of a sentence and of a quoted label.
 _LARGEST = 1_000_000_000
-_LONGEST = 10_000
+_LONGEST_SENTENCE = 10_000
 _LONGEST_LABEL = 40
-# What zipfile and zlib raise on bytes that are no archive.
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    ValueError,
-    LookupError,
-    NotImplementedError,
-    RuntimeError,
-    OSError,
-)
-
-
-class MalformedFileError(InputError):
-    """A file is not in the form it should be in; the message names the line."""
+_UNREADABLE = (*UNREADABLE, OSError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,13 +61,13 @@ class Pairs:
     """Premises and hypotheses with labels.
 
     Attributes:
-        name: Where they come from.
-        premises: One text a pair.
-        hypotheses: One text a pair.
-        labels: Indices into `classes`.
-        classes: `LABELS`, or `TWO_WAY` where the file does not tell neutral from contradiction.
-        facts: Other columns that were asked for, one text a pair.
-        unlabelled: Pairs of the file that were passed over for want of a gold label.
+        name: File or data set that the pairs come from.
+        premises: Premise of each pair.
+        hypotheses: Hypothesis of each pair.
+        labels: Class of each pair, as an index into `classes`.
+        classes: `LABELS`, or `TWO_WAY` if the file does not distinguish neutral from contradiction.
+        facts: Values of further columns by name, one for each pair.
+        unlabelled: Number of pairs that were skipped because they have no gold label.
     """
 
     name: str
@@ -100,12 +83,12 @@ class Pairs:
 
     @property
     def sha256(self) -> str:
-        """Of texts, labels and classes."""
+        """Hash of the sentences, the labels and the classes."""
         text = json.dumps([self.premises, self.hypotheses, self.labels.tolist(), self.classes])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def take(self, indices: Sequence[int] | NDArray[np.integer], name: str | None = None) -> Pairs:
-        """The pairs with these indices, under another name if one is given."""
+        """The pairs with these indices, optionally under another name."""
         chosen = [int(index) for index in indices]
         return replace(
             self,
@@ -119,40 +102,41 @@ class Pairs:
 
 
 def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
-    """Read a file in any of the published forms.
+    """Read a file in any of the published formats.
 
     Args:
-        path: A ``.jsonl``, ``.tsv`` or ``.txt`` file, or a ``.zip`` that holds one of these.
-        keep: Other columns to keep, such as ``category``; empty where a line lacks one.
+        path: A ``.jsonl``, ``.tsv`` or ``.txt`` file, or a ``.zip`` file that contains one of these.
+        keep: Names of further columns to read, such as ``category``; lines that lack one get an empty text.
 
     Raises:
-        MalformedFileError: If it is in none of them; the line is named.
+        InputError: If it is in none of these formats; the message names the line.
         OSError: If it cannot be read.
     """
     premises, hypotheses, labels = [], [], []
     facts: dict[str, list[str]] = {key: [] for key in keep}
     unlabelled = 0
     for number, row in _rows(path):
-        spelt = _spelt(row[_column(path, number, row, _LABEL)])
-        if spelt in _NO_LABEL:
+        spelling = _as_text(row[_column(path, number, row, _LABEL)])
+        if spelling in _NO_LABEL:
             unlabelled += 1
             continue
         premise, hypothesis = (_text(path, number, row, names) for names in (_PREMISE, _HYPOTHESIS))
-        label = _SPELLINGS.get(spelt.lower())
+        label = _SPELLINGS.get(spelling.lower())
         if label is None:
-            raise MalformedFileError(
-                f"{path}, line {number}: {spelt[:_LONGEST_LABEL]!r} is no label; known are {', '.join(_SPELLINGS)}."
+            raise InputError(
+                f"{path}, line {number}: {spelling[:_LONGEST_LABEL]!r} is not a label; labels are "
+                f"{', '.join(_SPELLINGS)}."
             )
         premises.append(premise)
         hypotheses.append(hypothesis)
         labels.append(label)
         for key, values in facts.items():
-            values.append(_spelt(row.get(key, "")))
+            values.append(_as_text(row.get(key, "")))
     if not labels:
-        raise MalformedFileError(f"{path}: has no labelled pair.")
+        raise InputError(f"{path}: has no labelled pairs.")
     classes = TWO_WAY if "non-entailment" in labels else LABELS
     if not set(labels) <= set(classes):
-        raise MalformedFileError(f"{path}: has both three-way and two-way labels: {', '.join(sorted(set(labels)))}.")
+        raise InputError(f"{path}: has both three-way and two-way labels: {', '.join(sorted(set(labels)))}.")
     return Pairs(
         path.name,
         tuple(premises),
@@ -165,10 +149,10 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
 
 
 def joined(name: str, parts: Sequence[Pairs]) -> Pairs:
-    """Several sets as one; they have the same classes and were read with the same `keep`.
+    """Concatenate sets that have the same classes and were read with the same `keep`.
 
     Raises:
-        InputError: If there is none, or some are two-way and others are not.
+        InputError: If there are no sets, or they differ in their classes.
     """
     if len({part.classes for part in parts}) != 1:
         names = ", ".join(part.name for part in parts) or "none"
@@ -188,7 +172,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = _lines(path)
     first = next(lines, None)
     if first is None or not first[1].strip():
-        raise MalformedFileError(f"{path}, line 1: is empty.")
+        raise InputError(f"{path}, line 1: is empty.")
     if first[1].lstrip().startswith("{"):
         yield _json_row(path, *first)
         for number, line in lines:
@@ -197,13 +181,11 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     header = first[1].split("\t")
     for names in (_PREMISE, _HYPOTHESIS, _LABEL):
         if not set(names) & set(header):
-            raise MalformedFileError(
-                f"{path}, line 1: neither JSON nor a header with one of {', '.join(names)} between tabs."
-            )
+            raise InputError(f"{path}, line 1: must be JSON, or a tab-separated header with one of {', '.join(names)}.")
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(header):
-            raise MalformedFileError(f"{path}, line {number}: has {len(cells)} columns; the header has {len(header)}.")
+            raise InputError(f"{path}, line {number}: has {len(cells)} columns; the header has {len(header)}.")
         yield number, dict(zip(header, cells, strict=True))
 
 
@@ -211,9 +193,9 @@ def _json_row(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]]:
     try:
         row = parse_json(line.encode())
     except ValueError:
-        raise MalformedFileError(f"{path}, line {number}: is no JSON.") from None
+        raise InputError(f"{path}, line {number}: is not JSON.") from None
     if not isinstance(row, dict):
-        raise MalformedFileError(f"{path}, line {number}: is no JSON object.")
+        raise InputError(f"{path}, line {number}: is not a JSON object.")
     return number, row
 
 
@@ -221,11 +203,11 @@ def _column(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str
     for name in names:
         if name in row:
             return name
-    raise MalformedFileError(f"{path}, line {number}: has none of {', '.join(names)}.")
+    raise InputError(f"{path}, line {number}: has none of {', '.join(names)}.")
 
 
-def _spelt(value: Any) -> str:
-    """A label or a fact as text; of what holds others, that it does."""
+def _as_text(value: Any) -> str:
+    """A label or the value of a column as text; lists and objects are not written out."""
     return f"a {type(value).__name__}" if isinstance(value, list | dict) else str(value).strip()
 
 
@@ -233,24 +215,24 @@ def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str])
     name = _column(path, number, row, names)
     value = row[name]
     if not isinstance(value, str) or not value.strip():
-        raise MalformedFileError(f"{path}, line {number}: its {name} is no text.")
-    if len(value) > _LONGEST:
-        raise MalformedFileError(f"{path}, line {number}: its {name} has more than {_LONGEST:,} characters.")
+        raise InputError(f"{path}, line {number}: its {name} is not a text.")
+    if len(value) > _LONGEST_SENTENCE:
+        raise InputError(f"{path}, line {number}: its {name} has more than {_LONGEST_SENTENCE:,} characters.")
     return value.strip()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The first line and those that are not blank, numbered from 1, without their ends."""
+    """The first line and all that are not blank, without line ends, with their numbers from 1."""
     data = read_file(path)
     if data[:4] == b"PK\x03\x04":
         data = _unpacked(path, data)
-    stream = io.BytesIO(data)  # a list of all lines would be far larger than they are
+    stream = io.BytesIO(data)  # a list of all lines would need far more memory
     stream.seek(len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0)
     for number, line in enumerate(stream, start=1):
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise MalformedFileError(f"{path}, line {number}: is no UTF-8 text.") from None
+            raise InputError(f"{path}, line {number}: is not UTF-8 text.") from None
         if text.strip() or number == 1:
             yield number, text.removesuffix("\n").rstrip("\r")
 
@@ -261,24 +243,25 @@ def _holds_pairs(member: str) -> bool:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """The one file of pairs in an archive; nothing is written to the disk."""
+    """The content of the one file of pairs in an archive; nothing is unpacked to disk."""
     most = min(_LARGEST, memory_ceiling())
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            inside = [info for info in archive.infolist() if _holds_pairs(info.filename)]
-            if len(inside) != 1:
-                raise MalformedFileError(f"{path}: must hold one .jsonl, .tsv or .txt file; it holds {len(inside)}.")
-            if inside[0].file_size > most:
-                raise MalformedFileError(f"{path}: unpacks to more than {most:,} bytes.")
-            # Others unpack as much at once as a file makes them.
-            if inside[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise MalformedFileError(f"{path}: is compressed in an unusual way; pass the file that is in it.")
-            with archive.open(inside[0]) as file:
-                found = file.read(inside[0].file_size)  # asked for all of it, zipfile unpacks what there is
-                if len(found) < inside[0].file_size or file.read(1):
-                    raise MalformedFileError(f"{path}: is a damaged archive (a size in it is wrong).")
-                return found
-    except MalformedFileError:
+            members = [member for member in archive.infolist() if _holds_pairs(member.filename)]
+            if len(members) != 1:
+                raise InputError(f"{path}: must hold one .jsonl, .tsv or .txt file; it holds {len(members)}.")
+            member = members[0]
+            if member.file_size > most:
+                raise InputError(f"{path}: unpacks to more than {most:,} bytes.")
+            # Other decompressors unpack a whole block at once, however large.
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"{path}: is compressed in an unusual way; pass the file that is in it.")
+            with archive.open(member) as file:
+                content = file.read(member.file_size)  # without a size, zipfile would unpack everything there is
+                if len(content) < member.file_size or file.read(1):
+                    raise InputError(f"{path}: is a damaged archive (a size in it is wrong).")
+                return content
+    except InputError:
         raise
-    except _UNREADABLE as problem:
-        raise MalformedFileError(f"{path}: is a damaged archive ({' '.join(str(problem).split())}).") from None
+    except _UNREADABLE as error:
+        raise InputError(f"{path}: is a damaged archive ({reason(error)}).") from None

@@ -1,4 +1,4 @@
-"""Parts of a set of pairs that are easy to name: by word overlap, by negation, by a category of the file's own."""
+"""Subsets of sentence pairs by word overlap, by negation, or by a category column of the file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _WORD = re.compile(r"[a-z0-9']+")
 _NEGATIONS = frozenset(
     ("no", "not", "never", "none", "nobody", "nothing", "nowhere", "neither", "nor", "without", "cannot")
 )
-# Share of the hypothesis's different words that the premise has too.
+# Ranges of the share of the hypothesis's distinct words that also occur in the premise.
 _OVERLAPS = {"low overlap": (0.0, 1 / 3), "middle overlap": (1 / 3, 2 / 3), "high overlap": (2 / 3, np.inf)}
 CATEGORY = "category"
 
 
 def overlap(pairs: Pairs) -> NDArray[np.float64]:
-    """Share of the different words of each hypothesis that its premise has too; 0 where it has no word."""
+    """Share of the distinct words of each hypothesis that also occur in its premise; 0 if it has no words."""
     shares = []
     for premise, hypothesis in zip(pairs.premises, pairs.hypotheses, strict=True):
         words = set(_words(hypothesis))
@@ -29,19 +29,19 @@ def overlap(pairs: Pairs) -> NDArray[np.float64]:
 
 
 def negated(pairs: Pairs) -> NDArray[np.bool_]:
-    """Whether either sentence of a pair has a word of negation, or one that ends in n't."""
+    """Whether either sentence of each pair has a negation word or a word that ends in n't."""
     both = zip(pairs.premises, pairs.hypotheses, strict=True)
     return np.array([any(map(_negates, [*_words(one), *_words(other)])) for one, other in both])
 
 
 def subsets(pairs: Pairs, kind: str) -> dict[str, NDArray[np.intp]]:
-    """Indices of the pairs of every part, by name; what is empty is not there.
+    """Indices of the pairs in every nonempty subset, by the name of the subset.
 
     Args:
-        pairs: A whole set.
-        kind: "overlap", "negation", or "category", which the set must have been read with.
+        pairs: The whole set.
+        kind: "overlap", "negation", or "category"; the last needs pairs that were read with ``keep=["category"]``.
     """
-    return {name: found for name, found in _KINDS[kind](pairs) if len(found)}
+    return {name: indices for name, indices in _KINDS[kind](pairs) if len(indices)}
 
 
 def _by_overlap(pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:

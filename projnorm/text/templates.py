@@ -1,8 +1,8 @@
-"""Pairs of sentences made from templates, so that everything on text runs with no download.
+"""Sentence pairs generated from templates, so that text experiments run without a download.
 
-A premise says what somebody does somewhere. The hypothesis says less (entailment), something else as well (neutral), or
-the opposite (contradiction). Three dials of shift, at three strengths each: words that no training pair has, filler
-around the sentences, and a negation in the premise, which turns what a negation in the hypothesis means.
+A premise says what somebody does somewhere. The hypothesis says less (entailment), something in addition (neutral), or
+the opposite (contradiction). There are three kinds of shift at three strengths each: words that no training pair has,
+filler around the sentences, and a negation in the premise, which inverts the meaning of one in the hypothesis.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ DIALS = ("words", "filler", "negation")
 STRENGTHS = (1, 2, 3)
 _NAME = re.compile(rf"{TEMPLATES}(?:-({'|'.join(DIALS)})-([{STRENGTHS[0]}-{STRENGTHS[-1]}]))?")
 _TRAINING, _SHIFTED = 6000, 1000
-# Share of pairs whose label is drawn anew, as if annotators slipped; a network without error has nothing to calibrate.
-_SLIPS = 0.15
+# Share of pairs with a random label, like mistakes of annotators; without errors there is nothing to calibrate.
+_LABEL_NOISE = 0.15
 
-# Each word, and one of the same meaning that no training pair has.
+# Each word with a synonym that no training pair has.
 # fmt: off
 _WHO = {
     "dog": "hound", "cat": "kitten", "man": "gentleman", "woman": "lady", "child": "toddler",
@@ -44,47 +44,53 @@ _WHERE = {
     "park": "meadow", "forest": "woodland", "station": "terminal", "museum": "gallery", "church": "chapel",
 }
 # fmt: on
-_NEW = _WHO | _LIKE | _DO | _WHERE
+_SYNONYMS = _WHO | _LIKE | _DO | _WHERE
 _FILLER = ("as everybody here knows", "on this rainy morning", "to tell the truth", "if you ask me", "once again")
 
 
 def is_made(name: str) -> bool:
-    """Whether a name is that of a set made here."""
+    """Whether this is the name of a generated set."""
     return _NAME.fullmatch(name) is not None
 
 
 def made_family(name: str) -> tuple[str, int]:
-    """The dial and the strength of a shifted set."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[1] is None:
-        raise InputError(f"`{name}` is no shifted set of templates.")
-    return found[1], int(found[2])
+    """The kind and the strength of shift of a shifted set.
+
+    Raises:
+        InputError: If `name` is not that of a shifted set.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None or match[1] is None:
+        raise InputError(f"{name!r} is not a shifted set of templates; those are {TEMPLATES}-KIND-STRENGTH.")
+    return match[1], int(match[2])
 
 
 @lru_cache(maxsize=16)
 def made_pairs(name: str) -> Pairs:
-    """A set by its name: "templates" to train on, or one shifted, such as "templates-words-2"; always the same pairs.
+    """Generate a set by its name: "templates" for training, or a shifted one such as "templates-words-2".
+
+    The pairs of a name are always the same.
 
     Raises:
-        InputError: If there is none of this name.
+        InputError: If there is no set of this name.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
-        raise InputError(f"`{name}` is no set of templates; there are {TEMPLATES} and {TEMPLATES}-DIAL-STRENGTH.")
-    dial, strength = found[1], int(found[2] or 0)
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InputError(f"{name!r} is not a set of templates; those are {TEMPLATES} and {TEMPLATES}-KIND-STRENGTH.")
+    dial, strength = match[1], int(match[2] or 0)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     labels = rng.integers(len(LABELS), size=_SHIFTED if dial else _TRAINING)
     training = made_pairs(TEMPLATES) if dial else None
     taken = set(zip(training.premises, training.hypotheses, strict=True)) if training else set()
     pairs = []
-    for label in labels:  # no pair twice, and none that is trained on
+    for label in labels:  # no pair occurs twice, or in the training set as well
         while (pair := _pair(LABELS[label], dial, strength / (1 + len(STRENGTHS)), rng)) in taken:
             pass
         taken.add(pair)
         pairs.append(pair)
     premises, hypotheses = zip(*pairs, strict=True)
-    slips = rng.random(len(labels)) < _SLIPS
-    labels = np.where(slips, rng.integers(len(LABELS), size=len(labels)), labels)
+    noisy = rng.random(len(labels)) < _LABEL_NOISE
+    labels = np.where(noisy, rng.integers(len(LABELS), size=len(labels)), labels)
     return Pairs(name, premises, hypotheses, labels, LABELS, {})
 
 
@@ -111,7 +117,7 @@ def _pair(label: str, dial: str | None, share: float, rng: np.random.Generator) 
 
 
 def _replaced(text: str, words: set[str]) -> str:
-    return " ".join(_NEW[word] if word in words else word for word in text.split())
+    return " ".join(_SYNONYMS[word] if word in words else word for word in text.split())
 
 
 def _filled(text: str, share: float, rng: np.random.Generator) -> str:

@@ -1,36 +1,10 @@
-"""Networks, weights, images and their corruptions; everything is imported when it is first used."""
+"""Networks, weights, images and their corruptions; names are imported when they are first used."""
 
 from typing import TYPE_CHECKING
 
 from projnorm.lazy import attach
 
-_NAMES = {
-    "FAMILIES": "projnorm.vision.corruptions",
-    "NETWORKS": "projnorm.vision.networks",
-    "PAPER_FAMILIES": "projnorm.vision.settings",
-    "PROBE_FAMILIES": "projnorm.vision.settings",
-    "SEVERITIES": "projnorm.vision.settings",
-    "CifarC": "projnorm.vision.cifar_c",
-    "ImageNetInput": "projnorm.vision.images",
-    "ImageNetwork": "projnorm.vision.settings",
-    "ImageSet": "projnorm.vision.images",
-    "LoadedNetwork": "projnorm.vision.weights",
-    "ShiftedImages": "projnorm.vision.settings",
-    "Splits": "projnorm.vision.images",
-    "corrupt": "projnorm.vision.corruptions",
-    "corrupt_cached": "projnorm.vision.corruptions",
-    "digits": "projnorm.vision.datasets",
-    "download_cifar": "projnorm.vision.cifar",
-    "load_network": "projnorm.vision.weights",
-    "load_splits": "projnorm.vision.datasets",
-    "open_cifar_c": "projnorm.vision.cifar_c",
-    "read_image_set": "projnorm.vision.datasets",
-    "resnet18": "projnorm.vision.networks",
-    "resnet50": "projnorm.vision.networks",
-    "vgg11": "projnorm.vision.networks",
-}
-__getattr__, __dir__ = attach(__name__, _NAMES)
-__all__ = [*_NAMES]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
     from projnorm.vision.cifar import download_cifar as download_cifar

@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100 as published: the binary and the Python version, as an archive or an unpacked folder.
 
-An archive is read in memory and never unpacked to disk; only regular files with the names below are looked at.
+An archive is read in memory and never unpacked to disk; members other than the regular files named below are ignored.
 """
 
 from __future__ import annotations
@@ -8,21 +8,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import ssl
 import tarfile
-import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import numpy as np
 
-from projnorm.atomic import write_atomically
+from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import DATA_VARIABLE, open_file, read_file
+from projnorm.files import DATA_VARIABLE, UNREADABLE, open_file, read_file
 from projnorm.vision.cifar_pickles import Batch, read_batch
 from projnorm.vision.images import ImageSet, Splits
 
@@ -36,33 +31,20 @@ PUBLISHED_MD5 = {
 }
 DOWNLOADS = {"cifar10": "cifar-10-binary.tar.gz", "cifar100": "cifar-100-binary.tar.gz"}
 _HOST = "https://www.cs.toronto.edu/~kriz"
-_TIMEOUT = 60.0
 _PIXELS = 3 * 32 * 32
 _IMAGES_IN_A_BATCH = 10_000
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-# The files hold 31.0 MB, those with all training images of CIFAR-100 155.2 MB; a whole archive unpacks to 186.3 MB.
-_MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED, _MOST_PACKED = 35_000_000, 160_000_000, 256_000_000, 200_000_000
-# The archives have at most ten members; a million of them would take long to look at.
+# A file has 31.0 MB, one with all training images of CIFAR-100 155.2 MB; a whole archive unpacks to 186.3 MB.
+_MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED = 35_000_000, 160_000_000, 256_000_000
+# The archives have at most ten members; reading a million headers would take too long.
 _MOST_MEMBERS = 1_000
-_MOST_AT_END = 100
-# What gzip and tarfile raise on bytes that are no archive.
-_UNREADABLE = (
-    gzip.BadGzipFile,
-    zlib.error,
-    tarfile.TarError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
+_MOST_READS_AT_END = 100
+_UNREADABLE = (*UNREADABLE, gzip.BadGzipFile, tarfile.TarError)
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """One of the four ways CIFAR is published; `label_bytes` is None for pickles."""
+    """File names and format of one of the four published versions; `label_bytes` is None for pickles."""
 
     train: tuple[str, ...]
     test: str
@@ -84,10 +66,10 @@ _LIMITS = {
 
 
 def read_cifar(path: Path) -> Splits:
-    """CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; of two versions in one, the binary one.
+    """Read CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; the binary version is preferred.
 
     Raises:
-        InputError: If the files are not there, not whole, or larger than they can be.
+        InputError: If files are missing, damaged, or larger than CIFAR's can be.
         OSError: If they cannot be read.
     """
     if path.is_dir():
@@ -97,7 +79,7 @@ def read_cifar(path: Path) -> Splits:
     with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
-        with _Bounded(fileobj=file) as stream:
+        with _BoundedGzip(fileobj=file) as stream:
             try:
                 files = _members(stream)
             except _UNREADABLE as error:
@@ -106,66 +88,45 @@ def read_cifar(path: Path) -> Splits:
 
 
 def download_cifar(name: str, cache: Path | None = None) -> Path:
-    """The binary archive as published, from the cache if it is there.
+    """Download the published binary archive unless it is in the cache; returns its path.
 
     Args:
         name: "cifar10" or "cifar100".
-        cache: Where it is kept; by default the folder that PROJNORM_DATA names, or else ``~/.cache/projnorm``.
+        cache: Folder for the archive; by default the folder that PROJNORM_DATA names, else ``~/.cache/projnorm``.
 
     Raises:
-        InputError: If it cannot be downloaded or arrives damaged; nothing is kept then.
+        InputError: If it cannot be downloaded or arrives damaged; nothing is stored then.
         OSError: If the cache cannot be written to.
     """
     if name not in DOWNLOADS:
         raise InputError(f"`name` must be one of {', '.join(DOWNLOADS)}; got {name!r}.")
     path = cached_archive(name, cache)
-    file, folder, published = path.name, path.parent, PUBLISHED_MD5[path.name]
-    url = f"{_HOST}/{file}"
-    if path.is_file() and _md5(read_file(path)) == published:
-        return path
-    try:
-        with urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310
-            if not response.url.startswith("https://"):
-                raise URLError(f"it leads to {response.url}, which is not https")
-            data = response.read(_MOST_PACKED)
-    except (URLError, TimeoutError, ConnectionError, ssl.SSLError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise InputError(
-            f"cannot download {url} ({reason}); fetch the file where there is a network and put it into {folder}, or "
-            "pass its path as the data."
-        ) from None
-    if (md5 := _md5(data)) != published:
-        raise InputError(
-            f"the download of {url} is damaged ({len(data):,} bytes with MD5 {md5}, not {published}); nothing was "
-            "kept, try again."
-        )
-    write_atomically(path, data)
-    return path
+    return download(f"{_HOST}/{path.name}", path, algorithm="md5", digest=PUBLISHED_MD5[path.name])
 
 
 def cached_archive(name: str, cache: Path | None = None) -> Path:
-    """Where `download_cifar` puts the archive."""
+    """Path under which `download_cifar` stores the archive."""
     return (cache or Path(os.environ.get(DATA_VARIABLE) or Path.home() / ".cache" / "projnorm")) / DOWNLOADS[name]
 
 
-class _Bounded(gzip.GzipFile):
-    """Refuses to give more than a whole archive holds, and to be asked for more behind its end."""
+class _BoundedGzip(gzip.GzipFile):
+    """A gzip stream that refuses to unpack more than a whole archive, or to be read again and again at its end."""
 
-    _at_end = 0
+    _reads_at_end = 0
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
-        self._at_end += not data
-        if self._at_end > _MOST_AT_END:  # tarfile asks on, as often as a member says it is large
+        self._reads_at_end += not data
+        if self._reads_at_end > _MOST_READS_AT_END:  # tarfile reads on for as long as a member claims to be
             raise InputError("it ends too early")
         if self.tell() > _MOST_UNPACKED:
             raise InputError(f"it unpacks to more than {_MOST_UNPACKED:,} bytes")
         return data
 
 
-def _members(stream: _Bounded) -> dict[str, bytes]:
-    """The files of CIFAR in a tar stream; links, devices and everything else are passed over."""
-    found: dict[str, bytes] = {}
+def _members(stream: _BoundedGzip) -> dict[str, bytes]:
+    """The files of CIFAR in a tar stream; links, devices and other files are skipped."""
+    files: dict[str, bytes] = {}
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for count, member in enumerate(archive, start=1):
             if count > _MOST_MEMBERS:
@@ -173,23 +134,22 @@ def _members(stream: _Bounded) -> dict[str, bytes]:
             name = PurePosixPath(member.name).name
             if name not in _LIMITS or not member.isreg() or member.issparse():
                 continue
-            if name in found:
+            if name in files:
                 raise InputError(f"it has two files called {name}")
             if member.size > _LIMITS[name]:
                 raise InputError(f"its {name} has {member.size:,} bytes, at most {_LIMITS[name]:,} are possible")
             content = archive.extractfile(member)
             assert content is not None
-            found[name] = content.read()
-    while stream.read(1 << 20):  # to the end, where the checksum of the whole is
+            files[name] = content.read()
+    while stream.read(1 << 20):  # up to the checksum at the end
         pass
-    return found
+    return files
 
 
 def _file(path: Path) -> bytes:
-    if path.stat().st_size > _LIMITS[path.name]:
-        raise InputError(
-            f"{path}: has {path.stat().st_size:,} bytes, at most {_LIMITS[path.name]:,} are possible for CIFAR."
-        )
+    size, most = path.stat().st_size, _LIMITS[path.name]
+    if size > most:
+        raise InputError(f"{path}: has {size:,} bytes, at most {most:,} are possible for CIFAR.")
     return read_file(path)
 
 
@@ -198,18 +158,18 @@ def _version(names: Collection[str], path: Path) -> _Version:
         if version.train[0] in names and version.test in names:
             return version
     raise InputError(
-        f"{path}: no binary version of CIFAR-10 (data_batch_1.bin, ... and test_batch.bin) or CIFAR-100 (train.bin and "
-        "test.bin) here, and no Python version (the same without .bin); other images belong into train/<class> and "
-        "test/<class>."
+        f"{path}: contains no binary version of CIFAR-10 (data_batch_1.bin, ... and test_batch.bin) or CIFAR-100 "
+        "(train.bin and test.bin), and no Python version (the same without .bin); put other images into train/<class> "
+        "and test/<class>."
     )
 
 
 def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified: bool) -> Splits:
-    """Smaller sets of the same format may have fewer batches, but none may be missing between others."""
+    """Smaller sets in the same format may have fewer batches, but no gap between them."""
     names = [name for name in version.train if name in files]
-    lacking = next((name for name in version.train if name not in files), None)
-    if lacking and (lacking in version.train[: len(names)] or len(files[names[0]]) >= _IMAGES_IN_A_BATCH * _PIXELS):
-        raise InputError(f"{path}: lacks {lacking}.")
+    missing = next((name for name in version.train if name not in files), None)
+    if missing and (missing in version.train[: len(names)] or len(files[names[0]]) >= _IMAGES_IN_A_BATCH * _PIXELS):
+        raise InputError(f"{path}: lacks {missing}.")
     train, test = (
         _image_set([_batch(files[name], version, path / name) for name in part], path)
         for part in (names, [version.test])
@@ -218,7 +178,7 @@ def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified:
 
 
 def _batch(data: bytes, version: _Version, path: Path) -> Batch:
-    """A record of the binary version is its labels, the last of which counts, then the planes."""
+    """A record of the binary version is one or two labels, the last of which is the class, then the colour planes."""
     if version.label_bytes is None:
         try:
             batch = read_batch(data, width=_PIXELS)
@@ -242,7 +202,3 @@ def _image_set(batches: list[Batch], path: Path) -> ImageSet:
     return ImageSet(
         str(path), np.ascontiguousarray(np.concatenate(images)), np.concatenate([batch.labels for batch in batches])
     )
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""CIFAR-10-C and CIFAR-100-C as published: an array per corruption, the five severities one after the other.
+"""CIFAR-10-C and CIFAR-100-C as published: one array per corruption, with the five severities one after the other.
 
 D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, 2019.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.arrays import from_npy, map_npy
+from projnorm.arrays import map_npy, read_arrays
 from projnorm.errors import InputError
-from projnorm.files import locate, read_file
+from projnorm.files import locate
 from projnorm.vision.images import ImageSet, Labels
 
 _LEVELS = 5
@@ -23,12 +23,12 @@ _IMAGE = (32, 32, 3)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CifarC:
-    """A folder of corrupted images; they stay on disk until they are asked for.
+    """A folder of corrupted images, which are read from disk when they are needed.
 
     Attributes:
-        folder: Where the files are.
-        families: Names of the corruptions present, sorted.
-        labels: Of the images of one severity, the same for all, shape ``(per_severity,)``.
+        folder: Folder with the published files.
+        families: Names of the corruptions in the folder, sorted.
+        labels: Classes of the images, the same for every family and severity, shape ``(per_severity,)``.
     """
 
     folder: Path
@@ -37,20 +37,20 @@ class CifarC:
 
     @property
     def per_severity(self) -> int:
-        """Number of images of each family and severity."""
+        """Number of images for each family and severity."""
         return len(self.labels)
 
     def images(self, family: str, severity: int, indices: NDArray[np.intp]) -> ImageSet:
-        """Some images of one family and severity; nothing else is read.
+        """Selected images of one family and severity; no others are read.
 
         Args:
             family: One of `families`.
-            severity: 1 to 5.
-            indices: Which images, from 0 to ``per_severity - 1``; image `i` is image `i` of the clean test set.
+            severity: Severity from 1 to 5.
+            indices: Indices into the clean test set, from 0 to ``per_severity - 1``.
 
         Raises:
-            InputError: If there are no such images, or the file has changed.
-            OSError: If it cannot be read.
+            InputError: If an argument is out of range, or the file has changed since the folder was opened.
+            OSError: If the file cannot be read.
         """
         if family not in self.families:
             raise InputError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
@@ -69,13 +69,13 @@ class CifarC:
 
 
 def open_cifar_c(folder: str | Path) -> CifarC:
-    """CIFAR-10-C, CIFAR-100-C, or a smaller set of the same format.
+    """Open CIFAR-10-C, CIFAR-100-C, or a smaller set in the same format; no pixels are read.
 
     Args:
-        folder: With ``labels.npy`` and ``<family>.npy``, as given or under the folder that PROJNORM_DATA names.
+        folder: Folder with ``labels.npy`` and ``<family>.npy``, possibly relative to the folder PROJNORM_DATA names.
 
     Raises:
-        InputError: If a file is missing or not what it should be; every one is looked at, but no pixels are read.
+        InputError: If a file is missing or has the wrong type or shape.
         OSError: If a file cannot be read.
     """
     folder = locate(folder)
@@ -91,15 +91,11 @@ def open_cifar_c(folder: str | Path) -> CifarC:
 
 
 def _labels(path: Path) -> Labels:
-    data = read_file(path)
-    try:
-        stored = from_npy(data)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}.") from None
+    stored = read_arrays(path, name="labels")["labels"]
     if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
         raise InputError(
-            f"{path}: must hold integers, as many for each of {_LEVELS} severities; got {stored.dtype} of shape "
-            f"{stored.shape}."
+            f"{path}: must hold integers, the same number for each of {_LEVELS} severities; got {stored.dtype} of "
+            f"shape {stored.shape}."
         )
     by_severity = np.array(stored).reshape(_LEVELS, -1)
     if not (by_severity == by_severity[0]).all():

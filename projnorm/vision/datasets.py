@@ -1,4 +1,4 @@
-"""The front door to image sets, whatever their format. Nothing in a file is ever executed."""
+"""Image sets in any supported format, read without executing anything in a file."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from pathlib import Path
 
 import numpy as np
 
-from projnorm.arrays import from_npz
+from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
-from projnorm.files import locate, read_file
+from projnorm.files import locate
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
 from projnorm.vision.image_folders import has_class_folders, read_class_folders, read_folder_splits
 from projnorm.vision.images import ImageSet, Splits
 
 DIGITS = "digits"
-_DIGITS_SEED = 0
+_SPLIT_SEED = 0
 
 
 def load_splits(source: str | Path) -> Splits:
-    """A training and a test set.
+    """Load a training set and a test set.
 
     Args:
-        source: "digits"; "cifar10" or "cifar100", downloaded before; an archive of CIFAR-10 or CIFAR-100 as published,
-            binary or Python version, or the folder it unpacks to; a folder with ``train/<class>/*`` and
-            ``test/<class>/*`` or ``val/<class>/*``, images of one size; or an NPZ file with `train_images`,
-            `train_labels`, `test_images` and `test_labels`, or with `images` and `labels`, which are then halved.
+        source: One of
+
+            - "digits";
+            - "cifar10" or "cifar100", after `download_cifar`;
+            - a published archive of CIFAR-10 or CIFAR-100, binary or Python version, or the folder it unpacks to;
+            - a folder with ``train/<class>/*`` and ``test/<class>/*`` or ``val/<class>/*``, images of one size;
+            - an NPZ file with `train_images`, `train_labels`, `test_images` and `test_labels`, or with `images` and
+              `labels`, which are split into halves.
 
     Raises:
-        InputError: If there is no such set, or it is not whole.
+        InputError: If there is no such set, or it is incomplete or damaged.
         OSError: If it cannot be read.
     """
     if str(source) == DIGITS:
@@ -36,7 +40,10 @@ def load_splits(source: str | Path) -> Splits:
     if str(source) in DOWNLOADS and not path.exists():
         path = cached_archive(str(source))
         if not path.exists():
-            raise InputError(f"{source} is not at {path}; pass --download to fetch it, or the path of its archive.")
+            raise InputError(
+                f"{source} is not at {path}; fetch it with download_cifar({str(source)!r}), or pass the path of its "
+                "archive."
+            )
     if not path.exists():
         raise InputError(
             f"there is no data at {path}; pass an archive or folder of CIFAR, a folder with train/<class>/* and "
@@ -46,7 +53,7 @@ def load_splits(source: str | Path) -> Splits:
         return read_folder_splits(path)
     if path.is_dir() or path.name.endswith(ARCHIVE_ENDINGS):
         return read_cifar(path)
-    arrays = _npz(path)
+    arrays = read_arrays(path)
     if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
         train, test = (_image_set(path, arrays, f"{part}_") for part in ("train", "test"))
         return Splits(train, test)
@@ -54,16 +61,16 @@ def load_splits(source: str | Path) -> Splits:
 
 
 def read_image_set(path: Path) -> ImageSet:
-    """The `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes in the order of names.
+    """Read one set: `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes sorted by name.
 
     Raises:
-        InputError: If they are not there, or not what they should be.
+        InputError: If an array or a folder is missing, or the images or labels are not valid.
         OSError: If a file cannot be read.
     """
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)
-    arrays = _npz(path)
+    arrays = read_arrays(path)
     for key in ("images", "labels"):
         if key not in arrays:
             raise InputError(f"{path}: has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}.")
@@ -71,21 +78,13 @@ def read_image_set(path: Path) -> ImageSet:
 
 
 def digits() -> Splits:
-    """Scikit-learn's 1,797 handwritten digits, 8 px each, shown as 32 px RGB; no download."""
+    """Scikit-learn's 1,797 handwritten digits, enlarged from 8 px to 32 px RGB; needs no download."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     grey = np.round(bunch.images * (255.0 / 16.0)).astype(np.uint8)
     images = np.repeat(grey.repeat(4, axis=1).repeat(4, axis=2)[..., None], 3, axis=3)
     return _halves(ImageSet(DIGITS, images, bunch.target.astype(np.int64)))
-
-
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    data = read_file(path)
-    try:
-        return from_npz(data)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}.") from None
 
 
 def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageSet:
@@ -96,9 +95,9 @@ def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageS
 
 
 def _halves(whole: ImageSet) -> Splits:
-    """Two halves in an order drawn once and for all, so that training and test never mix."""
+    """Two halves in a fixed random order, so that training and test images never mix."""
     if len(whole) < 2:
         raise InputError(f"{whole.name}: at least 2 images are needed for a training and a test set.")
-    order = np.random.default_rng(_DIGITS_SEED).permutation(len(whole))
+    order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))
     half = (len(whole) + 1) // 2
     return Splits(whole.take(order[:half]), whole.take(order[half:]))

@@ -1,48 +1,56 @@
-"""Images in a folder per class, as PNG, JPEG, BMP or WebP files."""
+"""Image sets as folders, one for each class, of PNG, JPEG, BMP or WebP files."""
 
 from __future__ import annotations
 
 import io
-import struct
 import warnings
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from projnorm.errors import InputError
-from projnorm.files import memory_ceiling, read_file
+from projnorm.files import UNREADABLE, memory_ceiling, read_file, reason
 from projnorm.vision.images import Images, ImageSet, Splits
 
 TRAIN, TEST_NAMES = "train", ("test", "val")
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
-# More than 8 bits a pixel and channel; Pillow would clip them.
+# Modes with more than 8 bits per channel, which Pillow would clip.
 _DEEP_MODES = ("I", "F")
-# More is no picture, and takes long to unpack.
-_MOST_PIXELS_A_BYTE = 10_000
+# A file with more is a decompression bomb, not a picture.
+_MOST_PIXELS_PER_BYTE = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Listing:
-    """The image files of a folder and the number of their class."""
+    """The image files below a folder.
+
+    Attributes:
+        classes: Names of the class folders, sorted.
+        files: Path of every image.
+        labels: Class of every image, as an index into `classes`.
+    """
 
     classes: tuple[str, ...]
     files: tuple[Path, ...]
-    labels: tuple[int, ...]
+    labels: NDArray[np.int64]
+
+    def image_set(self, folder: Path, images: Images) -> ImageSet:
+        return ImageSet(str(folder), images, self.labels, self.classes)
 
 
 def has_class_folders(folder: Path) -> bool:
-    """Whether the folder has a training part of this kind."""
+    """Whether the folder has a subfolder of training images."""
     return (folder / TRAIN).is_dir()
 
 
 def read_folder_splits(folder: Path) -> Splits:
-    """``train/<class>/*`` and ``test/<class>/*``, or ``val`` for ``test``; classes are numbered in the order of names.
+    """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of their names.
 
     Raises:
-        InputError: If a part or a class is missing, or an image is damaged or of another size than the first.
+        InputError: If a folder or a class is missing, or an image is damaged or differs in size from the first.
         OSError: If a file cannot be read.
     """
     part = next((name for name in TEST_NAMES if (folder / name).is_dir()), None)
@@ -60,27 +68,23 @@ def read_folder_splits(folder: Path) -> Splits:
         )
         raise InputError(f"{folder}: {TRAIN} and {part} must have the same classes; {' and '.join(only)}.")
     images = _read_all((*train.files, *test.files))
-    return Splits(
-        ImageSet(
-            str(folder / TRAIN), images[: len(train.files)], np.array(train.labels, dtype=np.int64), train.classes
-        ),
-        ImageSet(str(folder / part), images[len(train.files) :], np.array(test.labels, dtype=np.int64), test.classes),
-    )
+    n_train = len(train.files)
+    return Splits(train.image_set(folder / TRAIN, images[:n_train]), test.image_set(folder / part, images[n_train:]))
 
 
 def read_class_folders(folder: Path) -> ImageSet:
-    """``<class>/*``; classes are numbered in the order of their names.
+    """Read ``<class>/*``; classes are numbered in the order of their names.
 
     Raises:
-        InputError: If there is no class, or an image is damaged or of another size than the first.
+        InputError: If there is no class, or an image is damaged or differs in size from the first.
         OSError: If a file cannot be read.
     """
     listing = _listing(folder)
-    return ImageSet(str(folder), _read_all(listing.files), np.array(listing.labels, dtype=np.int64), listing.classes)
+    return listing.image_set(folder, _read_all(listing.files))
 
 
 def _listing(folder: Path) -> _Listing:
-    """Everything in the order of names; hidden files, and files of other kinds, are passed over."""
+    """The images in the order of their paths; hidden files and files that are not images are skipped."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
         raise InputError(f"{folder}: has no folders, one for each class.")
@@ -96,7 +100,7 @@ def _listing(folder: Path) -> _Listing:
             raise InputError(f"{folder / name}: has no images ({', '.join(_ENDINGS)}).")
         files += inside
         labels += [label] * len(inside)
-    return _Listing(tuple(classes), tuple(files), tuple(labels))
+    return _Listing(tuple(classes), tuple(files), np.array(labels, dtype=np.int64))
 
 
 def _read_all(files: tuple[Path, ...]) -> Images:
@@ -122,7 +126,7 @@ def _read_all(files: tuple[Path, ...]) -> Images:
 
 
 def _pixels(file: Path) -> Images:
-    """RGB; grey and palette images are converted, and an alpha channel is left out."""
+    """Pixels of an image in RGB; grey and palette images are converted, and an alpha channel is dropped."""
     from PIL import Image, UnidentifiedImageError
 
     data = read_file(file)
@@ -133,22 +137,10 @@ def _pixels(file: Path) -> Images:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 if image.mode.split(";")[0] in _DEEP_MODES:
                     raise InputError(f"it has pixels of mode {image.mode}; convert it to 8 bits first")
-                if image.width * image.height > _MOST_PIXELS_A_BYTE * len(data):
-                    raise InputError(f"it says {image.width} x {image.height} px, and has {len(data):,} bytes")
+                if image.width * image.height > _MOST_PIXELS_PER_BYTE * len(data):
+                    raise InputError(f"it claims {image.width} x {image.height} px in only {len(data):,} bytes")
                 return np.asarray(image.convert("RGB"))
     except UnidentifiedImageError:
         raise InputError(f"{file}: not a PNG, JPEG, BMP or WebP image.") from None
-    except (
-        Image.DecompressionBombError,
-        Image.DecompressionBombWarning,
-        OSError,
-        SyntaxError,
-        ValueError,
-        LookupError,
-        TypeError,
-        EOFError,
-        OverflowError,
-        struct.error,
-        zlib.error,
-    ) as error:
-        raise InputError(f"{file}: cannot be read as an image ({error}).") from None
+    except (*UNREADABLE, OSError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InputError(f"{file}: cannot be read as an image ({reason(error)}).") from None

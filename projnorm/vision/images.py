@@ -1,4 +1,4 @@
-"""Sets of labelled images, and what a network pretrained on ImageNet wants to see of them."""
+"""Sets of labelled images, and their conversion to the input of a network pretrained on ImageNet."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class ImageSet:
     """Images with their labels.
 
     Attributes:
-        name: Where they come from.
-        images: RGB, shape ``(n, height, width, 3)``.
-        labels: Classes from 0, shape ``(n,)``.
-        class_names: Of the classes, where the source has names; else empty.
+        name: File, folder or data set that the images come from.
+        images: RGB pixels, shape ``(n, height, width, 3)``.
+        labels: Classes, counted from 0, shape ``(n,)``.
+        class_names: Names of the classes; empty if the source does not name them.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ImageSet:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is not a set of labelled RGB images."""
+        """Check types, shapes and the range of the labels."""
         if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] != 3 or not self.images.size:
             raise InputError(
                 f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {self.images.dtype} of shape "
@@ -60,12 +60,12 @@ class ImageSet:
 
     @property
     def inputs(self) -> Images:
-        """The images, as what a network takes."""
+        """The images, under the name that all kinds of samples share."""
         return self.images
 
     @property
     def sha256(self) -> str:
-        """Of shape, pixels and labels."""
+        """Hash of the shape, the pixels and the labels."""
         digest = hashlib.sha256(str(self.images.shape).encode())
         digest.update(np.ascontiguousarray(self.images).data)
         digest.update(self.labels.astype("<i8").tobytes())
@@ -81,9 +81,9 @@ class Splits:
     """A training set and a test set of the same classes.
 
     Attributes:
-        train: To learn from.
-        test: To predict on.
-        verified: Whether they come from an archive that has the hash its authors publish.
+        train: Training set.
+        test: Test set.
+        verified: Whether they come from an archive with the hash that its authors publish.
     """
 
     train: ImageSet
@@ -93,16 +93,16 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class ImageNetInput:
-    """From ``uint8`` images, shape ``(n, height, width, 3)``, to the input of a network pretrained on ImageNet.
+    """Conversion of ``uint8`` images, shape ``(n, height, width, 3)``, to the input of an ImageNet network.
 
     Attributes:
-        size: Height and width that the network sees; images of another size are resized with antialiasing.
+        size: Height and width of the network's input; other images are resized with antialiasing.
     """
 
     size: int
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Shape ``(n, 3, size, size)``, each channel centred and scaled as for ImageNet."""
+        """Images of shape ``(n, 3, size, size)``, standardised with the channel means and deviations of ImageNet."""
         x = images.movedim(3, 1).to(torch.float32) / 255.0
         if x.shape[2:] != (self.size, self.size):
             x = functional.interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)

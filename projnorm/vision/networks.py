@@ -1,4 +1,4 @@
-"""ResNet18, ResNet50 and VGG11 with the module names of torchvision, so that its weight files load; and a small one."""
+"""ResNet18, ResNet50 and VGG11 with torchvision's module names, so that its weight files load, and a small CNN."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class VGG(nn.Module):
 
 
 class SmallCNN(nn.Module):
-    """Three 3x3 convolutions with batch norm and pooling: enough for digits, and quick on one core."""
+    """Three strided 3x3 convolutions with batch norm, and pooling: enough for the digits data on one core."""
 
     def __init__(self, num_outputs: int, widths: tuple[int, int, int] = (32, 64, 128)) -> None:
         """`widths` are the channels of the three convolutions."""

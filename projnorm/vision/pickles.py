@@ -1,8 +1,8 @@
-"""Pickles, read without unpickling them.
+"""Pickles, decoded without unpickling them.
 
-`pickle` would import what a file names, call it, and reserve what memory it asks for. Here the few instructions that
-files of data and weights consist of are followed, and the functions they name are stood in for: nothing is ever
-imported or called.
+`pickle` would import and call whatever a file names, and allocate whatever memory it asks for. This decoder understands
+the few instructions that files of data and weights consist of, and records calls instead of making them: nothing is
+ever imported or called.
 """
 
 from __future__ import annotations
@@ -19,32 +19,19 @@ ENCODE = "_codecs.encode"
 NDARRAY = "numpy.ndarray"
 ORDERED_DICT = "collections.OrderedDict"
 _BYTES = "__builtin__.bytes"
-_ARGUMENT_IS_VALUE = frozenset(
-    [
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "BINFLOAT",
-        "LONG",
-        "LONG1",
-        "NONE",
-        "STRING",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-        "UNICODE",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINBYTES",
-        "SHORT_BINBYTES",
-    ]
-)
+# Instructions that push their argument.
+# fmt: off
+_PUSHES_ARGUMENT = frozenset((
+    "INT", "BININT", "BININT1", "BININT2", "BINFLOAT", "LONG", "LONG1", "NONE", "STRING", "BINSTRING",
+    "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES",
+))
+# fmt: on
 _LONGEST_NAME = 80
 
 
 @dataclass(slots=True, eq=False)
-class Made:
-    """What a call would have made of `arguments`, and the state it would have been given then."""
+class Call:
+    """A call that was not made: the function's name, its arguments, and the state its result would have been given."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -56,35 +43,35 @@ class _Global:
     name: str
 
 
-def follow(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
-    """What the instructions of one pickle build: dictionaries, lists, tuples, numbers, strings, and `Made`.
+def decode(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
+    """The object in one pickle, built of dictionaries, lists, tuples, numbers, strings and `Call`.
 
     Args:
-        data: The pickle, or a stream that begins with one and is left behind it.
-        admitted: Whether a function of this name may be asked for; of a call nothing but its arguments is kept.
+        data: The pickle, or a stream that begins with one and is then left at its end.
+        admitted: Whether the file may name the function of this dotted name.
 
     Raises:
-        InputError: If it asks for anything else.
-        LookupError, TypeError, AttributeError: If the instructions make no sense.
+        InputError: If it names any other function, or has instructions that files of data and weights do not need.
+        LookupError, TypeError, AttributeError: If the instructions are inconsistent.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of strange escapes in strings
-        return _Follower(admitted).follow(data)
+        warnings.simplefilter("ignore")  # about unknown escapes in strings
+        return _Decoder(admitted).decode(data)
 
 
 def raw(value: Any) -> bytes:
-    """Python 2 wrote bytes as strings, which are read as Latin-1.
+    """Bytes, which Python 2 wrote as a string in Latin-1.
 
     Raises:
-        InputError: If it is neither.
+        InputError: If `value` is neither bytes nor a string.
     """
     if not isinstance(value, str | bytes):
         raise InputError("it holds something else where bytes should be")
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
-class _Follower:
-    """The stack and the memory of one pickle."""
+class _Decoder:
+    """The stack machine that a pickle is written for."""
 
     def __init__(self, admitted: Callable[[str], bool]) -> None:
         self._admitted = admitted
@@ -93,12 +80,12 @@ class _Follower:
         self._memo: dict[int, Any] = {}
         self._encoded = 0
 
-    def follow(self, data: bytes | BinaryIO) -> Any:
+    def decode(self, data: bytes | BinaryIO) -> Any:
         argument: Any
         stack, memo = self._stack, self._memo
         for opcode, argument, position in pickletools.genops(data):
             match opcode.name:
-                case name if name in _ARGUMENT_IS_VALUE:
+                case name if name in _PUSHES_ARGUMENT:
                     stack.append(argument)
                 case "BINPUT" | "LONG_BINPUT" | "PUT":
                     memo[argument] = stack[-1]
@@ -144,11 +131,11 @@ class _Follower:
                 case "REDUCE":
                     stack[-2:] = [self._stand_in(stack[-2], stack[-1], position)]
                 case "BINPERSID":
-                    stack[-1] = Made("", (stack[-1],))
+                    stack[-1] = Call("", (stack[-1],))
                 case "BUILD":
                     state = stack.pop()
-                    if not isinstance(stack[-1], Made):
-                        raise InputError("it gives a state to what has none")
+                    if not isinstance(stack[-1], Call):
+                        raise InputError("it sets the state of something that has none")
                     stack[-1].state = state
                 case "PROTO" | "FRAME" | "STOP":
                     pass
@@ -169,26 +156,27 @@ class _Follower:
 
     def _stand_in(self, function: Any, arguments: Any, position: int | None) -> Any:
         if not isinstance(function, _Global) or not isinstance(arguments, tuple):
-            raise InputError("it calls what is no function")
+            raise InputError("it calls something that is not a function")
         if function.name == _BYTES and not arguments:
             return b""
         if function.name == ENCODE and len(arguments) == 2 and arguments[1] == "latin1":
-            # One string could be encoded time and again.
-            self._encoded += len(found := raw(arguments[0]))
+            # Encoding the same string over and over would exhaust the memory.
+            encoded = raw(arguments[0])
+            self._encoded += len(encoded)
             if self._encoded > (position or 0):
                 raise InputError("it makes more bytes than it holds")
-            return found
-        # A copy of what there is, made time and again, would be as bad.
+            return encoded
+        # So would copying an object over and over.
         if function.name in (_BYTES, ENCODE, NDARRAY) or (function.name == ORDERED_DICT and arguments):
             raise InputError(f"it calls {function.name} in a way that no such file does")
-        return Made(function.name, arguments)
+        return Call(function.name, arguments)
 
 
 def _with_items(target: Any, items: list[Any]) -> Any:
-    if isinstance(target, Made):  # a dictionary of another kind; what is in it is kept as its state
+    if isinstance(target, Call):  # a subclass of dict, whose items become its state
         target.state = _with_items(target.state if isinstance(target.state, dict) else {}, items)
         return target
-    # Hashing tuples that hold one another many times over could take for ever.
+    # Hashing deeply nested tuples could take forever.
     keys = items[::2]
     if not isinstance(target, dict) or len(items) % 2 or not all(isinstance(key, str | bytes | int) for key in keys):
         raise InputError("it holds a dictionary whose keys are not names")

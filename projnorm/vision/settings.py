@@ -1,4 +1,4 @@
-"""Settings that experiments on images share, and the names they choose from; importing them loads no torch."""
+"""Settings shared by experiments on images, and the names they choose from; importing them does not load torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from projnorm.config import Config, setting
 RANDOM, IMAGENET = "random", "imagenet"
 ARCHITECTURES = ("resnet18", "resnet50", "vgg11", "small-cnn")
 SEVERITIES = (1, 2, 3, 4, 5)
-# The order is part of what is drawn: see `projnorm.vision.corruptions.families.stream_of`.
+# The random numbers of a family depend on its position: see `projnorm.vision.corruptions.families.stream_of`.
 FAMILY_NAMES = (
     "gaussian_noise",
     "gaussian_blur",
@@ -31,23 +31,23 @@ FAMILY_NAMES = (
     "speckle_noise",
     "zoom_blur",
 )
-# The 18 of the paper.
+# The 18 families of the paper.
 PAPER_FAMILIES = tuple(sorted(set(FAMILY_NAMES) - {"zoom_blur"}))
-# The four on which choices are made, so that the others can be reported on.
+# The four families on which choices are made, so that results on the others stay unbiased.
 PROBE_FAMILIES = ("gaussian_noise", "gaussian_blur", "contrast", "brightness")
 
 LARGEST_SEED = 2**32
 
 
 def families_setting(default: tuple[str, ...]) -> tuple[str, ...]:
-    """The families of corruptions; experiments differ in the default alone."""
+    """Setting for the families of corruptions; experiments differ only in the default."""
     help_text = "Families of corruptions of the test set, each of which makes a target at every severity."
     return setting(default, help_text, choices=FAMILY_NAMES, distinct=True)
 
 
 @dataclass(frozen=True)
 class ShiftedImages(Config):
-    """A training set, a test set, corruptions of the test set, and further sets to predict the error on."""
+    """Training and test images, corruptions of the test images, and further target sets."""
 
     data: str = setting(
         "digits",

@@ -1,4 +1,4 @@
-"""The sets of images whose error is to be predicted: the clean test set, its corruptions, and sets from files."""
+"""Image sets on which the error is estimated: the clean test set, its corruptions, and sets from files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GENERATED, OFFICIAL = "generated", "official"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A set of images to predict the error on.
+    """A set of images on which the error is estimated.
 
     Attributes:
-        name: What it is called.
-        family: The shift that made it; "clean", or "given" for a set from a file.
-        severity: 1 to 5; 0 where there is none.
-        origin: "generated" here, "official" of CIFAR-C, "clean" or "given".
-        images: The images and their labels.
+        name: Unique name of the set in tables and figures.
+        family: Family of corruptions that shifted it, "clean", or "given" for a set from a file.
+        severity: Severity of the corruption from 1 to 5; 0 for sets that are not corrupted.
+        origin: Source of the pixels: "generated", "official" (the files of CIFAR-C), "clean" or "given".
+        images: Images with their labels.
     """
 
     name: str
@@ -42,21 +42,21 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """Families of corruptions, each at every one of the severities."""
+    """All pairs of a family of corruptions and a severity."""
 
     families: tuple[str, ...]
     severities: tuple[int, ...]
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        """Family by family."""
+        """Pairs of family and severity, family by family."""
         return ((family, severity) for family in self.families for severity in self.severities)
 
 
 def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
-    """`count` different indices in ascending order.
+    """Draw `count` distinct indices of images, in ascending order.
 
     Raises:
-        InputError: If there are not so many images; `option` is named as the culprit.
+        InputError: If there are fewer images; the message blames the argument called `option`.
     """
     if count > len(images):
         raise InputError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
@@ -66,17 +66,17 @@ def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option:
 def generated_targets(
     test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, *, seed: int, cache: Path | None = None
 ) -> list[Target]:
-    """The chosen images of a test set, clean and under every family and severity.
+    """Selected images of a test set, clean and corrupted.
 
     Args:
         test: The whole test set.
-        indices: Which images.
-        shifts: Families and severities.
-        seed: Of what the corruptions draw.
-        cache: Folder that keeps the corrupted images.
+        indices: Indices of the selected images.
+        shifts: Families and severities of the corruptions.
+        seed: Seed of the random numbers in the corruptions.
+        cache: Folder in which the corrupted images are stored for later runs; None stores nothing.
 
     Raises:
-        InputError: If there is no such family or severity.
+        InputError: If a family or a severity is unknown.
         OSError: If the cache cannot be written to.
     """
     chosen = test.take(indices)
@@ -92,16 +92,16 @@ def generated_targets(
 
 
 def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC) -> list[Target]:
-    """As `generated_targets`, with the corrupted images from the official files.
+    """As `generated_targets`, with corrupted images from the official files.
 
     Raises:
-        InputError: If the files are not of this test set, or lack a family.
+        InputError: If the files belong to another test set, or lack a family.
         OSError: If they cannot be read.
     """
     chosen = test.take(indices)
     if cifar_c.per_severity != len(test) or not np.array_equal(cifar_c.labels[indices], chosen.labels):
         raise InputError(
-            f"{cifar_c.folder}: its labels are not those of the test set of {test.name}; pass the files made from it."
+            f"{cifar_c.folder}: its labels are not those of the test set of {test.name}; pass its corruptions."
         )
     targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
     for family, severity in shifts:
@@ -118,22 +118,22 @@ def given_targets(
     classes: int | None = None,
     names: tuple[str, ...] = (),
 ) -> list[Target]:
-    """At most `m` images of each set from a file.
+    """Draw at most `m` images from each of several files or folders.
 
     Args:
-        paths: NPZ files, or folders of class folders.
-        m: Images of each at most.
-        rng: Draws them.
-        classes: Number of classes of the training images; a label beyond them is refused.
-        names: Names of the training classes, where they have some; a folder's classes are numbered after them.
+        paths: NPZ files, or folders with one subfolder for each class.
+        m: Largest number of images in each target.
+        rng: Generator that draws the images.
+        classes: Number of training classes; larger labels are refused.
+        names: Names of the training classes, if known, by which the classes of a folder are numbered.
 
     Raises:
-        InputError: If a file is no set of images, or has classes that training lacks.
+        InputError: If a file is not a set of images, or has classes that the training images lack.
         OSError: If it cannot be read.
     """
     targets = []
     for path in paths:
-        whole = _numbered_after(names, read_image_set(Path(path)))
+        whole = _with_training_classes(names, read_image_set(Path(path)))
         if classes is not None and whole.labels.max() >= classes:
             raise InputError(f"{path}: has class {whole.labels.max()}; the training images have 0 to {classes - 1}.")
         drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
@@ -141,8 +141,8 @@ def given_targets(
     return targets
 
 
-def _numbered_after(names: tuple[str, ...], images: ImageSet) -> ImageSet:
-    """The images with their classes numbered as in `names`, where both have names."""
+def _with_training_classes(names: tuple[str, ...], images: ImageSet) -> ImageSet:
+    """The images with their classes numbered as in `names`, if both have class names."""
     if not names or not images.class_names:
         return images
     if unknown := sorted(set(images.class_names) - set(names)):
@@ -152,12 +152,12 @@ def _numbered_after(names: tuple[str, ...], images: ImageSet) -> ImageSet:
 
 
 def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
-    """Refuse two targets of one name, or one that is `taken`.
+    """Check that the names of the targets are distinct and none of them is `taken`.
 
     Raises:
-        InputError: If a name is not free.
+        InputError: If a name occurs twice or is taken.
     """
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1 or name in taken:
-            raise InputError(f"no target set may be called {name!r}, which is taken; rename the file.")
+            raise InputError(f"the name {name!r} of a target set is already in use; rename the file.")

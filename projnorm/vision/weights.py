@@ -1,58 +1,39 @@
-"""Networks with their weights: random, from a file, or the official ImageNet ones, checked before they are used."""
+"""Networks with weights that are random, from a file, or the official ones for ImageNet; files are checked first."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import pickle
-import struct
 import warnings
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import torch
 from torch import Tensor, nn
 
+from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import locate, memory_ceiling, read_file
+from projnorm.files import UNREADABLE, locate, memory_ceiling, read_file, reason
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
-from projnorm.vision.pickles import ORDERED_DICT, follow
+from projnorm.vision.pickles import ORDERED_DICT, decode
 from projnorm.vision.settings import IMAGENET, RANDOM
 
 _HOST = "https://download.pytorch.org/models"
-# The official files; the part of the name behind the dash is how the SHA-256 of the file begins.
+# The official files; the part of the name after the dash is the beginning of the SHA-256 of the file.
 _OFFICIAL = {
     "resnet18": "resnet18-f37072fd.pth",
     "resnet50": "resnet50-0676ba61.pth",
     "vgg11": "vgg11-8a719046.pth",
 }
-# What torch raises on bytes that are no weight file.
-_UNREADABLE = (
-    pickle.UnpicklingError,
-    RuntimeError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    NotImplementedError,
-    OverflowError,
-    MemoryError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_UNREADABLE = (*UNREADABLE, AssertionError, MemoryError)
 _ZIP = b"PK\x03\x04"
-# At the beginning of a file from before torch wrote zip files: a magic number, a version, the system, the document and
-# the names of the storages.
-_PICKLES = 5
-_NEEDED = (
+# A file in the format before zip files begins with five pickles: a magic number, a version, a description of the
+# system, the state dictionary, and the names of the storages.
+_LEGACY_PICKLES = 5
+_NEEDED_FUNCTIONS = (
     ORDERED_DICT,
     "torch.device",
     "torch._utils._rebuild_tensor",
@@ -60,19 +41,18 @@ _NEEDED = (
     "torch._utils._rebuild_parameter",
     "torch._utils._rebuild_parameter_with_state",
 )
-_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedNetwork:
-    """A network and where its weights come from.
+    """A network with the origin of its weights.
 
     Attributes:
-        model: In eval mode.
-        architecture: Its name in `NETWORKS`.
-        weights: "random", or the name of the file.
-        sha256: Of the file; empty for random weights.
-        seed: Of what was drawn.
+        model: The network in eval mode.
+        architecture: Name of the network in `NETWORKS`.
+        weights: Name of the weight file, or "random".
+        sha256: Hash of the weight file; empty for random weights.
+        seed: Seed of the weights that were not loaded.
         head_norm: Norm of the weights of the last layer.
     """
 
@@ -85,7 +65,7 @@ class LoadedNetwork:
 
     @property
     def is_random(self) -> bool:
-        """Whether nothing in it was ever trained."""
+        """Whether all weights are random."""
         return not self.sha256
 
 
@@ -98,20 +78,20 @@ def load_network(
     drop_head: bool = False,
     cache: Path | None = None,
 ) -> LoadedNetwork:
-    """A network in eval mode.
+    """Build a network in eval mode and load its weights.
 
     Args:
         architecture: One of `NETWORKS`.
-        weights: "random", seeded; "imagenet", the official file, downloaded once; or a path to a ``.pth`` or
+        weights: "random"; "imagenet", the official file, downloaded once; or the path of a ``.pth`` or
             ``.safetensors`` file with torchvision's names.
-        num_outputs: Outputs of the last layer.
-        seed: Of every weight that is not loaded.
-        drop_head: Do not load the last layer; it is drawn, as PyTorch draws a linear layer by default.
-        cache: Where a download is kept; the hub folder of torch by default.
+        num_outputs: Number of outputs of the last layer.
+        seed: Seed of all weights that are not loaded.
+        drop_head: Do not load the last layer; it keeps PyTorch's random initialisation.
+        cache: Folder for downloads; torch's hub folder by default.
 
     Raises:
-        InputError: If the file does not fit the network, is not a weight file, or cannot be had.
-        OSError: If it cannot be read.
+        InputError: If the file is missing, is not a weight file, does not fit the network, or cannot be downloaded.
+        OSError: If the file cannot be read.
     """
     if architecture not in NETWORKS:
         raise InputError(f"`architecture` must be one of {', '.join(NETWORKS)}; got {architecture!r}.")
@@ -121,8 +101,7 @@ def load_network(
     head = HEADS[architecture]
     name, sha256 = RANDOM, ""
     if str(weights) != RANDOM:
-        path = _path(architecture, weights, cache)
-        data = _bytes(path)
+        path, data = _read_weights(architecture, weights, cache)
         name, sha256 = path.name, hashlib.sha256(data).hexdigest()
         _load(model, read_state(data, path), path, head=head, drop_head=drop_head)
     last = model.get_submodule(head)
@@ -134,49 +113,36 @@ def weights_hash(architecture: str, weights: str | Path) -> str:
     """The SHA-256 of the file that `load_network` would read; empty for random weights.
 
     Raises:
-        InputError: If there is no such file, or it cannot be had.
+        InputError: If there is no such file, or it cannot be downloaded.
         OSError: If it cannot be read.
     """
-    return "" if str(weights) == RANDOM else hashlib.sha256(_bytes(_path(architecture, weights))).hexdigest()
+    return "" if str(weights) == RANDOM else hashlib.sha256(_read_weights(architecture, weights)[1]).hexdigest()
 
 
-def download(architecture: str, cache: Path | None = None) -> Path:
-    """The official ImageNet weights, from the cache if they are there.
+def download_weights(architecture: str, cache: Path | None = None) -> Path:
+    """Download the official ImageNet weights unless they are in the cache; returns their path.
 
     Raises:
-        InputError: If they cannot be downloaded or arrive damaged.
+        InputError: If there are none, or they cannot be downloaded or arrive damaged.
+        OSError: If the cache cannot be written to.
     """
     if architecture not in _OFFICIAL:
         raise InputError(f"there are no ImageNet weights of {architecture}; pass a file, or {RANDOM!r}.")
     file = _OFFICIAL[architecture]
-    folder = cache or Path(torch.hub.get_dir()) / "checkpoints"
-    path = folder / file
+    path = (cache or Path(torch.hub.get_dir()) / "checkpoints") / file
     digest = file.rpartition("-")[2].removesuffix(".pth")
-    if path.exists() and hashlib.sha256(read_file(path)).hexdigest().startswith(digest):
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    url = f"{_HOST}/{file}"
-    try:
-        torch.hub.download_url_to_file(url, str(path), hash_prefix=digest, progress=False)
-    except (URLError, TimeoutError) as error:
-        raise InputError(
-            f"cannot download {url} ({getattr(error, 'reason', error)}); fetch the file where there is a network and "
-            "pass its path as the weights, or use random weights."
-        ) from None
-    except RuntimeError as error:
-        raise InputError(f"the download of {url} is damaged ({error}); nothing was kept, try again.") from None
-    return path
+    return download(f"{_HOST}/{file}", path, algorithm="sha256", digest=digest)
 
 
 def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
-    """The tensors by name in the bytes of a weight file.
+    """Decode the bytes of a weight file to tensors by name.
 
     Args:
-        data: What is in the file.
-        path: Its name, which tells its format.
+        data: Content of the file.
+        path: Path of the file, whose suffix tells the format.
 
     Raises:
-        InputError: If it is not a file of plain tensors.
+        InputError: If the file does not hold plain tensors by name.
     """
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
@@ -185,82 +151,81 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
         try:
             return load(data)
         except (SafetensorError, *_UNREADABLE) as error:
-            raise InputError(f"{path}: not a safetensors file ({_reason(error)}).") from None
+            raise InputError(f"{path}: not a safetensors file ({reason(error)}).") from None
     try:
         _require_plain(data)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a strange file is warned of is refused below
+            warnings.simplefilter("ignore")  # about unusual files, which are refused below
             document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
-        raise InputError(f"{path}: not a file of plain weights ({_reason(error)}).") from None
+        raise InputError(f"{path}: not a file of plain weights ({reason(error)}).") from None
     if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
         document = document["state_dict"]
     if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
-        raise InputError(f"{path}: holds no weights by name.")
+        raise InputError(f"{path}: does not hold weights by name.")
     return {str(key).removeprefix("module."): value for key, value in document.items()}
 
 
 def _require_plain(data: bytes) -> None:
-    """Refuse what a file of weights need not do, before torch looks at it: it would reserve what memory is asked for.
+    """Refuse unusual instructions and sizes before torch, which would allocate any amount of memory, reads the file.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, ...: If it is no such file.
+        InputError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, ...: If it is not a plain weight file.
     """
     if data[: len(_ZIP)] != _ZIP:
         stream = io.BytesIO(data)
-        for _ in range(_PICKLES):
-            follow(stream, _is_needed)
+        for _ in range(_LEGACY_PICKLES):
+            decode(stream, _is_needed)
         return
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         total, most = sum(member.file_size for member in archive.infolist()), memory_ceiling()
         if total > most:
             raise InputError(f"it unpacks to {total:,} bytes, at most {most:,} are read")
-        described = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
-        if len(described) != 1 or any(member.compress_type for member in archive.infolist()):
+        pickles = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
+        if len(pickles) != 1 or any(member.compress_type for member in archive.infolist()):
             raise InputError("it is a zip file, but not one that torch wrote")
-        follow(archive.read(described[0]), _is_needed)
+        decode(archive.read(pickles[0]), _is_needed)
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a file of weights may ask for this; `bytearray`, which torch admits, takes the size of what it makes."""
+    """Whether a weight file may name this function.
+
+    Torch also admits `bytearray`, but its argument could be any size.
+    """
     module, _, last = name.rpartition(".")
     if module in ("torch", "torch.storage"):
         return last.endswith("Storage") or isinstance(getattr(torch, last, None), torch.dtype)
-    return name in _NEEDED
+    return name in _NEEDED_FUNCTIONS
 
 
-def _reason(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")[:_LONGEST_REASON] or type(error).__name__
-
-
-def _path(architecture: str, weights: str | Path, cache: Path | None = None) -> Path:
-    return download(architecture, cache) if str(weights) == IMAGENET else locate(weights)
-
-
-def _bytes(path: Path) -> bytes:
+def _read_weights(architecture: str, weights: str | Path, cache: Path | None = None) -> tuple[Path, bytes]:
+    path = download_weights(architecture, cache) if str(weights) == IMAGENET else locate(weights)
     if not path.exists():
         raise InputError(
             f"there are no weights at {path}; pass a .pth or .safetensors file, {IMAGENET!r} or {RANDOM!r}."
         )
-    return read_file(path)
+    return path, read_file(path)
 
 
 def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, drop_head: bool) -> None:
+    expected = model.state_dict()
     if drop_head:
-        state = {key: value for key, value in state.items() if not key.startswith(f"{head}.")}
-    expected = {k: v for k, v in model.state_dict().items() if not (drop_head and k.startswith(f"{head}."))}
+        state, expected = (
+            {key: value for key, value in tensors.items() if not key.startswith(f"{head}.")}
+            for tensors in (state, expected)
+        )
     for key, value in state.items():
         if key in expected and value.shape != expected[key].shape:
             advice = f"; pass num_outputs={len(value)} or drop_head=True" if key.startswith(f"{head}.") else ""
             raise InputError(
                 f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}{advice}."
             )
-    # Files from before PyTorch counted batches have no such entry, and nothing here uses it.
+    # Files written before PyTorch counted batches lack this entry, and nothing here uses it.
     missing = [key for key in expected if key not in state and not key.endswith("num_batches_tracked")]
     unknown = [key for key in state if key not in expected]
-    for what, keys in (("lacks", missing), ("has the unknown", unknown)):
+    for problem, keys in (("lacks", missing), ("has the unknown", unknown)):
         if keys:
-            raise InputError(f"{path}: {what} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
+            raise InputError(f"{path}: {problem} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
     for key, value in state.items():
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_complex():
             raise InputError(f"{path}: {key!r} is not a plain tensor of real numbers.")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ntk import NtkConfig, SubsampleConfig, experiment as experiment_module, run_analysis, run_gram, run_subsample
-from ntk.config import GramConfig, KernelKind, NtkImages, NtkNetwork
+from ntk.config import GramConfig, KernelConfig, KernelKind, NtkImages, NtkNetwork
 from projnorm.backends import Backend
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.records import RunContext, find_record
@@ -184,6 +184,10 @@ def test_too_little_memory_is_refused_before_anything_is_written(context):
         (NtkNetwork, {"heads": 0}),
         (NtkNetwork, {"size": 0}),
         (KernelKind, {"kind": "some"}),
+        (KernelKind, {"accumulate": "float16"}),
+        (KernelConfig, {"route": "fast"}),
+        (KernelConfig, {"panel": 0}),
+        (KernelConfig, {"memory": 0.0}),
         (GramConfig, {"seed": -1}),
         (NtkConfig, {"ridge": -1.0}),
         (SubsampleConfig, {"counts": ()}),

@@ -159,22 +159,6 @@ def test_dropout_in_eval_mode_is_fine():
     assert gram(model, images(3), config=CPU).train.shape == (3, 3)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "some"}, "`kind` must be one of exact, coordinates, projection; got 'some'"),
-        ({"accumulate": "float16"}, "`accumulate` must be one of float32, float64"),
-        ({"route": "fast"}, "`route` must be one of"),
-        ({"count": 0}, "`count` must be at least 1"),
-        ({"panel": 0}, "`panel` must be at least 1"),
-        ({"memory": 0.0}, "`memory` must be positive"),
-    ],
-)
-def test_a_configuration_that_cannot_be_is_refused(change, message):
-    with pytest.raises(InputError, match=message):
-        KernelConfig(**change)
-
-
 def test_inputs_that_cannot_be_are_refused():
     model, x = plain_network(), images(4)
     with pytest.raises(InputError, match=r"inputs of far must be of shape \(3, 8, 8\)"):

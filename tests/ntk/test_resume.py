@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from ntk import KernelConfig, engine as engine_module, gram
-from ntk.tiles import Tiles, read_manifest
+from ntk.tiles import read_manifest
 from projnorm.backends import Backend
-from projnorm.errors import ChangedInputError, InputError
+from projnorm.errors import ChangedInputError
 from projnorm.store import Store
 from tests.ntk.networks import images, plain_network
 
@@ -72,41 +72,25 @@ def test_a_resumed_run_cuts_the_samples_as_before_whatever_is_asked(inputs, tmp_
     assert gram(model, train, targets, config=other, folder=tmp_path, fresh=True).plan.cut.panel == 10
 
 
-DAMAGE = {
-    "truncated": lambda data: data[: len(data) // 2],
-    "empty": lambda _: b"",
-    "one bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
-    "longer": lambda data: data + b"0",
-}
-
-
-@pytest.mark.parametrize("damage", [*DAMAGE, "missing"])
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-1] + b"0"), Path.unlink])
 def test_a_damaged_tile_is_named_and_computed_again(inputs, tmp_path, damage, caplog):
-    model, train, targets = inputs
-    expected = blocks(gram(model, train, targets, config=CONFIG, folder=tmp_path))
+    expected = blocks(gram(*inputs, config=CONFIG, folder=tmp_path))
     tile = tile_files(tmp_path)[3]
-    if damage == "missing":
-        tile.unlink()
-    else:
-        tile.write_bytes(DAMAGE[damage](tile.read_bytes()))
-    again = gram(model, train, targets, config=CONFIG, folder=tmp_path)
+    damage(tile)
+    again = gram(*inputs, config=CONFIG, folder=tmp_path)
     assert (again.computed, again.damaged) == (1, (tile.stem[:11],))
     assert tile.name in caplog.text
-    for found, right in zip(blocks(again), expected, strict=True):
-        np.testing.assert_array_equal(found, right)
+    for block, right in zip(blocks(again), expected, strict=True):
+        np.testing.assert_array_equal(block, right)
 
 
 def test_a_manifest_that_cannot_be_read_costs_no_tile(inputs, tmp_path, caplog):
-    expected = blocks(gram(*inputs, config=CONFIG, folder=tmp_path))
+    gram(*inputs, config=CONFIG, folder=tmp_path)
     whole = (tmp_path / "manifest.json").read_bytes()
-    for text in ("{", "[]", "[" * 100_000, '{"cut": 3}'):
-        (tmp_path / "manifest.json").write_text(text)
-        caplog.clear()
-        again = gram(*inputs, config=CONFIG, folder=tmp_path)
-        assert "manifest.json is damaged" in caplog.text
-        assert again.computed == 0
-        assert (tmp_path / "manifest.json").read_bytes() == whole
-        np.testing.assert_array_equal(blocks(again)[0], expected[0])
+    (tmp_path / "manifest.json").write_text("{")
+    assert gram(*inputs, config=CONFIG, folder=tmp_path).computed == 0
+    assert "manifest.json is damaged" in caplog.text
+    assert (tmp_path / "manifest.json").read_bytes() == whole
 
 
 def test_tiles_of_something_else_are_not_taken_for_these_where_the_manifest_is_lost(inputs, tmp_path):
@@ -130,18 +114,8 @@ CHANGES = {
     "inputs of train": lambda model, train, targets: (model, train + 1e-3, targets, CONFIG),
     "inputs of b": lambda model, train, targets: (model, train, targets | {"b": targets["b"] * 2}, CONFIG),
     "sets": lambda model, train, targets: (model, train[:9], targets, CONFIG),
-    "accumulate": lambda model, train, targets: (
-        model,
-        train,
-        targets,
-        KernelConfig(panel=4, device="cpu", accumulate="float64"),
-    ),
-    "kind": lambda model, train, targets: (
-        model,
-        train,
-        targets,
-        KernelConfig(panel=4, device="cpu", kind="projection", count=10),
-    ),
+    "accumulate": lambda *inputs: (*inputs, replace(CONFIG, accumulate="float64")),
+    "kind": lambda *inputs: (*inputs, replace(CONFIG, kind="projection", count=10)),
 }
 
 
@@ -273,14 +247,6 @@ def test_a_task_carries_the_inputs_of_its_panels_and_no_more(monkeypatch):
     gram(plain_network().float(), train, config=replace(CONFIG, panel=40, batch=40, checks=0), backend=Backend(2))
     assert max(sent[1:]) < 1.1 * train.nbytes
     assert sent[0] < 0.5 * train.nbytes
-
-
-def test_a_tile_that_may_not_be_read_is_left_alone(tmp_path, monkeypatch):
-    Tiles(tmp_path, {"a": 1}).put("00000-00000", np.zeros(1000))
-    monkeypatch.setenv("PROJNORM_MAX_READ_GB", "1e-6")
-    with pytest.raises(InputError, match=r"bytes, at most .* are read"):
-        Tiles(tmp_path, {"a": 1})
-    assert len(tile_files(tmp_path)) == 1
 
 
 @contextmanager

@@ -96,10 +96,10 @@ RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
         ),
         (TENSORS, safetensors_of("F32", [0, 2**62, 4]), r"w\.safetensors: not a safetensors file \("),
         (TENSORS, safetensors_of("F3", [4]), r"w\.safetensors: not a safetensors file \("),
-        ("image BMP", huge_bmp(), r"x\.bmp: .*it says 6881288 x 8 px, and has 246 bytes"),
+        ("image BMP", huge_bmp(), r"x\.bmp: .*it claims 6881288 x 8 px in only 246 bytes"),
         ("pairs .zip", broken_stream(), r"x\.zip: is a damaged archive"),
-        ("pairs .jsonl", labelled("[" * 500 + "]" * 500), "'a list' is no label"),
-        ("pairs .jsonl", labelled('"' + "x" * 10**6 + '"'), "'x{40}' is no label"),
+        ("pairs .jsonl", labelled("[" * 500 + "]" * 500), "'a list' is not a label"),
+        ("pairs .jsonl", labelled('"' + "x" * 10**6 + '"'), "'x{40}' is not a label"),
         (TEXT, configured(hidden_act=None), NO_CHECKPOINT),
         (TEXT, configured(num_attention_heads=0), NO_CHECKPOINT),
         (TEXT, configured(vocab_size="x"), NO_CHECKPOINT),
@@ -242,8 +242,8 @@ def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():
     for data, reason in (
         (bytes(encrypted), "it is encrypted"),
         (samples.zipped([("a.npy", array)] * 2), "it has two arrays called 'a'"),
-        (samples.zipped({"a.txt": b"x"}), "a member is no array"),
-        (samples.zipped({"a\nb.npy": array}), "a member is no array"),
+        (samples.zipped({"a.txt": b"x"}), "a member is not an array"),
+        (samples.zipped({"a\nb.npy": array}), "a member is not an array"),
     ):
         with pytest.raises(ValueError, match=f"not a whole NPZ file of plain arrays .{reason}"):
             from_npz(data)
@@ -276,5 +276,6 @@ def test_a_document_that_is_no_entry_is_set_aside_and_reported(tmp_path, text, c
     (tmp_path / "key.json").write_bytes(text)
     assert store.get("key") is None
     assert "key.json is damaged" in caplog.text
+    store.put("key", {"a": samples.LOGITS})
     assert (tmp_path / "damaged" / "key.json").read_bytes() == text
     assert store.get("whole") is not None

@@ -113,7 +113,9 @@ def test_what_is_no_checkpoint_is_said_in_a_line(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"`model` {folder}: no checkpoint could be read there") as found:
             load_pair_classifier(str(folder), num_outputs=3, seed=0)
         assert "\n" not in str(found.value)
-    with pytest.raises(ValueError, match=r"`model` nobody/nothing: .* a name on the hub is fetched with --download"):
+    with pytest.raises(
+        ValueError, match=r"`model` nobody/nothing: .* fetch a name on the hub with download_checkpoint"
+    ):
         load_pair_classifier("nobody/nothing", num_outputs=3, seed=0)
     with pytest.raises(ValueError, match="`model` nobody/nothing"):
         load_encode("nobody/nothing", 16)
@@ -141,7 +143,7 @@ def edit_config(folder, **changes) -> None:
 def test_weights_of_other_shapes_than_the_configuration_says_are_refused(tmp_path):
     folder = save_bert(tmp_path / "checkpoint")
     edit_config(folder, hidden_size=32)
-    with pytest.raises(ValueError, match=r"its bert\..* has another shape than its configuration says"):
+    with pytest.raises(ValueError, match=r"the shape of its bert\..* differs from its configuration"):
         load_pair_classifier(str(folder), num_outputs=3, seed=0)
 
 
@@ -164,7 +166,7 @@ def test_a_tokenizer_with_more_words_than_the_network_is_refused(tmp_path):
 
 def test_only_names_on_the_hub_are_downloaded(tmp_path):
     for model in ("tiny", str(tmp_path)):
-        with pytest.raises(ValueError, match="--download needs --model to be a name on the hub"):
+        with pytest.raises(ValueError, match="`model` must be a name on the hub to be downloaded"):
             download_checkpoint(model)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from projnorm.text import LABELS, TWO_WAY, MalformedFileError, read_pairs
+from projnorm.errors import InputError
+from projnorm.text import LABELS, TWO_WAY, read_pairs
 
 HANS_HEADER = (
     "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\t"
@@ -124,25 +125,25 @@ def test_pairs_without_a_gold_label_are_counted_whatever_else_they_lack(tmp_path
     ("text", "words"),
     [
         ("", "is empty"),
-        ("some words\nmore", "line 1: neither JSON nor a header with one of sentence1"),
+        ("some words\nmore", "line 1: must be JSON, or a tab-separated header with one of sentence1"),
         ("premise\thypothesis\tlabel\nA\tB\t0\n\nA\tB", "line 4: has 2 columns; the header has 3"),
-        ("premise\thypothesis\tlabel\nA\tB\t7", "line 2: '7' is no label"),
-        ("premise\thypothesis\tlabel\nA\t \t0", "line 2: its hypothesis is no text"),
-        ("premise\thypothesis\tlabel\nA\tB\t-", "has no labelled pair"),
-        ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n{"sentence1": ', "line 2: is no JSON"),
-        ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n[1]', "line 2: is no JSON object"),
+        ("premise\thypothesis\tlabel\nA\tB\t7", "line 2: '7' is not a label"),
+        ("premise\thypothesis\tlabel\nA\t \t0", "line 2: its hypothesis is not a text"),
+        ("premise\thypothesis\tlabel\nA\tB\t-", "has no labelled pairs"),
+        ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n{"sentence1": ', "line 2: is not JSON"),
+        ('{"sentence1": "A", "sentence2": "B", "gold_label": "neutral"}\n[1]', "line 2: is not a JSON object"),
         ('{"sentence1": "A", "gold_label": "neutral"}', "line 1: has none of sentence2, hypothesis"),
-        ('{"sentence1": 3, "sentence2": "B", "gold_label": "neutral"}', "line 1: its sentence1 is no text"),
+        ('{"sentence1": 3, "sentence2": "B", "gold_label": "neutral"}', "line 1: its sentence1 is not a text"),
         ("premise\thypothesis\tlabel\nA\tB\t2\nA\tB\tnon-entailment", "both three-way and two-way labels"),
         ("premise\thypothesis\tlabel\n" + "A" * 10_001 + "\tB\t2", "line 2: its premise has more than 10,000"),
-        ("[" * 100_000, "line 1: neither JSON"),
-        ('{"a": ' * 100_000, "line 1: is no JSON"),
+        ("[" * 100_000, "line 1: must be JSON"),
+        ('{"a": ' * 100_000, "line 1: is not JSON"),
     ],
 )
 def test_a_malformed_file_is_reported_with_its_line(tmp_path, text, words):
     path = tmp_path / "pairs.tsv"
     path.write_text(text)
-    with pytest.raises(MalformedFileError, match=r"pairs\.tsv") as error:
+    with pytest.raises(InputError, match=r"pairs\.tsv") as error:
         read_pairs(path)
     assert words in str(error.value)
 
@@ -150,17 +151,17 @@ def test_a_malformed_file_is_reported_with_its_line(tmp_path, text, words):
 def test_bytes_that_are_no_text_and_damaged_archives(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(b"premise\thypothesis\tlabel\nA\t\xff\t0\n")
-    with pytest.raises(MalformedFileError, match="line 2: is no UTF-8"):
+    with pytest.raises(InputError, match="line 2: is not UTF-8"):
         read_pairs(path)
     whole = tmp_path / "whole.zip"
     with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr("a.jsonl", FORMS["AWPNLI.jsonl"][0][0])
     path.write_bytes(whole.read_bytes()[:60])
-    with pytest.raises(MalformedFileError, match="damaged archive"):
+    with pytest.raises(InputError, match="damaged archive"):
         read_pairs(path)
     with zipfile.ZipFile(whole, "a") as archive:
         archive.writestr("b.jsonl", "{}")
-    with pytest.raises(MalformedFileError, match="must hold one"):
+    with pytest.raises(InputError, match="must hold one"):
         read_pairs(whole)
 
 
@@ -168,5 +169,5 @@ def test_bytes_that_are_no_text_and_damaged_archives(tmp_path):
 def test_no_bytes_break_the_reader(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "any"
     path.write_bytes(b"premise\thypothesis\tlabel\n" + data)
-    with contextlib.suppress(MalformedFileError):
+    with contextlib.suppress(InputError):
         read_pairs(path)

@@ -61,9 +61,9 @@ def test_names_of_made_sets():
     assert not is_made("templates-filler-4")
     assert not is_made("templates.tsv")
     assert made_family("templates-filler-3") == ("filler", 3)
-    with pytest.raises(ValueError, match="is no shifted set of templates"):
+    with pytest.raises(ValueError, match="is not a shifted set of templates"):
         made_family("templates")
-    with pytest.raises(ValueError, match="`templates-sound-1` is no set of templates"):
+    with pytest.raises(ValueError, match="'templates-sound-1' is not a set of templates"):
         made_pairs("templates-sound-1")
 
 

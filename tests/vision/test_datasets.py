@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from projnorm import downloads
 from projnorm.vision import cifar, download_cifar, image_folders, load_splits, open_cifar_c, read_image_set
 from tests.reliability.samples import tarred as tar
 
@@ -166,7 +167,7 @@ def laughs() -> bytes:
     [
         (b"", "exhausted|STOP"),
         (b"no pickle", "unknown"),
-        (pickle.dumps([1, 2], 2), "it holds no dictionary"),
+        (pickle.dumps([1, 2], 2), "it does not hold a dictionary"),
         (pickle.dumps({b"data": PLANES[:1]}, 2), "`labels` or `fine_labels` must be a list of classes"),
         (pickle.dumps({b"data": PLANES[:1], b"labels": [-1]}, 2), "must be a list of classes"),
         (pickle.dumps({b"data": PLANES[:1], b"labels": [10**30]}, 2), "must be a list of classes"),
@@ -178,8 +179,8 @@ def laughs() -> bytes:
         (pickle.dumps({b"data": PLANES[:1], b"labels": [0]}, 5), "it asks for 'numpy._core.numeric._frombuffer'"),
         (b"\x80\x02r\xff\xff\xff\xff.", "list index out of range"),
         (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "bytes"),
-        (b"\x80\x02}}K\x00b.", "it gives a state to what has none"),
-        (b"\x80\x02K\x00)R.", "it calls what is no function"),
+        (b"\x80\x02}}K\x00b.", "it sets the state of something that has none"),
+        (b"\x80\x02K\x00)R.", "it calls something that is not a function"),
         (b"\x80\x02cnumpy\nndarray\n)R.", "it calls numpy.ndarray in a way that no such file does"),
         (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
         (b"(iposix\nsystem\n.", "it has the instruction INST"),
@@ -225,7 +226,7 @@ def test_names_in_an_archive_lead_nowhere(tmp_path):
     assert_is_cifar(load_splits(path))
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["inside", "secret", "x.tar.gz"]
     write_archive(path, tar({}, extra=extra))
-    assert_refused(path, r"x\.tar\.gz: no binary version of CIFAR-10 .* no Python version")
+    assert_refused(path, r"x\.tar\.gz: contains no binary version of CIFAR-10 .* no Python version")
     extra = (special("other/test.bin", tarfile.REGTYPE, size=3),)
     write_archive(path, tar(published("cifar-100-binary"), extra=extra))
     assert_refused(path, r"x\.tar\.gz: not a whole archive of CIFAR \(it has two files called test\.bin")
@@ -277,7 +278,7 @@ def server(monkeypatch):
         asked.append(url)
         return Response(archive, url)
 
-    monkeypatch.setattr(cifar, "urlopen", urlopen)
+    monkeypatch.setattr(downloads, "urlopen", urlopen)
     md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
     monkeypatch.setitem(cifar.PUBLISHED_MD5, "cifar-10-binary.tar.gz", md5)
     return asked
@@ -304,7 +305,7 @@ def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, server, monkeypa
 
 
 def test_a_damaged_download_is_not_kept(tmp_path, server):
-    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was kept, try again"):
+    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was stored, try again"):
         download_cifar("cifar100", tmp_path)
     assert len(server) == 1
     assert not list(tmp_path.iterdir())
@@ -323,17 +324,15 @@ def test_without_a_network_one_line_says_how_to_get_the_file(tmp_path, monkeypat
     def urlopen(url: str, timeout: float):  # noqa: ARG001
         raise failure
 
-    monkeypatch.setattr(cifar, "urlopen", urlopen)
-    with pytest.raises(
-        ValueError, match=rf"cannot download https://.*\({reason}\); fetch the file .* put it into"
-    ) as e:
+    monkeypatch.setattr(downloads, "urlopen", urlopen)
+    with pytest.raises(ValueError, match=rf"cannot download https://.*\({reason}\); fetch the file .* save it as") as e:
         download_cifar("cifar10", tmp_path)
     assert "\n" not in str(e.value)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_download_must_stay_on_https_and_have_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(cifar, "urlopen", lambda url, timeout: Response(b"", "http://x"))  # noqa: ARG005
+    monkeypatch.setattr(downloads, "urlopen", lambda url, timeout: Response(b"", "http://x"))  # noqa: ARG005
     with pytest.raises(ValueError, match="it leads to http://x, which is not https"):
         download_cifar("cifar10", tmp_path)
     with pytest.raises(ValueError, match="`name` must be one of cifar10, cifar100; got 'cifar'"):
@@ -494,7 +493,7 @@ def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
         (
             "labels.npy",
             np.zeros(20),
-            r"must hold integers, as many for each of 5 severities; got float64 of shape \(20,\)",
+            r"must hold integers, the same number for each of 5 severities; got float64 of shape \(20,\)",
         ),
         ("labels.npy", np.zeros(19, int), r"must hold integers.*got int64 of shape \(19,\)"),
         ("labels.npy", np.zeros(0, int), r"must hold integers"),

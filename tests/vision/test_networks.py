@@ -135,7 +135,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path, state):
         "'bn1.running_var' is a variance": (state | {"bn1.running_var": -torch.ones(64)}, 3),
         "'bn1.bias' is not a plain tensor": (state | {"bn1.bias": torch.ones(64, dtype=torch.complex64)}, 3),
         "not a file of plain weights .it asks for 'torch": (state | {"bn1.weight": torch.ones(64).to_sparse()}, 3),
-        "holds no weights by name": ([1, 2], 3),
+        "does not hold weights by name": ([1, 2], 3),
     }
     for message, (document, outputs) in cases.items():
         torch.save(document, path)
@@ -175,12 +175,12 @@ def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, state
     _served(tmp_path, monkeypatch, state, right=False)
     with pytest.raises(ValueError, match="is damaged"):
         load_network("resnet18", "imagenet", num_outputs=3, cache=tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert not (tmp_path / "cache").exists()
 
 
 def test_offline_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(weights, "_HOST", (tmp_path / "nowhere").as_uri())
-    with pytest.raises(ValueError, match="fetch the file where there is a network and pass its path"):
+    with pytest.raises(ValueError, match="fetch the file on another machine and save it as"):
         load_network("resnet18", "imagenet", cache=tmp_path)
 
 
@@ -188,6 +188,6 @@ def test_the_official_names_end_in_their_hash():
     assert set(NETWORKS) == set(HEADS)
     assert set(weights._OFFICIAL) == set(NETWORKS) - {"small-cnn"}
     with pytest.raises(ValueError, match="no ImageNet weights of small-cnn"):
-        weights.download("small-cnn")
+        weights.download_weights("small-cnn")
     for name in weights._OFFICIAL.values():
         assert len(name.rpartition("-")[2].removesuffix(".pth")) == 8

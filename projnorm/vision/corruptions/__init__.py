@@ -1,4 +1,4 @@
-"""The 19 families of CIFAR-10-C at five severities, vectorised over the images and seeded image by image."""
+"""The 19 families of CIFAR-10-C at five severities, vectorised over images, with random numbers for each image."""
 
 from projnorm.vision.corruptions.cache import corrupt_cached
 from projnorm.vision.corruptions.families import FAMILIES, corrupt

@@ -21,16 +21,16 @@ def gaussian_blur(x: Floats, level: int, _draws: Draws) -> Floats:
 
 
 def glass_blur(x: Floats, level: int, draws: Draws) -> Floats:
-    """Blur, let every pixel take the colour of one of its upper left neighbours or keep its own, blur again.
+    """Blur, let every pixel keep its colour or take that of an upper left neighbour, and blur again.
 
-    The script walks from the last pixel to the first and means to exchange two pixels, but its exchange of two numpy
-    views only copies. So every pixel takes a colour that no earlier step has touched, and a round is one gather.
+    The original script runs from the last pixel to the first and means to swap two pixels, but swapping two numpy views
+    only copies. So every pixel takes a colour that no earlier step has changed, and a round is one gather.
     """
     sigma, rounds = GLASS[level]
     x = np.floor(smoothed(x, sigma) * 255.0)
     n, height, width, _ = x.shape
     steps = (draws.uniforms((rounds, 2, height, width)) < 0.5).astype(np.intp)
-    steps[:, :, :, :2, :] = steps[:, :, :, :, :2] = 0  # the walk stops short of the first two rows and columns
+    steps[:, :, :, :2, :] = steps[:, :, :, :, :2] = 0  # the script leaves out the first two rows and columns
     images = np.arange(n)[:, None, None]
     rows, columns = np.arange(height)[:, None], np.arange(width)
     for across, down in steps.transpose(1, 2, 0, 3, 4):
@@ -39,32 +39,32 @@ def glass_blur(x: Floats, level: int, draws: Draws) -> Floats:
 
 
 def defocus_blur(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Convolve with a disk whose edge is blurred; the picture is mirrored at its border."""
+    """Convolve with a disk with a blurred edge; the picture is mirrored at its border."""
     return correlated(x, _disk(*DEFOCUS[level]))
 
 
 def motion_blur(x: Floats, level: int, draws: Draws) -> Floats:
-    """Average along a direction drawn for each image."""
+    """Average along a random direction, one for each image."""
     radius, sigma = MOTION[level]
     return moved(x, radius, sigma, _MOTION_ANGLE * (2.0 * draws.uniforms(()) - 1.0))
 
 
 def zoom_blur(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Average the picture with enlarged copies of its middle."""
+    """Average the picture with enlarged copies of its centre."""
     n, height, width, channels = x.shape
     pixels = x.transpose(1, 2, 0, 3).reshape(height * width, n * channels)
     return (_zoom_operator(height, width, level) @ pixels).reshape(height, width, n, channels).transpose(2, 0, 1, 3)
 
 
 def smoothed(x: Floats, sigma: float) -> Floats:
-    """Gaussian blur of the two image axes, the border repeated, cut at four standard deviations."""
+    """Gaussian blur along both image axes, with repeated border, truncated at four standard deviations."""
     for axis in (1, 2):
         x = gaussian_filter1d(x, sigma, axis=axis, mode="nearest", truncate=4.0)
     return x
 
 
 def correlated(x: Floats, kernel: Floats) -> Floats:
-    """Correlation with a kernel of odd size, the picture mirrored about its outermost pixels."""
+    """Correlation with a kernel of odd size; the picture is mirrored about its outermost pixels."""
     reach_down, reach_across = (size // 2 for size in kernel.shape)
     _, height, width, *rest = x.shape
     padding = ((0, 0), (reach_down, reach_down), (reach_across, reach_across), *((0, 0) for _ in rest))
@@ -77,16 +77,16 @@ def correlated(x: Floats, kernel: Floats) -> Floats:
 
 
 def moved(x: Floats, radius: int, sigma: float, angles: Floats) -> Floats:
-    """Motion blur as ImageMagick defines it.
+    """Motion blur as in ImageMagick.
 
-    Half a Gaussian on ``2 * radius + 1`` pixels from each pixel onwards along the angle, positions rounded to whole
-    pixels and the border repeated.
+    The kernel is half a Gaussian on ``2 * radius + 1`` pixels that starts at each pixel and runs along the angle;
+    positions are rounded to whole pixels and the border is repeated.
 
     Args:
-        x: Shape ``(n, height, width, channels)``.
-        radius: Of the kernel, in pixels.
-        sigma: Of the Gaussian, in pixels.
-        angles: In degrees, one an image.
+        x: Images, shape ``(n, height, width, channels)``.
+        radius: Radius of the kernel in pixels.
+        sigma: Standard deviation of the Gaussian in pixels.
+        angles: Angle for each image in degrees, shape ``(n,)``.
     """
     n, height, width, channels = x.shape
     taps = np.arange(2 * radius + 1)
@@ -105,19 +105,19 @@ def moved(x: Floats, radius: int, sigma: float, angles: Floats) -> Floats:
 
 
 def zoom_matrix(size: int, factor: float) -> Floats:
-    """Linear interpolation along one axis: the middle enlarged by `factor` and cut to the same size."""
-    kept = math.ceil(size / factor)
-    enlarged = round(kept * factor)
+    """Linear interpolation along one axis: the centre enlarged by `factor` and cropped to the same size."""
+    cropped = math.ceil(size / factor)
+    enlarged = round(cropped * factor)
     trim = (enlarged - size) // 2
-    step = (kept - 1) / (enlarged - 1) if enlarged > 1 else 0.0
+    step = (cropped - 1) / (enlarged - 1) if enlarged > 1 else 0.0
     positions = np.arange(trim, trim + size) * step
-    left = np.minimum(positions.astype(np.intp), max(kept - 2, 0))
-    share = positions - left
+    left = np.minimum(positions.astype(np.intp), max(cropped - 2, 0))
+    weight = positions - left
     matrix = np.zeros((size, size))
-    start = (size - kept) // 2
+    start = (size - cropped) // 2
     rows = np.arange(size)
-    matrix[rows, start + left] += 1.0 - share
-    matrix[rows, start + np.minimum(left + 1, kept - 1)] += share
+    matrix[rows, start + left] += 1.0 - weight
+    matrix[rows, start + np.minimum(left + 1, cropped - 1)] += weight
     return matrix
 
 
@@ -131,7 +131,7 @@ def _zoom_operator(height: int, width: int, level: int) -> sparse.csr_array:
 
 
 def _disk(radius: float, edge: float) -> Floats:
-    """Pixels within the radius, blurred by three weights of a Gaussian along each axis."""
+    """Kernel of the pixels within `radius`, blurred along each axis by a Gaussian of three taps."""
     offsets = np.arange(-2, 3)
     disk = (offsets[:, None] ** 2 + offsets**2 <= radius**2).astype(np.float64)
     near = np.exp(-1.0 / (2.0 * edge**2))

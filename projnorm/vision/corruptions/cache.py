@@ -1,4 +1,4 @@
-"""A cache of corrupted images on disk."""
+"""Corrupted images, stored on disk for later runs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from projnorm.store import Entry, Store
 from projnorm.vision.corruptions.families import corrupt
 from projnorm.vision.images import Images
 
-# Changes whenever a family gives other pixels than before.
+# To be raised whenever a family yields other pixels than before.
 _VERSION = 1
 
 
 def corrupt_cached(
     images: Images, family: str, severity: int, *, seed: int, indices: NDArray[np.integer], folder: Path
 ) -> Images:
-    """As `corrupt`, but read from `folder` where it was computed before; a damaged file is computed again.
+    """As `corrupt`, but stored in `folder` and read from there the next time; damaged files are computed again.
 
     Raises:
-        ValueError: If there is no such family or severity.
+        InputError: If an argument is not valid.
         OSError: If the folder cannot be written to.
     """
-    asked = hashlib.sha256(f"{_VERSION} {family} {severity} {seed} {images.shape}".encode())
-    asked.update(np.ascontiguousarray(images).data)
-    asked.update(np.ascontiguousarray(indices, dtype="<i8").data)
+    digest = hashlib.sha256(f"{_VERSION} {family} {severity} {seed} {images.shape}".encode())
+    digest.update(np.ascontiguousarray(images).data)
+    digest.update(np.ascontiguousarray(indices, dtype="<i8").data)
 
     def compute() -> Entry:
         return Entry({"images": corrupt(images, family, severity, seed=seed, indices=indices)})
 
-    return Store(folder).get_or_compute(f"{family}-{severity}-{asked.hexdigest()[:16]}", compute).arrays["images"]
+    key = f"{family}-{severity}-{digest.hexdigest()[:16]}"
+    return Store(folder).get_or_compute(key, compute).arrays["images"]

@@ -1,4 +1,4 @@
-"""Colour and storage: contrast, saturation, JPEG, pixels, and an elastic sheet."""
+"""Digital corruptions: contrast, saturation, JPEG compression, pixelation and elastic deformation."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def contrast(x: Floats, level: int, _draws: Draws) -> Floats:
 
 
 def saturate(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Scale and shift the saturation of HSV.
+    """Scale and shift the saturation in HSV.
 
-    Value and hue stay: every channel keeps its place between the largest and the smallest. Grey has no hue and takes
-    that of red.
+    Value and hue stay the same: every channel keeps its relative position between the largest and the smallest one.
+    Grey, which has no hue, is given that of red.
     """
     factor, offset = SATURATE[level]
     value = x.max(axis=3, keepdims=True)
     spread = value - x.min(axis=3, keepdims=True)
     grey = spread == 0.0
-    place = np.where(grey, np.array([0.0, 1.0, 1.0]), (value - x) / np.where(grey, 1.0, spread))
+    position = np.where(grey, np.array([0.0, 1.0, 1.0]), (value - x) / np.where(grey, 1.0, spread))
     saturation = spread / np.where(value > 0.0, value, 1.0)
-    return value * (1.0 - np.clip(saturation * factor + offset, 0.0, 1.0) * place)
+    return value * (1.0 - np.clip(saturation * factor + offset, 0.0, 1.0) * position)
 
 
 def jpeg_compression(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Through a JPEG file in memory, one image after the other: the coder takes no batches."""
+    """Encode and decode every image as JPEG in memory; the encoder cannot process batches."""
     out = np.empty_like(x)
-    for image, place in zip(np.round(x * 255.0).astype(np.uint8), out, strict=True):
+    for image, decoded in zip(np.round(x * 255.0).astype(np.uint8), out, strict=True):
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "JPEG", quality=JPEG[level])
-        place[:] = np.asarray(Image.open(buffer))
+        decoded[:] = np.asarray(Image.open(buffer))
     return out / 255.0
 
 
 def pixelate(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Shrink and enlarge with a box filter; as in Pillow, every pass along an axis ends in whole numbers."""
+    """Shrink and enlarge with a box filter; as in Pillow, the result of every pass along an axis is rounded."""
     _, height, width, _ = x.shape
     small_height, small_width = (max(1, int(size * PIXELATE[level])) for size in (height, width))
     x = np.round(x * 255.0)
@@ -62,7 +62,7 @@ def pixelate(x: Floats, level: int, _draws: Draws) -> Floats:
 
 
 def elastic_transform(x: Floats, level: int, draws: Draws) -> Floats:
-    """Move three corners of a square a little, which is an affine map, then every pixel along a smooth field."""
+    """Apply a random affine map, which moves three corners of a square, then a smooth random displacement field."""
     _, height, width, _ = x.shape
     size = min(height, width)
     strength, smoothness, jitter = (size * share for share in ELASTIC[level])
@@ -80,21 +80,21 @@ def elastic_transform(x: Floats, level: int, draws: Draws) -> Floats:
 
 
 def _affine_sources(shifts: Floats, height: int, width: int) -> tuple[Floats, Floats]:
-    """Where each pixel comes from when three corners of a square move by `shifts`, (across, down), shape (n, 3, 2)."""
-    # The script writes the middle as (height, width) and reads it as (across, down); a square sees no difference.
+    """Source of each pixel when three corners of a square move by `shifts`, (across, down), shape ``(n, 3, 2)``."""
+    # The script writes the centre as (height, width) and reads it as (across, down), the same for square images.
     middle = np.array([height // 2, width // 2], dtype=np.float64)
     third = min(height, width) // 3
     corners = middle + third * np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
     moved = np.concatenate([corners + shifts, np.ones((len(shifts), 3, 1))], axis=2)
     back = np.linalg.solve(moved, np.broadcast_to(corners, shifts.shape))
     down, across = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    places = np.stack([across, down, np.ones_like(down)], axis=-1).reshape(-1, 3).astype(np.float64)
-    sources: Floats = (places @ back).reshape(-1, height, width, 2)
+    pixels = np.stack([across, down, np.ones_like(down)], axis=-1).reshape(-1, 3).astype(np.float64)
+    sources: Floats = (pixels @ back).reshape(-1, height, width, 2)
     return sources[..., 0], sources[..., 1]
 
 
 def _sampled(x: Floats, across: Floats, down: Floats, *, about_pixels: bool) -> Floats:
-    """Bilinear values at given positions; the picture is mirrored about its outermost pixels, or about their edges."""
+    """Bilinear interpolation; the picture is mirrored about its outermost pixels, or else about their outer edges."""
     _, height, width, _ = x.shape
     grid = []
     for position, size in ((across, width), (down, height)):
@@ -108,19 +108,19 @@ def _sampled(x: Floats, across: Floats, down: Floats, *, about_pixels: bool) -> 
 
 
 def _smoothing(size: int, sigma: float) -> Floats:
-    """A Gaussian blur along one axis as a matrix: the picture mirrored about its edges, cut at three deviations."""
+    """Matrix of a Gaussian blur along one axis, mirrored at the edges and truncated at three standard deviations."""
     return gaussian_filter1d(np.eye(size), sigma, axis=0, mode="reflect", truncate=3.0)
 
 
 @lru_cache(maxsize=64)
 def _box_matrix(before: int, after: int) -> Floats:
-    """Resizing along one axis: every new pixel is the mean of the old ones whose centres its box holds."""
+    """Matrix that resizes one axis: a new pixel is the mean of the old ones whose centres lie in its box."""
     scale = before / after
     reach = max(scale, 1.0)
     centres = (np.arange(after)[:, None] + 0.5) * scale
     pixels = np.arange(before)
     inside = (pixels + 0.5 - centres) / reach
-    # Pillow looks at these pixels only, which decides where rounding puts a centre on the border of a box.
+    # Pillow considers only these pixels, which matters when rounding puts a centre on the border of a box.
     first, last = ((centres + side * reach / 2 + 0.5).astype(np.intp) for side in (-1, 1))
     matrix = ((inside > -0.5) & (inside <= 0.5) & (pixels >= first) & (pixels < last)).astype(np.float64)
     return matrix / matrix.sum(axis=1, keepdims=True)

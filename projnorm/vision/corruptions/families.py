@@ -1,4 +1,4 @@
-"""The families by name, and the one door to all of them."""
+"""The families of corruptions by name, and the function that applies them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,16 @@ from projnorm.errors import InputError
 from projnorm.vision.corruptions import blur, digital, noise, spatter, weather
 from projnorm.vision.corruptions.draws import Draws, Floats
 from projnorm.vision.images import Images
-from projnorm.vision.settings import SEVERITIES
+from projnorm.vision.settings import FAMILY_NAMES, SEVERITIES
 
-# So many images are worked on at once; together they fit into the cache of a core.
+# Images processed at once; together they fit into the cache of a core.
 _BLOCK = 128
 _LARGEST_SEED = 2**40
 
 Corruption = Callable[[Floats, int, Draws], Floats]
 
-# In the order of `FAMILY_NAMES`, which is part of what is drawn: see `stream_of`.
-FAMILIES: dict[str, Corruption] = {
-    "gaussian_noise": noise.gaussian_noise,
-    "gaussian_blur": blur.gaussian_blur,
-    "contrast": digital.contrast,
-    "brightness": weather.brightness,
-    "defocus_blur": blur.defocus_blur,
-    "elastic_transform": digital.elastic_transform,
-    "fog": weather.fog,
-    "frost": weather.frost,
-    "glass_blur": blur.glass_blur,
-    "impulse_noise": noise.impulse_noise,
-    "jpeg_compression": digital.jpeg_compression,
-    "motion_blur": blur.motion_blur,
-    "pixelate": digital.pixelate,
-    "saturate": digital.saturate,
-    "shot_noise": noise.shot_noise,
-    "snow": weather.snow,
-    "spatter": spatter.spatter,
-    "speckle_noise": noise.speckle_noise,
-    "zoom_blur": blur.zoom_blur,
-}
+_FUNCTIONS = {name: f for module in (blur, digital, noise, spatter, weather) for name, f in vars(module).items()}
+FAMILIES: dict[str, Corruption] = {name: _FUNCTIONS[name] for name in FAMILY_NAMES}
 
 
 def corrupt(
@@ -49,14 +29,15 @@ def corrupt(
     """Corrupt every image.
 
     Args:
-        images: Shape ``(n, height, width, 3)``.
+        images: RGB images, shape ``(n, height, width, 3)``.
         family: One of `FAMILIES`.
-        severity: 1 to 5.
-        seed: Of what is drawn.
-        indices: Which image each one is, so that a subset is corrupted as the whole set is; 0, 1, ... by default.
+        severity: Severity from 1 to 5.
+        seed: Seed of the random numbers.
+        indices: Index of each image in its data set, so that a subset is corrupted like the whole set; 0, 1, ... by
+            default.
 
     Raises:
-        InputError: If there is no such family or severity, or the images are not what they should be.
+        InputError: If the family, the severity or the seed is unknown, or the images have the wrong type or shape.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
         raise InputError(
@@ -69,16 +50,16 @@ def corrupt(
     out = np.empty_like(images)
     for start in range(0, len(images), _BLOCK):
         block = slice(start, start + _BLOCK)
-        found = FAMILIES[family](images[block] / 255.0, severity - 1, Draws(stream, keys[block]))
-        out[block] = (np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8)
+        corrupted = FAMILIES[family](images[block] / 255.0, severity - 1, Draws(stream, keys[block]))
+        out[block] = (np.clip(corrupted, 0.0, 1.0) * 255.0).astype(np.uint8)
     return out
 
 
 def stream_of(family: str, severity: int, seed: int) -> int:
-    """The stream of random numbers of a family at a severity: each draws its own.
+    """Number of the stream of random numbers for a family, severity and seed; no two share one.
 
     Raises:
-        InputError: If there is no such family or severity, or the seed is too large for its own stream.
+        InputError: If the family or the severity is unknown, or the seed is out of range.
     """
     if family not in FAMILIES:
         raise InputError(f"`family` must be one of {', '.join(FAMILIES)}; got {family!r}.")

@@ -1,8 +1,8 @@
-"""The parameter values with which CIFAR-10-C was made, one entry a severity.
+"""The parameters with which CIFAR-10-C was made, one entry for each severity.
 
 Source: Hendrycks and Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations"
 (ICLR 2019), script ``ImageNet-C/create_c/make_cifar_c.py`` of the repository ``hendrycks/robustness``. Lengths are in
-pixels of a 32 px image; the numbers of `ELASTIC` are shares of the width.
+pixels of a 32 px image; the numbers of `ELASTIC` are fractions of the width.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 GAUSSIAN_NOISE = (0.04, 0.06, 0.08, 0.09, 0.10)  # standard deviation
 SHOT_NOISE = (500, 250, 100, 75, 50)  # photons at full white
-IMPULSE_NOISE = (0.01, 0.02, 0.03, 0.05, 0.07)  # share of numbers replaced
-SPECKLE_NOISE = (0.06, 0.10, 0.12, 0.16, 0.20)  # standard deviation, times the pixel
+IMPULSE_NOISE = (0.01, 0.02, 0.03, 0.05, 0.07)  # share of intensities replaced
+SPECKLE_NOISE = (0.06, 0.10, 0.12, 0.16, 0.20)  # standard deviation, relative to the intensity
 GAUSSIAN_BLUR = (0.4, 0.6, 0.7, 0.8, 1.0)  # standard deviation
 CONTRAST = (0.75, 0.5, 0.4, 0.3, 0.15)  # factor
 BRIGHTNESS = (0.05, 0.1, 0.15, 0.2, 0.3)  # added to the value of HSV
 JPEG = (80, 65, 58, 50, 40)  # quality
-PIXELATE = (0.95, 0.9, 0.85, 0.75, 0.65)  # size of the small picture
-ZOOM = (1.06, 1.11, 1.16, 1.21, 1.26)  # where numpy's arange from 1 in steps of 0.01 stops
+PIXELATE = (0.95, 0.9, 0.85, 0.75, 0.65)  # relative size of the small picture
+ZOOM = (1.06, 1.11, 1.16, 1.21, 1.26)  # end of numpy's arange from 1 in steps of 0.01
 FOG = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))  # amount, decay of the fractal
 FROST = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))  # weight of the picture, of the frost
 SATURATE = ((0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2))  # factor and offset of the saturation
@@ -35,7 +35,7 @@ ELASTIC = (  # strength and smoothness of the field, shift of the corners
 
 
 class Snow(NamedTuple):
-    """Flakes of one severity."""
+    """Parameters of the snowflakes at one severity."""
 
     mean: float
     deviation: float
@@ -56,7 +56,7 @@ SNOW = (
 
 
 class Spatter(NamedTuple):
-    """Drops of one severity; `strength` is that of water, or the smoothness of mud."""
+    """Parameters of the drops at one severity; `strength` is the opacity of water or the smoothness of mud."""
 
     mean: float
     deviation: float
@@ -76,7 +76,7 @@ SPATTER = (
 
 
 class FrostTexture(NamedTuple):
-    """Our drawn frost in place of the script's photographs: fractals that lose detail by `decay`, and weights."""
+    """Parameters of the synthetic frost that replaces the script's photographs: fractal decay, and weights."""
 
     decay: float
     shade: float

@@ -1,4 +1,4 @@
-"""A landscape from the diamond-square algorithm on a torus, drawn for many images at once."""
+"""Plasma fractals by the diamond-square algorithm on a torus, for many images at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _WOBBLE = 100.0
 def plasma_fractal(draws: Draws, height: int, width: int, decay: float, *, part: int = 0) -> Floats:
     """Heights between 0 and 1, shape ``(n, height, width)``.
 
-    The grid is a torus whose side is a power of two. Each round puts a point into the middle of every square of known
-    points, then one onto the middle of every side: the mean of its four neighbours plus a uniform number from
-    ``-wobble**2`` to ``wobble**2``. From round to round the wobble is divided by `decay`.
+    The grid is a torus whose side is a power of two. Each round sets the centre of every square of known points, then
+    the midpoint of every side, to the mean of its four neighbours plus a uniform number from ``-wobble**2`` to
+    ``wobble**2``. The wobble is divided by `decay` after each round.
 
     Args:
-        draws: The random numbers; their first is that of the first point set.
-        height: Of the part that is returned.
-        width: Of the part that is returned.
-        decay: How fast detail dies out.
-        part: Of the draws.
+        draws: Random numbers, used in the order in which points are set.
+        height: Height of the returned image.
+        width: Width of the returned image.
+        decay: Factor by which the wobble falls in each round.
+        part: Part of the draws to use.
     """
     side = 1 << (max(height, width, 2) - 1).bit_length()
     numbers = 2.0 * draws.uniforms((side * side - 1,), part) - 1.0

@@ -1,4 +1,4 @@
-"""Spatter: drops of water whose light follows their outline, or mud."""
+"""Spatter: drops of water, shaded by the distance to their outline, or mud."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LOW, _HIGH = 50.0, 150.0
 _FARTHEST = 20.0
 _RELIEF = np.array([[-2.0, -1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
 _BOX = np.full((3, 3), 1.0 / 9.0)
-# An edge further off than this lies in another image.
+# Distance between consecutive images, so that the nearest edge lies in the same one.
 _APART = 1000.0
 
 
 def spatter(x: Floats, level: int, draws: Draws) -> Floats:
-    """Drops where smooth noise is high: water at the lower severities, mud at the higher."""
+    """Add drops where smoothed noise is high: water at low severities, mud at high ones."""
     drops = SPATTER[level]
     liquid = smoothed(drops.mean + drops.deviation * draws.normals(x.shape[1:3]), drops.sigma)
     liquid = np.where(liquid < drops.threshold, 0.0, liquid)
@@ -38,24 +38,24 @@ def spatter(x: Floats, level: int, draws: Draws) -> Floats:
 
 
 def _relief(grey: Floats) -> Floats:
-    """Light on the drops: the distance to their outline, its histogram levelled, seen from one side; whole numbers.
+    """Shading of the drops: the distance to their outline, equalised, filtered with a relief kernel and rounded.
 
-    Distances are Euclidean; the script's are OpenCV's approximation of them.
+    Distances are Euclidean; the original script uses OpenCV's approximation of them.
     """
     outline = canny(grey)
     far = np.minimum(distance_transform_edt(~outline, sampling=(_APART, 1.0, 1.0)), _FARTHEST)
     if not outline.any():
         far = np.full_like(grey, _FARTHEST)
-    levelled = equalised(np.floor(_tidied(correlated(far, _BOX))))
-    seen = np.clip(correlated(levelled, _RELIEF), 0.0, 255.0)
+    equal = equalised(np.floor(_tidied(correlated(far, _BOX))))
+    seen = np.clip(correlated(equal, _RELIEF), 0.0, 255.0)
     return np.round(_tidied(correlated(seen, _BOX)))
 
 
 def canny(grey: Floats) -> NDArray[np.bool_]:
-    """Edges of 8-bit images after Canny (1986) as OpenCV has it, thresholds 50 and 150, shape ``(n, h, w)``.
+    """Edges of 8-bit images by Canny's detector (1986) as in OpenCV, thresholds 50 and 150, shape ``(n, h, w)``.
 
-    The gradient is Sobel's with the border repeated, its size the sum of the absolute components. A pixel stays if it
-    is the largest along the direction of its gradient; edges grow from those above the upper threshold through
+    Gradients are Sobel's with the border repeated; their magnitude is the sum of the absolute components. Pixels that
+    are largest along their gradient are candidates. Edges grow from candidates above the upper threshold through
     touching ones above the lower.
     """
     padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
@@ -84,7 +84,7 @@ def canny(grey: Floats) -> NDArray[np.bool_]:
     )
     weak = largest & (size > _LOW)
     touching = np.zeros((3, 3, 3), dtype=bool)
-    touching[1] = True  # within an image only
+    touching[1] = True  # within the same image
     groups, count = label(weak, structure=touching)
     strong = np.zeros(count + 1, dtype=bool)
     strong[np.unique(groups[weak & (size > _HIGH)])] = True
@@ -93,7 +93,7 @@ def canny(grey: Floats) -> NDArray[np.bool_]:
 
 
 def equalised(values: Floats) -> Floats:
-    """Each image's histogram levelled to 0..255; `values` are whole numbers from 0 to 255, shape ``(n, h, w)``."""
+    """Histogram equalisation of each image; `values` are whole numbers from 0 to 255, shape ``(n, h, w)``."""
     n, pixels = len(values), values[0].size
     whole = values.astype(np.intp).reshape(n, pixels)
     histogram = np.bincount((np.arange(n)[:, None] * 256 + whole).ravel(), minlength=n * 256).reshape(n, 256)
@@ -105,5 +105,5 @@ def equalised(values: Floats) -> Floats:
 
 
 def _tidied(x: Floats) -> Floats:
-    """Whole numbers that rounding has moved by a hair are whole again before they are cut off."""
+    """Remove rounding errors, so that whole numbers stay what they are when they are truncated later."""
     return np.round(x, 9)

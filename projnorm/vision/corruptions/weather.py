@@ -1,4 +1,4 @@
-"""Weather and light: fog, frost, snow, brightness."""
+"""Weather and light: fog, frost, snow and brightness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def fog(x: Floats, level: int, draws: Draws) -> Floats:
-    """Add a plasma fractal and rescale to the brightest number of the image."""
+    """Add a plasma fractal and rescale to the largest intensity of the image."""
     amount, decay = FOG[level]
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     mist = plasma_fractal(draws, x.shape[1], x.shape[2], decay)
@@ -23,16 +23,16 @@ def fog(x: Floats, level: int, draws: Draws) -> Floats:
 def frost(x: Floats, level: int, draws: Draws) -> Floats:
     """Mix with a texture of frost.
 
-    CIFAR-10-C cuts its texture from five photographs, which are not bundled here. Instead each image gets a drawn one:
-    a cloudy plasma fractal and, on top, the ridges of a second one, which run like needles of ice, tinted cold. The
-    weights of picture and frost are those of the script.
+    CIFAR-10-C cuts its texture from five photographs, which are not bundled here. Instead each image gets a synthetic
+    one: a cloudy plasma fractal with the ridges of a second one on top, which look like needles of ice, tinted blue.
+    The weights of picture and frost are those of the script.
     """
     picture, ice = FROST[level]
     return picture * x + ice * frost_texture(draws, x.shape[1], x.shape[2])
 
 
 def frost_texture(draws: Draws, height: int, width: int) -> Floats:
-    """A drawn texture of frost, shape ``(n, height, width, 3)``, between 0 and 1."""
+    """Synthetic texture of frost between 0 and 1, shape ``(n, height, width, 3)``."""
     ice = FROST_TEXTURE
     cloud, folded = (plasma_fractal(draws, height, width, ice.decay, part=part) for part in (0, 1))
     needles = (1.0 - np.abs(2.0 * folded - 1.0)) ** ice.sharpness
@@ -41,9 +41,9 @@ def frost_texture(draws: Draws, height: int, width: int) -> Floats:
 
 
 def snow(x: Floats, level: int, draws: Draws) -> Floats:
-    """Whiten the picture and add blown flakes, and the same flakes turned by half a circle.
+    """Whiten the picture and add motion-blurred flakes, once as drawn and once rotated by 180 degrees.
 
-    The script sends the blurred flakes through an 8-bit file; here they stay as they are.
+    The script rounds the blurred flakes to 8 bits; here they are not rounded.
     """
     snow = SNOW[level]
     _, height, width, _ = x.shape
@@ -58,7 +58,7 @@ def snow(x: Floats, level: int, draws: Draws) -> Floats:
 
 
 def brightness(x: Floats, level: int, _draws: Draws) -> Floats:
-    """Raise the value of HSV; hue and saturation stay, so every channel keeps its share of the largest one."""
+    """Raise the value in HSV at the same hue and saturation, so that the ratios of the channels stay the same."""
     value = x.max(axis=3, keepdims=True)
     brighter = np.clip(value + BRIGHTNESS[level], 0.0, 1.0)
     return np.where(value > 0, x * (brighter / np.where(value > 0, value, 1.0)), brighter)
