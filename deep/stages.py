@@ -19,7 +19,7 @@ from deep.config import DeepConfig, RunConfig
 from deep.domain import Domain, Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
-from deep.projnorm import parameters_of, train_reference
+from deep.projnorm import parameters_of
 from deep.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
 from deep.runs import Run
 from deep.samples import RunData, Samples
@@ -323,4 +323,5 @@ def _trained_reference(run: Run) -> dict[str, Tensor]:
     config, samples, count = run.config, data_of(run).train, reference_samples(run)
     options = _training_options(run, domain_of(config), REFERENCE, config.projnorm.batch)
     inputs, labels = samples.inputs[:count], samples.labels[:count]
-    return train_reference(initial_of(run).model, inputs, labels, config.projnorm, seed=config.seed, **options)
+    model = initial_of(run).model
+    return parameters_of(train(model, inputs, labels, config.projnorm, seed=config.seed, **options))
