@@ -32,9 +32,9 @@ class Quality:
     """One method over all targets.
 
     Attributes:
-        method: Its name.
-        r_squared: Of a straight line from score to error.
-        spearman: Rank correlation.
+        method: Name of the method.
+        r_squared: Share of the variance of the error that a straight line in the score explains.
+        spearman: Rank correlation of score and error.
         mae: Mean absolute error of the line when the family it is used on was left out of the fit.
         targets: Number of targets.
     """
@@ -98,15 +98,15 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: 
     made on them.
 
     Args:
-        scores: Of every method on every target.
-        method: Which.
-        rng: Of the bootstrap; the same for two methods draws the same families.
+        scores: Scores of every method on every target.
+        method: Name of the method.
+        rng: Generator of the bootstrap; the same for two methods draws the same families.
         predicts: Whether the scores are errors predicted already, each without its own family; no line is fitted then.
     """
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     predicted = values if predicts else left_out_predictions(values, errors, scores.families)
     misses = np.abs(predicted - errors)
-    found = fit_quality(values, errors)
+    fit = fit_quality(values, errors)
     ends = np.full((2, 3), np.nan)
     if (counts := family_draws(scores.families, rng)) is not None:
         draws = [
@@ -117,7 +117,7 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: 
         for column, draw in enumerate(draws):
             if np.isfinite(draw).any():
                 ends[:, column] = np.nanquantile(draw, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    centres = (found.r_squared, found.spearman, float(misses.mean()) if len(misses) else float("nan"))
+    centres = (fit.r_squared, fit.spearman, float(misses.mean()) if len(misses) else float("nan"))
     r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
     return Quality(method, r_squared, spearman, mae, len(errors))
 

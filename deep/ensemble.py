@@ -64,8 +64,8 @@ class Stack:
     """From several scores, which all rise with the error, to an error: a weight each, none negative.
 
     Attributes:
-        centre: Of each score.
-        weights: Of each score.
+        centre: Mean of each score.
+        weights: Weight of each score.
         offset: The mean error.
     """
 

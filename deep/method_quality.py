@@ -26,7 +26,7 @@ class Predicted:
     """Errors that a method predicts, each by what was fitted to the other families in the same draw.
 
     Attributes:
-        method: Its name.
+        method: Name of the method.
         size: Samples of each target.
         values: Shape ``(draws, targets)``.
         coverage: Share of 90 % intervals that held on families left out, with a bootstrap interval; the draws' mean.
@@ -45,11 +45,11 @@ class SizeQuality:
     """One method at one size.
 
     Attributes:
-        method: Its name.
+        method: Name of the method.
         size: Samples of each target.
         r_squared: One less the mean squared error over the variance of the true errors, over all draws.
         mae: Mean absolute difference.
-        coverage: Of 90 % intervals.
+        coverage: Share of 90 % intervals that hold the true error.
         width: Median width of them.
     """
 
@@ -69,8 +69,8 @@ class Difference:
         better: The method expected to be better.
         worse: The other.
         size: Samples of each target.
-        r_squared: Of the first less of the second.
-        mae: Of the first less of the second.
+        r_squared: R^2 of the first less that of the second.
+        mae: Mean absolute difference of the first less that of the second.
     """
 
     better: str

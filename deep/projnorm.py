@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.config import Recipe
-from deep.training import Checkpoint, Prepare, Watch, train
+from deep.training import Prepare, Watch, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
@@ -86,32 +86,20 @@ def measure(
 
 def train_reference(
     initial: nn.Module,
-    images: NDArray[np.generic],
+    inputs: NDArray[np.generic],
     labels: NDArray[np.int64],
     recipe: Recipe,
     *,
     seed: int,
     prepare: Prepare | None = None,
     device: str = "cpu",
-    watch: Watch | None = None,
-    checkpoint: Checkpoint | None = None,
 ) -> dict[str, Tensor]:
-    """Parameters of the reference: the same training on in-distribution images with their true labels.
+    """Parameters of the reference: the same training on in-distribution samples with their true labels.
 
     `initial` is left as it is; the other arguments are those of `deep.training.train`.
     """
-    model = train(
-        copy.deepcopy(initial),
-        images,
-        labels,
-        recipe,
-        seed=seed,
-        prepare=prepare,
-        device=device,
-        watch=watch,
-        checkpoint=checkpoint,
-    )
-    return parameters_of(model)
+    model = copy.deepcopy(initial)
+    return parameters_of(train(model, inputs, labels, recipe, seed=seed, prepare=prepare, device=device))
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
