@@ -9,7 +9,7 @@ Run: python benchmarks/aline_digits.py [OUT.json] (about two minutes on one core
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +18,11 @@ from harness import write_result
 from deep.calibration import qualities
 from deep.estimators.aline import ALineD, ALineS
 from deep.forward import forward
-from deep.images import Images
+from deep.images import Images, load_image_data
 from deep.outputs import Outputs
 from deep.presets import preset
 from deep.scores import Row, Scores
-from deep.training import batches_per_epoch, one_thread, train
+from deep.training import one_thread, train
 from projnorm.vision import ImageSet
 
 EPOCHS = (8, 1, 2, 3, 4, 6)
@@ -32,10 +32,10 @@ def main(out: Path) -> None:
     """Train, score every target, print, save."""
     config = preset("digits")
     domain = Images(config)
-    data = domain.load_data()
+    data = load_image_data(config)
     networks = []
     for seed, epochs in enumerate(EPOCHS):
-        recipe = domain.finetuning(epochs * batches_per_epoch(len(data.train), config.batch))
+        recipe = replace(config.finetune, epochs=epochs)
         network = domain.initial(classes=data.classes, seed=seed).model
         networks.append(train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=domain.prepare))
 

@@ -28,7 +28,7 @@ def pgd(
     prepare: Prepare | None = None,
     device: str = "cpu",
 ) -> NDArray[np.float32]:
-    """Images that the network gets wrong more often, no pixel farther than `eps` from the given one.
+    """Images that the network gets wrong more often, no pixel farther than `eps` from that of the original.
 
     Untargeted: each step, of size ``2.5 eps / steps``, goes along the sign of the gradient of the cross-entropy with
     the true label, then back into the cube and into 0 to 255.

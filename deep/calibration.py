@@ -32,8 +32,8 @@ class Quality:
 
     Attributes:
         method: Name of the method.
-        r_squared: R^2 of a straight line from score to error.
-        spearman: Spearman's rank correlation of score and error.
+        r_squared: Share of the variance of the error that a straight line in the score explains.
+        spearman: Rank correlation of score and error.
         mae: Mean absolute error of the line when the family it is used on was left out of the fit.
         targets: Number of targets.
     """

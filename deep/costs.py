@@ -62,7 +62,7 @@ def run_costs(
 
     Args:
         config: The comparison.
-        context: Where it would run; the costs do not depend on it.
+        context: Folder, workers and device, which the costs do not depend on.
         assumptions: Numbers of devices and their rates.
 
     Raises:
@@ -72,7 +72,7 @@ def run_costs(
     n, targets = _training_samples(config, notes), _target_count(config)
     model, x, sample_bytes = _blank_text(config) if isinstance(config, TextConfig) else _blank_images(config)
     projnorm = config.projnorm
-    require_layers(projnorm, model)
+    require_layers(projnorm, model, "projnorm.layers")
     network = network_cost(model, x)
     retrained = network_cost(model, x, trains=projnorm.trains) if projnorm.layers else network
     stages = list(_stage_jobs(config, network, retrained, n, sample_bytes))

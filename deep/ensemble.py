@@ -65,7 +65,7 @@ class Stack:
     Attributes:
         centre: Mean of each score.
         weights: Weight of each score.
-        offset: Mean error.
+        offset: The mean error.
     """
 
     centre: Floats

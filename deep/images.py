@@ -30,15 +30,6 @@ class Images:
 
     config: DeepConfig
 
-    def load_data(self, *, cache: Path | None = None) -> RunData:
-        """Read, split, draw and corrupt; `cache` keeps the corrupted images.
-
-        Raises:
-            InputError: If the data is not there, not whole, or too small.
-            OSError: If it cannot be read.
-        """
-        return load_image_data(self.config, cache=cache)
-
     def initial(self, *, classes: int, seed: int) -> LoadedNetwork:
         """Pretrained weights under a drawn head."""
         network = self.config.network
@@ -46,7 +37,7 @@ class Images:
 
     @property
     def prepare(self) -> ImageNetInput:
-        """What the networks see of an image."""
+        """Function from a batch of images to what the networks see."""
         return ImageNetInput(self.config.network.size)
 
     @property
@@ -56,22 +47,27 @@ class Images:
 
     @property
     def network(self) -> str:
-        """The architecture."""
+        """Name of the network."""
         return self.config.network.architecture
 
     @property
     def sees(self) -> str:
-        """How large its images are."""
+        """Description of the inputs that the network takes."""
         return f"images of `size` {self.config.network.size} px"
 
     @property
     def software(self) -> dict[str, str]:
-        """None besides torch."""
+        """Versions, besides torch's, that the numbers depend on."""
         return {}
 
 
 def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
-    """As `Images.load_data`."""
+    """Read, split, draw and corrupt; `cache` is a folder for corrupted images.
+
+    Raises:
+        InputError: If the data is not there, not whole, or too small.
+        OSError: If it cannot be read.
+    """
     wanted = config.data
     splits = load_splits(wanted.data)
     rng = np.random.default_rng(config.seed)

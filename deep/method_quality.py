@@ -27,7 +27,7 @@ class Predicted:
 
     Attributes:
         method: Name of the method.
-        size: Number of samples of each target.
+        size: Samples of each target.
         values: Shape ``(draws, targets)``.
         coverage: Share of 90 % intervals that held on families left out, with a bootstrap interval; the draws' mean.
         width: Median width of these intervals, the draws' mean.
@@ -46,11 +46,11 @@ class SizeQuality:
 
     Attributes:
         method: Name of the method.
-        size: Number of samples of each target.
+        size: Samples of each target.
         r_squared: One less the mean squared error over the variance of the true errors, over all draws.
         mae: Mean absolute difference.
-        coverage: Share of 90 % intervals that held on families left out.
-        width: Median width of these intervals.
+        coverage: Share of 90 % intervals that hold the true error.
+        width: Median width of them.
     """
 
     method: str
@@ -66,11 +66,11 @@ class Difference:
     """One method less another, on the same draws and families.
 
     Attributes:
-        better: Name of the method expected to be better.
-        worse: Name of the other method.
-        size: Number of samples of each target.
+        better: The method expected to be better.
+        worse: The other.
+        size: Samples of each target.
         r_squared: R^2 of the first less that of the second.
-        mae: Mean absolute error of the first less that of the second.
+        mae: Mean absolute difference of the first less that of the second.
     """
 
     better: str

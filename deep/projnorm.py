@@ -12,7 +12,6 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Required, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -20,12 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.config import Recipe
-from deep.training import Checkpoint, Prepare, Watch, train
+from deep.training import Prepare, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
-Array = NDArray[np.generic]
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,24 +42,22 @@ class ProjNormValue:
     steps: int
 
 
-class TrainingOptions(TypedDict, total=False):
-    """Options that `train_reference` passes on to `deep.training.train`, which describes them."""
-
-    seed: Required[int]
-    prepare: Prepare | None
-    device: str
-    watch: Watch | None
-    checkpoint: Checkpoint | None
-
-
 def train_reference(
-    initial: nn.Module, inputs: Array, labels: Labels, recipe: Recipe, **options: Unpack[TrainingOptions]
+    initial: nn.Module,
+    inputs: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    recipe: Recipe,
+    *,
+    seed: int,
+    prepare: Prepare | None = None,
+    device: str = "cpu",
 ) -> dict[str, Tensor]:
     """Parameters of the reference: the same training on in-distribution samples with their true labels.
 
     `initial` is left as it is; the other arguments are those of `deep.training.train`.
     """
-    return parameters_of(train(copy.deepcopy(initial), inputs, labels, recipe, **options))
+    model = copy.deepcopy(initial)
+    return parameters_of(train(model, inputs, labels, recipe, seed=seed, prepare=prepare, device=device))
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:

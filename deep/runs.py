@@ -29,7 +29,7 @@ class Run:
 
     Attributes:
         config: Configuration of the comparison.
-        context: Where and how it runs.
+        context: Folder, workers and device of the run.
         name: Name of the record that is made, and of its folder.
         session: Name of this use of it: what a process remembers of a run is forgotten with the next, as files change.
     """

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from deep.config import DeepConfig, RunConfig
-from deep.domain import Domain, Loaded, domain_of
+from deep.domain import Domain, Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
-from deep.projnorm import parameters_of, train_reference
+from deep.projnorm import parameters_of
 from deep.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
 from deep.runs import Run
 from deep.samples import RunData, Samples
@@ -57,7 +57,7 @@ def on_chosen_device(context: RunContext) -> RunContext:
 @lru_cache(maxsize=2)
 def data_of(run: Run) -> RunData:
     """The samples of a run, read once in every process."""
-    return domain_of(run.config).load_data(cache=run.context.store("corruptions").folder)
+    return load_data(run.config, run.context.store("corruptions").folder)
 
 
 def initial_of(run: Run, which: str = NETWORK) -> Loaded:
@@ -79,8 +79,8 @@ def require_known_layers(config: RunConfig) -> None:
     """
     if config.finetune.layers or config.projnorm.layers:
         model = domain_of(config).initial(classes=2, seed=0).model
-        for recipe in (config.finetune, config.projnorm):
-            require_layers(recipe, model)
+        require_layers(config.finetune, model, "finetune.layers")
+        require_layers(config.projnorm, model, "projnorm.layers")
 
 
 def projnorm_samples(config: RunConfig) -> int:
@@ -323,4 +323,5 @@ def _trained_reference(run: Run) -> dict[str, Tensor]:
     config, samples, count = run.config, data_of(run).train, reference_samples(run)
     options = _training_options(run, domain_of(config), REFERENCE, config.projnorm.batch)
     inputs, labels = samples.inputs[:count], samples.labels[:count]
-    return train_reference(initial_of(run).model, inputs, labels, config.projnorm, seed=config.seed, **options)
+    model = initial_of(run).model
+    return parameters_of(train(model, inputs, labels, config.projnorm, seed=config.seed, **options))

@@ -45,22 +45,13 @@ class Text:
 
     config: TextConfig
 
-    def load_data(self, *, cache: Path | None = None) -> RunData:  # noqa: ARG002 (pairs are encoded in seconds)
-        """Read, split, take apart, draw and encode.
-
-        Raises:
-            InputError: If a file is not in a form that is known, or too small.
-            OSError: If it cannot be read.
-        """
-        return load_text_data(self.config)
-
     def initial(self, *, classes: int, seed: int) -> LoadedPairClassifier:
         """Pretrained weights under a drawn head."""
         return load_pair_classifier(self.config.network.model, num_outputs=classes, seed=seed)
 
     @property
     def prepare(self) -> None:
-        """Pairs are encoded once, when they are read."""
+        """None: pairs are encoded once, when they are read."""
 
     @property
     def last(self) -> str:
@@ -69,17 +60,17 @@ class Text:
 
     @property
     def network(self) -> str:
-        """The checkpoint."""
+        """Name of the network."""
         return self.config.network.model
 
     @property
     def sees(self) -> str:
-        """How long its pairs are."""
+        """Description of the inputs that the network takes."""
         return f"pairs of `length` {self.config.network.length} tokens"
 
     @property
     def software(self) -> dict[str, str]:
-        """That of `transformers`, which holds the networks."""
+        """Versions, besides torch's, that the numbers depend on."""
         return {"transformers": version("transformers")}
 
 
@@ -99,7 +90,12 @@ class _Set:
 
 
 def load_text_data(config: TextConfig) -> RunData:
-    """As `Text.load_data`."""
+    """Read, split, take apart, draw and encode.
+
+    Raises:
+        InputError: If a file is not in a form that is known, or too small.
+        OSError: If it cannot be read.
+    """
     data, network = config.data, config.network
     whole = _pairs(data.data)
     if whole.classes != LABELS:

@@ -178,17 +178,17 @@ def require_precision(recipe: Recipe, device: str) -> None:
         raise InputError(f"`precision` mixed needs CUDA; the device is {device}. Use float32.")
 
 
-def require_layers(recipe: Recipe, model: nn.Module) -> None:
-    """Refuse layers that the network does not have.
+def require_layers(recipe: Recipe, model: nn.Module, name: str = "layers") -> None:
+    """Refuse layers that the network does not have; `name` is that of the setting in the message.
 
     Raises:
         InputError: If a name in `layers` is the beginning of no parameter's name.
     """
-    parameters = [name for name, _ in model.named_parameters()]
+    parameters = [parameter for parameter, _ in model.named_parameters()]
     for layer in recipe.layers:
-        if not any(name == layer or name.startswith(f"{layer}.") for name in parameters):
-            known = ", ".join(name for name, _ in model.named_children())
-            raise InputError(f"`layers` must be of {known}, or within them; got {layer}.")
+        if not any(f"{parameter}.".startswith(f"{layer}.") for parameter in parameters):
+            known = ", ".join(child for child, _ in model.named_children())
+            raise InputError(f"`{name}` must be of {known}, or within them; got {layer}.")
 
 
 @lru_cache(maxsize=4)

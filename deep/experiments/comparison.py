@@ -66,8 +66,8 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
 
     Args:
         config: Data, network, trainings and methods.
-        context: Where it runs. Workers of a cluster must see its folder, and the data and weights under the same names
-            as this process.
+        context: Folder, workers and device. Workers of a cluster must see the folder, and the data and weights under
+            the same names as this process.
 
     Raises:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
@@ -105,7 +105,7 @@ def finished_run(name: str, context: RunContext) -> Run:
 
     Args:
         name: Name of the run or its beginning; the only one there is if it is empty.
-        context: Where the experiment runs.
+        context: Folder, workers and device of the experiment.
 
     Raises:
         InputError: If there is none, it is not finished, or its samples or weights have changed.

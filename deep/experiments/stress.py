@@ -87,7 +87,7 @@ def stress_record(
 
     Args:
         kind: Name of the experiment.
-        config: Its configuration.
+        config: Configuration of the experiment.
         run: The run whose network is evaluated.
         scores: The scores of that run.
         items: What each set is made from, by name.

@@ -217,7 +217,7 @@ def test_a_sweep_over_layers_trains_them_alone(finished):
     assert block.config.projnorm.layers == ("layer4", "fc")
     assert head.config.methods == ("ProjNorm",)
     context, record = finished
-    with pytest.raises(InputError, match="`layers` must be of features, avgpool, fc"):
+    with pytest.raises(InputError, match=r"`projnorm.layers` must be of features, avgpool, fc"):
         run_sweep(SweepConfig(record.id, layers=("fc", "layer4+fc")), context)
     assert not list(context.root.glob("deep-sweep-*"))
 

@@ -333,7 +333,10 @@ def test_bad_configurations_are_refused(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"projnorm": {"layers": ("nope",)}}, "`layers` must be of features, avgpool, fc, or within them; got nope"),
+        (
+            {"projnorm": {"layers": ("nope",)}},
+            "`projnorm.layers` must be of features, avgpool, fc, or within them; got nope",
+        ),
         ({"finetune": {"layers": ("fc", "nope")}}, "got nope"),
         ({"projnorm": {"precision": "mixed"}}, "`precision` mixed needs CUDA; the device is cpu"),
         ({"data": {"n_validation": 898}}, "must leave 2 samples or more of the 899 of digits"),

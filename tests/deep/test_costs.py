@@ -93,7 +93,7 @@ def test_fewer_layers_and_methods_cost_less():
 def test_what_is_not_known_unread_is_asked_for():
     with pytest.raises(InputError, match="`n` must be given to plan a run on 'mine'"):
         run_costs(DeepConfig(ImageData("mine")))
-    with pytest.raises(InputError, match=r"`layers` must be of features, .*got nope"):
+    with pytest.raises(InputError, match=r"`projnorm.layers` must be of features, .*got nope"):
         run_costs(DIGITS.updated({"projnorm": {"layers": ("nope",)}}))
 
 

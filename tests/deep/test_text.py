@@ -266,7 +266,7 @@ def test_presets_on_text_are_the_papers():
         ({"data": {"data": ""}}, "pairs must come from a file; got ''"),
         ({"data": {"data": "."}}, "pairs must come from a file"),
         ({"data": {"n": 6000}}, "must leave 2 samples or more of the 6,000 of templates"),
-        ({"projnorm": {"layers": ("nope",)}}, "`layers` must be of body, or within them; got nope"),
+        ({"projnorm": {"layers": ("nope",)}}, "`projnorm.layers` must be of body, or within them; got nope"),
     ],
 )
 def test_bad_text_is_refused_before_anything_is_written(tmp_path, monkeypatch, change, message):
