@@ -1,13 +1,13 @@
 """The neural ProjNorm, the methods it is compared with, the comparison, and the error of your own model.
 
-Everything is imported when it is first used. The class of every method is here too: `deep.COT`, `deep.ATC`, ...
+Everything is imported when it is first used.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from projnorm.lazy import attach
 
-_get, _names, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
     from deep.calibration import Quality as Quality, qualities as qualities
@@ -77,22 +77,3 @@ if TYPE_CHECKING:
     from deep.scores import Scores as Scores
     from deep.training import train as train
     from projnorm.vision.settings import ImageNetwork as ImageNetwork
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return _get(name)
-    if name[:1].isupper() and name in (classes := _estimators()):
-        return classes[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*_names(), *_estimators()])
-
-
-def _estimators() -> dict[str, Any]:
-    """The classes of the methods by their names."""
-    from deep.estimators import ESTIMATORS
-
-    return {one.__name__: one for one in ESTIMATORS.values()}

@@ -37,18 +37,18 @@ def small_sample_qualities(record: Record) -> SmallSampleQualities:
     qualities: dict[str, list[SizeQuality]] = {}
     differences = []
     for size in arrays["sizes"].tolist():
-        found = predictions(arrays, size)
-        for method, predicted in found.items():
+        by_method = predictions(arrays, size)
+        for method, predicted in by_method.items():
             qualities.setdefault(method, []).append(size_quality(predicted, arrays))
-        if DEFAULT not in found:
+        if DEFAULT not in by_method:
             continue
-        others = [method for method in found if method not in (DEFAULT, ProjNorm.name)]
+        others = [method for method in by_method if method not in (DEFAULT, ProjNorm.name)]
         best = {
             max(others, key=lambda method: qualities[method][-1].r_squared.value),
             min(others, key=lambda method: qualities[method][-1].mae.value),
         }
-        beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in found]
-        differences += [difference(found[DEFAULT], found[method], arrays) for method in beaten]
+        beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in by_method]
+        differences += [difference(by_method[DEFAULT], by_method[method], arrays) for method in beaten]
     return SmallSampleQualities(qualities, differences)
 
 
@@ -57,9 +57,9 @@ def run_scores(record: Record, folder: Path) -> Scores:
     scores = Scores.of_arrays(record.arrays)
     rows = kernel_rows(folder)
     for method in dict.fromkeys(row.method for row in rows):
-        found = {row.target: row.score for row in rows if row.method == method}
-        if set(found) >= set(scores.targets.tolist()):
-            column = [found[target] for target in scores.targets.tolist()]
+        scored = {row.target: row.score for row in rows if row.method == method}
+        if set(scored) >= set(scores.targets.tolist()):
+            column = [scored[target] for target in scores.targets.tolist()]
             values = np.column_stack([scores.values, column])
             scores = replace(scores, methods=(*scores.methods, method), values=values)
     return scores
@@ -67,10 +67,10 @@ def run_scores(record: Record, folder: Path) -> Scores:
 
 def not_rising(scores: Scores) -> dict[str, list[float]]:
     """Families whose true error falls somewhere as the severity grows, with their errors by severity."""
-    found = {}
+    falling = {}
     for family in dict.fromkeys(scores.families.tolist()):
         members = np.flatnonzero(scores.families == family)
         errors = scores.errors[members[np.argsort(scores.severities[members])]]
         if len(set(scores.severities[members].tolist())) > 1 and np.any(np.diff(errors) < 0):
-            found[family] = errors.tolist()
-    return found
+            falling[family] = errors.tolist()
+    return falling

@@ -98,7 +98,7 @@ def show_instance(path: Path) -> Shown:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it holds something else.
+        InputError: If it holds something else.
     """
     instance = load_instance(path)
     rows = instance_rows(instance)

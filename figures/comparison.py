@@ -16,6 +16,7 @@ from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import data_name, network_name, run_heading
 from figures.show import Shown, drawing_of, of_figure
 from figures.table import Table
+from projnorm.errors import InputError
 from projnorm.records import Record
 
 
@@ -32,8 +33,8 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
         scores: Scores of every method on every target so far.
         record: Record of the run, if it is finished.
     """
-    heading, found, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
-    table = deep_table.of_qualities(found)
+    heading, by_method, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
+    table = deep_table.of_qualities(by_method)
     blocks: list[str | Table] = [heading, table, deep_table.CAPTION, *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
@@ -41,13 +42,13 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     if len(set(scores.severities.tolist())) > 1:
         figures["severity"] = drawing_of(severity, scores, heading=heading)
     where = f"{network_name(config)} on {data_name(config)}"
-    best = max(found, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
+    best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
         blocks,
         figures,
-        {"rows": deep_table.values(found), "not_rising": falling},
+        {"rows": deep_table.values(by_method), "not_rising": falling},
         title=f"Predicting the error of {where}",
-        verdict=f"Of {len(found)} methods, {best.method} follows the error of {where} best: R^2 = "
+        verdict=f"Of {len(by_method)} methods, {best.method} follows the error of {where} best: R^2 = "
         f"{best.r_squared.value:.3f} over {best.targets} targets.",
         tables={"table": table, "targets": deep_table.targets(scores)},
         record=record,
@@ -58,7 +59,7 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     """ProjNorm along its training.
 
     Raises:
-        ValueError: If the run kept no trajectory.
+        InputError: If the run kept no trajectory.
     """
     trajectory.require(record)
     heading = run_heading(record.config, run_scores(record, folder))
@@ -66,23 +67,29 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
-    """What the methods of a run get wrong together."""
-    found = residual_correlations(scores)
+    """What the methods of a run get wrong together.
+
+    Raises:
+        InputError: If there is one method only.
+    """
+    if len(scores.methods) < 2:
+        raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
+    correlations = residual_correlations(scores)
     return Shown(
-        [residuals.build(found), residuals.CAPTION],
-        {"residuals": drawing_of(residuals, found, heading=run_heading(config, scores))},
-        residuals.values(found),
+        [residuals.build(correlations), residuals.CAPTION],
+        {"residuals": drawing_of(residuals, correlations, heading=run_heading(config, scores))},
+        residuals.values(correlations),
         title=residuals.TITLE,
     )
 
 
 def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Shown:
     """Methods together: the mean of standardised scores, and stacking."""
-    found = qualities(ensembles(scores, subsets), predicting=(STACKED,))
-    table = deep_table.of_qualities(found)
+    by_method = qualities(ensembles(scores, subsets), predicting=(STACKED,))
+    table = deep_table.of_qualities(by_method)
     return Shown(
         [table, f"{deep_table.CAPTION} {ENSEMBLE_CAPTION}"],
-        values={"methods": deep_table.values(found)},
+        values={"methods": deep_table.values(by_method)},
         title="Methods together",
         tables={"ensembles": table},
     )
@@ -91,12 +98,12 @@ def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = Non
 def details(record: Record, folder: Path) -> list[Shown]:
     """What the report shows of a run besides: its trajectory, residuals and ensembles, where it has them."""
     scores = run_scores(record, folder)
-    found = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
+    shows = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
     if len(scores.methods) > 1:
-        found.append(show_residuals(record.config, scores))
+        shows.append(show_residuals(record.config, scores))
         if len(set(scores.families.tolist())) > 1:
-            found.append(show_ensembles(scores))
-    return found
+            shows.append(show_ensembles(scores))
+    return shows
 
 
 def _remarks(record: Record | None) -> list[str]:
@@ -104,11 +111,11 @@ def _remarks(record: Record | None) -> list[str]:
     if record is None:
         return []
     facts = record.facts
-    found = [f"Weights: {facts['weights']}."]
+    remarks = [f"Weights: {facts['weights']}."]
     if two_way := facts.get("two_way_targets"):
-        found.append(f"Of {', '.join(two_way)}: {facts['merged']}.")
+        remarks.append(f"Of {', '.join(two_way)}: {facts['merged']}.")
     if small := facts.get("sets_of_fewer_than_m_pairs"):
-        found.append(f"Fewer than m pairs: {', '.join(small)}; ProjNorm depends on m.")
+        remarks.append(f"Fewer than m pairs: {', '.join(small)}; ProjNorm depends on m.")
     if known := facts.get("pairs_that_were_trained_on"):
-        found.append(f"Pairs that were trained on: {', '.join(f'{n} of {name}' for name, n in known.items())}.")
-    return found
+        remarks.append(f"Pairs that were trained on: {', '.join(f'{n} of {name}' for name, n in known.items())}.")
+    return remarks

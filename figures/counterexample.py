@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 
-from figures.show import Drawing, Shown, of_figure
+from figures.show import single_figure
 from figures.style import PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 
@@ -17,11 +14,6 @@ CAPTION = (
     "angle (orange), because both tail eigenvalues are 1; two ground truths that satisfy its assumptions as printed "
     "(markers) leave it as soon as the tails are not orthogonal, and the sharp interval (green) ends exactly on them."
 )
-
-
-def show(record: Record, _folder: Path | None) -> Shown:
-    """The figure."""
-    return of_figure(record, "counterexample", Drawing(TITLE, CAPTION, partial(draw, record)))
 
 
 def draw(record: Record) -> Figure:
@@ -50,3 +42,6 @@ def draw(record: Record) -> Figure:
         axes.set_ylabel(r"$m\cdot$TestLoss / ProjNormLinear$^2$")
         axes.legend(ncols=2)
     return figure
+
+
+show = single_figure(draw, TITLE, CAPTION)

@@ -1,4 +1,4 @@
-"""The paper's scatter plots: true error against the score of every method, one colour and marker a family."""
+"""The paper's scatter plots: true error against the score of every method, one colour and marker per family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projnorm.fit_quality import fit_quality
 
 TITLE = "Score against error, method by method"
 CAPTION = (
-    "One point a target: the true error of the network on it against the score that a method gives it without labels. "
+    "One point per target: the true error of the network against the score that a method gives without labels. "
     "Colour and marker tell the family of shifts, larger marks are stronger shifts, the star is the clean test set. "
     "The line is the least-squares fit over all targets."
 )

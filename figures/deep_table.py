@@ -24,13 +24,13 @@ def build(scores: Scores, *, first: str = "method") -> Table:
     return of_qualities(qualities(scores, predicting=(STACKED,)), first=first)
 
 
-def of_qualities(found: Sequence[Quality], *, first: str = "method") -> Table:
+def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Table:
     """One row per method, from qualities that are known already."""
-    rows = [(_short(q.method), cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in found]
+    rows = [(_short(q.method), cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in by_method]
     return Table((first, "R^2", "rho", "MAE (points)"), rows)
 
 
-def values(found: Sequence[Quality], *, first: str = "method") -> list[dict[str, object]]:
+def values(by_method: Sequence[Quality], *, first: str = "method") -> list[dict[str, object]]:
     """The same as plain numbers."""
     return [
         {
@@ -41,7 +41,7 @@ def values(found: Sequence[Quality], *, first: str = "method") -> list[dict[str,
                 for key, interval in (("r_squared", q.r_squared), ("spearman", q.spearman), ("mae", q.mae))
             },
         }
-        for q in found
+        for q in by_method
     ]
 
 

@@ -33,7 +33,7 @@ _PANELS: dict[Family, tuple[str, float]] = {
 
 
 def draw(record: Record) -> Figure:
-    """One panel a dial."""
+    """One panel per dial."""
     with drawing(WIDTH, 2.9) as figure:
         row = figure.subplots(1, 3, sharey=True)
         for axes, (family, (label, unit)) in zip(row, _PANELS.items(), strict=True):

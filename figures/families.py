@@ -16,11 +16,11 @@ CLEAN = "clean"
 def looks(families: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour and marker of each family, in the order they first appear; the clean set is black."""
     shifted = [family for family in dict.fromkeys(families) if family != CLEAN]
-    found = {
+    others = {
         family: {"color": CYCLE[i % len(CYCLE)], "marker": _MARKERS[i % len(_MARKERS)]}
         for i, family in enumerate(shifted)
     }
-    return {CLEAN: {"color": TRUTH, "marker": "*"}} | found
+    return {CLEAN: {"color": TRUTH, "marker": "*"}} | others
 
 
 def spoken(family: str) -> str:
@@ -29,7 +29,7 @@ def spoken(family: str) -> str:
 
 
 def scatter(axes: Axes, x: np.ndarray, y: np.ndarray, families: np.ndarray, severities: np.ndarray) -> None:
-    """A point a target: its family in colour and marker, its severity in size."""
+    """One point per target: its family in colour and marker, its severity in size."""
     for family, style in looks(families.tolist()).items():
         members = np.flatnonzero(families == family)
         if len(members):

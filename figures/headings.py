@@ -32,8 +32,13 @@ def kernel_heading(record: Record) -> str:
     config = record.facts.get("run_config", record.config)
     kernel = record.config.get("kernel", {"kind": "exact"})
     kind = kernel["kind"] if kernel["kind"] == "exact" else f"{kernel['kind']} ({kernel['count']:,})"
-    n, m = len(record.arrays["train_eigenvalues"]), int(record.arrays["sizes"].max())
+    n, m = train_images(record), int(record.arrays["sizes"].max())
     return f"{network(config, record.config.get('size', 0))}\n{data_name(config)}, n = {n:,}, m = {m:,}, {kind} kernel"
+
+
+def train_images(record: Record) -> int:
+    """Number of training images of an experiment on kernels, which may be more than there are eigenvalues."""
+    return int(record.facts["settings"]["data"]["n"])
 
 
 def network(config: Mapping[str, Any], size: int = 0) -> str:

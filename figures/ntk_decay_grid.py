@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from figures.families import severity_keys, severity_shades, spoken
-from figures.headings import kernel_heading
+from figures.headings import kernel_heading, train_images
 from figures.ntk_panels import spectrum
 from figures.style import TRUTH, Figure, drawing, grid_size, panels
 from projnorm.records import Record
@@ -26,7 +26,7 @@ def draw(record: Record) -> Figure:
     size = (2.2 * columns + 1.0, 2.0 * rows + 0.4)
     shade = severity_shades(arrays["severities"])
     with drawing(*size, heading=kernel_heading(record), x="index", y="eigenvalue of the covariance") as figure:
-        train = arrays["train_eigenvalues"] / len(arrays["train_eigenvalues"])
+        train = arrays["train_eigenvalues"] / train_images(record)
         for axes, family in zip(
             panels(figure, len(families), columns, sharex=True, sharey=True), families, strict=True
         ):

@@ -34,9 +34,6 @@ _COLUMNS = {
 }
 _INTERVALS = {"proposition": "paper's", "generalised": "ours", "sharp": "sharp"}
 _SAID = {True: "holds", False: "fails", None: "none"}
-# The paper's figure shows these targets.
-_PAPER_ALIGNED = "snow-1"
-_PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
 
 
 def show_gram(record: Record, _folder: Path) -> Shown:
@@ -56,10 +53,10 @@ def show_gram(record: Record, _folder: Path) -> Shown:
 
 def show_analysis(record: Record, _folder: Path) -> Shown:
     """The theory's assumptions and intervals on every target."""
-    values = {"rows": rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
+    values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
         [table(record), TABLE_CAPTION, *_notes(record)],
-        {"ntk_panels": _panels(record, ntk_panels.draw), **_others(record)},
+        {"ntk_panels": panels_drawing(record, ntk_panels.draw), **other_drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
         record=record,
@@ -75,49 +72,18 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
     )
     return Shown(
         [predictions(record), follows, *_notes(record)],
-        {"ntk_panels": _panels(record, ntk_panels.draw)},
-        {"rows": rows(record), **asdict(quality)},
+        {"ntk_panels": panels_drawing(record, ntk_panels.draw)},
+        {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
         record=record,
     )
 
 
-def show_network(record: Record, folder: Path) -> Shown:
-    """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
-    from deep.calibration import qualities
-    from deep.runs import kernel_rows
-    from deep.scores import Scores
-    from figures import deep_table, ntk_variants
-
-    keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
-    found = qualities(Scores.of(kernel_rows(folder.parent / record.config["run"])))
-    return Shown(
-        [ntk_variants.build(record), ntk_variants.CAPTION],
-        {"ntk_panels": _panels(record, paper_panels), **_others(record)},
-        {
-            "rows": deep_table.values(found),
-            "variants": ntk_variants.values(record),
-            "targets": {key: record.arrays[key].tolist() for key in keys},
-        },
-        title=f"ProjNormLinear on tangent kernels of {record.config['run']}",
-        record=record,
-    )
-
-
-def paper_panels(record: Record) -> Figure:
-    """The three panels on kernels with the targets that the paper shows, where they are there."""
-    known = record.arrays["targets"].tolist()
-    decays = [name for name in _PAPER_DECAYS if name in known]
-    return ntk_panels.draw(
-        record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
-    )
-
-
-def rows(record: Record) -> list[dict[str, Any]]:
+def target_rows(record: Record) -> list[dict[str, Any]]:
     """One row per target."""
     arrays = record.arrays
-    found = []
+    rows = []
     for i, name in enumerate(arrays["targets"].tolist()):
         row: dict[str, Any] = {"target": name}
         row |= {key: float(arrays[key][i]) for key in _COLUMNS if key != "exponent"}
@@ -126,13 +92,16 @@ def rows(record: Record) -> list[dict[str, Any]]:
             ends = arrays[key][i]
             row[key] = ends.tolist()
             row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def predictions(record: Record) -> Table:
     """ProjNormLinear beside the error."""
-    cells = [(row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f")) for row in rows(record)]
+    cells = [
+        (row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f"))
+        for row in target_rows(record)
+    ]
     return Table(("target", "ProjNormLinear", "error of the kernel regression (%)"), cells)
 
 
@@ -145,16 +114,18 @@ def table(record: Record) -> Table:
             *(Number(scale * row[key], form) for key, (_, scale, form) in _COLUMNS.items()),
             *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS),
         )
-        for row in rows(record)
+        for row in target_rows(record)
     ]
     return Table(header, cells)
 
 
-def _panels(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
+def panels_drawing(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
+    """The three panels of the paper, drawn by one function or another."""
     return Drawing(ntk_panels.TITLE, ntk_panels.CAPTION, partial(draw, record))
 
 
-def _others(record: Record) -> dict[str, Drawing]:
+def other_drawings(record: Record) -> dict[str, Drawing]:
+    """Norm ratio, decay and intervals on every target."""
     modules = (ntk_norm_ratio, ntk_decay_grid, ntk_intervals)
     return {module.__name__.rpartition(".")[2]: drawing_of(module, record) for module in modules}
 

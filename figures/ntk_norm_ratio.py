@@ -1,4 +1,4 @@
-"""The paper's check of equal projected norms on tangent kernels, one value a target."""
+"""The paper's check of equal projected norms on tangent kernels, one value per target."""
 
 from __future__ import annotations
 

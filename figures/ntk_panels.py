@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from figures.families import CLEAN, looks, scatter, size_keys, spoken
-from figures.headings import kernel_heading
+from figures.headings import kernel_heading, train_images
 from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
@@ -102,7 +102,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
-    arrays, n = record.arrays, len(record.arrays["train_eigenvalues"])
+    arrays, n = record.arrays, train_images(record)
     styles = looks(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"

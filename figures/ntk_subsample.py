@@ -36,12 +36,12 @@ def show(record: Record, _folder: Path) -> Shown:
 
 def draw(record: Record) -> Figure:
     """Eigenvalues on the left, ProjNormLinear on the right, against the number of features."""
-    found = subsample_rows(record)
-    with drawing(WIDTH + 0.5, 2.9) as figure:
+    errors = subsample_rows(record)
+    with drawing(WIDTH + 0.5, 3.3) as figure:
         left, right = figure.subplots(1, 2)
-        for kind in dict.fromkeys(row["kind"] for row in found):
+        for kind in dict.fromkeys(row["kind"] for row in errors):
             label, colour, marker = _LOOKS[kind]
-            rows = [row for row in found if row["kind"] == kind]
+            rows = [row for row in errors if row["kind"] == kind]
             counts = [row["count"] for row in rows]
             look = {"marker": marker, "ms": 4, "color": colour}
             left.loglog(counts, [row["eigenvalue_median"] for row in rows], label=f"{label}, median", **look)
@@ -49,9 +49,10 @@ def draw(record: Record) -> Figure:
             right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
         for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
             _root(axes)
-            axes.set_xlabel("features: coordinates kept, or width")
-            axes.set_ylabel(f"relative error of {what}")
-            axes.legend(fontsize=6)
+            axes.set_xlabel("features (coordinates or width)")
+            axes.set_ylabel(f"relative error, {what}")
+        right.legend(fontsize=7, loc="lower left")
+        figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=7)
     return figure
 
 

@@ -57,6 +57,9 @@ details {{ color: var(--soft); font-size: .85rem; margin-top: 1rem; }}
 """
 
 
+_LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """A figure on the page.
@@ -140,7 +143,7 @@ def page(title: str, introduction: str, sections: Sequence[Section], provenance:
         title=html.escape(title),
         introduction=to_html(introduction),
         verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",
-        contents=f'<nav><ul>{links}<li><a href="#provenance">Where this came from</a></li></ul></nav>',
+        contents=f"<nav><ul>{links}{_LAST_LINK}</ul></nav>" if len(sections) > 1 else "",
         sections="\n".join(_section(f"s{i}", one) for i, one in enumerate(sections)),
         provenance=_settings(provenance, "what"),
     )

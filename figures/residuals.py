@@ -20,47 +20,51 @@ _DARK = 0.6
 _SPACIOUS = 10
 
 
-def draw(found: Residuals, *, heading: str = "") -> Figure:
+def draw(residuals: Residuals, *, heading: str = "") -> Figure:
     """One cell per pair, below the diagonal."""
-    count = len(found.methods)
+    count = len(residuals.methods)
     many = count > _SPACIOUS
     width, height = (0.4, 0.3) if many else (0.85, 0.6)
     with drawing(1.8 + width * count, 1.2 + height * count, heading=heading) as figure:
         axes = figure.subplots()
-        shown = np.where(np.tri(count, k=-1, dtype=bool), found.correlation, np.nan)[1:, :-1]
+        shown = np.where(np.tri(count, k=-1, dtype=bool), residuals.correlation, np.nan)[1:, :-1]
         image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for row in range(1, count):
             for column in range(row):
-                text = str(_cell(found, row, column)).replace(" [", "\n[").partition("\n" if many else "\0")[0]
-                colour = "white" if abs(found.correlation[row, column]) > _DARK else "black"
+                cell = _cell(residuals, row, column)
+                text = f"{cell.value:.2f}" if many else str(cell).replace(" [", "\n[")
+                colour = "white" if abs(cell.value) > _DARK else "black"
                 axes.text(column, row - 1, text, ha="center", va="center", fontsize=7, color=colour)
-        axes.set_xticks(range(count - 1), found.methods[:-1], rotation=45 if many else 30, ha="right")
-        axes.set_yticks(range(count - 1), found.methods[1:])
+        axes.set_xticks(range(count - 1), residuals.methods[:-1], rotation=45 if many else 30, ha="right")
+        axes.set_yticks(range(count - 1), residuals.methods[1:])
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, label="correlation of residuals")
     return figure
 
 
-def build(found: Residuals) -> Table:
-    """The same numbers, a row a method."""
-    count = len(found.methods)
+def build(residuals: Residuals) -> Table:
+    """The same numbers, one row per method."""
+    count = len(residuals.methods)
     rows: list[list[Cell]] = [
-        [found.methods[row], *(_cell(found, row, column) if column < row else "" for column in range(count - 1))]
+        [
+            residuals.methods[row],
+            *(_cell(residuals, row, column) if column < row else "" for column in range(count - 1)),
+        ]
         for row in range(1, count)
     ]
-    return Table(("method", *found.methods[:-1]), rows)
+    return Table(("method", *residuals.methods[:-1]), rows)
 
 
-def values(found: Residuals) -> dict[str, object]:
+def values(residuals: Residuals) -> dict[str, object]:
     """The same as plain numbers."""
     return {
-        "methods": list(found.methods),
-        "correlation": found.correlation.tolist(),
-        "low": found.low.tolist(),
-        "high": found.high.tolist(),
+        "methods": list(residuals.methods),
+        "correlation": residuals.correlation.tolist(),
+        "low": residuals.low.tolist(),
+        "high": residuals.high.tolist(),
     }
 
 
-def _cell(found: Residuals, row: int, column: int) -> Number:
-    value, low, high = (float(part[row, column]) for part in (found.correlation, found.low, found.high))
+def _cell(residuals: Residuals, row: int, column: int) -> Number:
+    value, low, high = (float(part[row, column]) for part in (residuals.correlation, residuals.low, residuals.high))
     return Number.interval(value, low, high, ".2f")

@@ -75,6 +75,16 @@ def drawing_of(module: ModuleType, *arguments: Any, **options: Any) -> Drawing:
     return Drawing(module.TITLE, module.CAPTION, partial(module.draw, *arguments, **options))
 
 
+def single_figure(draw: Callable[[Record], Figure], title: str, caption: str) -> Callable[[Record, Path | None], Shown]:
+    """The function that shows a record which is one figure, named after the module that draws it."""
+    name = draw.__module__.rpartition(".")[2]
+
+    def show(record: Record, _folder: Path | None) -> Shown:
+        return of_figure(record, name, Drawing(title, caption, partial(draw, record)))
+
+    return show
+
+
 def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
     """A record that is one figure and what to see in it."""
     return Shown([drawing.caption], {name: drawing}, title=drawing.title, record=record)
@@ -98,7 +108,7 @@ def save_figures(
         fresh: Whether to draw again what is there.
 
     Raises:
-        ValueError: If there is no such format or width.
+        InputError: If there is no such format or width.
         OSError: If a file cannot be written.
     """
     known = _stamps(folder)
@@ -131,10 +141,10 @@ def save_tables(shown: Shown, folder: Path) -> list[Path]:
 def _stamps(folder: Path) -> dict[str, str]:
     """What the figures in a folder were drawn from, by file name; nothing where that is not known."""
     try:
-        found = json.loads((folder / _STAMPS).read_bytes())
+        stamps = json.loads((folder / _STAMPS).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stamps if isinstance(stamps, dict) else {}
 
 
 def _stamp(shown: Shown, width: str | float | None) -> str:

@@ -35,16 +35,16 @@ _COLOURED = 5
 
 def show(record: Record, _folder: Path) -> Shown:
     """Every method at every number of samples, and the default against the best others."""
-    found = small_sample_qualities(record)
-    blocks: list[str | Table] = [build(found), CAPTION]
-    if found.differences:
-        blocks += [_DIFFERENCES, differences(found)]
-    draw_it = partial(draw, found, heading=about_run(record))
+    summary = small_sample_qualities(record)
+    blocks: list[str | Table] = [build(summary), CAPTION]
+    if summary.differences:
+        blocks += [_DIFFERENCES, differences(summary)]
+    draw_it = partial(draw, summary, heading=about_run(record))
     figures = {"small_samples": Drawing(TITLE, CAPTION, draw_it)}
-    return Shown(blocks, figures, values(found), title=TITLE, record=record)
+    return Shown(blocks, figures, values(summary), title=TITLE, record=record)
 
 
-def build(found: SmallSampleQualities) -> Table:
+def build(summary: SmallSampleQualities) -> Table:
     """One row per method and size, the best at the largest size first."""
     rows = [
         (
@@ -56,42 +56,42 @@ def build(found: SmallSampleQualities) -> Table:
             Number(100 * one.width, ".1f"),
             Number(smallest_size(sizes), ",d") if smallest_size(sizes) else "more",
         )
-        for method, sizes in found.ranked()
+        for method, sizes in summary.ranked()
         for one in sizes
     ]
     return Table(("method", "m", "R^2", "MAE (points)", "coverage", "width (points)", "needs"), rows)
 
 
-def differences(found: SmallSampleQualities) -> Table:
+def differences(summary: SmallSampleQualities) -> Table:
     """The default against others, by paired bootstrap."""
     rows = [
         (f"{one.better} - {one.worse}", Number(one.size, ",d"), cell(one.r_squared, 3), cell(one.mae, 2, 100.0))
-        for one in found.differences
+        for one in summary.differences
     ]
     return Table(("difference", "m", "R^2", "MAE (points)"), rows)
 
 
-def values(found: SmallSampleQualities) -> dict[str, object]:
+def values(summary: SmallSampleQualities) -> dict[str, object]:
     """The same as plain numbers."""
     return {
         "methods": {
             method: {"needs": smallest_size(sizes), "sizes": [asdict(one) for one in sizes]}
-            for method, sizes in found.ranked()
+            for method, sizes in summary.ranked()
         },
-        "differences": [asdict(one) for one in found.differences],
+        "differences": [asdict(one) for one in summary.differences],
     }
 
 
-def draw(found: SmallSampleQualities, *, heading: str = "") -> Figure:
-    """R^2 against m, a line a method: the default, ProjNorm and the best others in colour, the rest in grey."""
+def draw(summary: SmallSampleQualities, *, heading: str = "") -> Figure:
+    """R^2 against m, one line per method: the default, ProjNorm and the best others in colour, the rest in grey."""
     looks = {DEFAULT: (TRUTH, "o", 2.0), ProjNorm.name: (CYCLE[3], "*", 2.0)}
-    best = [method for method, _ in found.ranked() if method not in looks][:_COLOURED]
+    best = [method for method, _ in summary.ranked() if method not in looks][:_COLOURED]
     colours = (CYCLE[0], CYCLE[1], CYCLE[2], CYCLE[4], CYCLE[9])
     looks |= {method: (colour, mark, 1.2) for method, colour, mark in zip(best, colours, _MARKS, strict=False)}
-    grey = [method for method, _ in found.ranked() if method not in looks]
+    grey = [method for method, _ in summary.ranked() if method not in looks]
     with drawing(WIDTH + 1.6, 3.6, heading=heading) as figure:
         axes = figure.subplots()
-        for method, sizes in found.ranked():
+        for method, sizes in summary.ranked():
             x, y = [one.size for one in sizes], [one.r_squared.value for one in sizes]
             if method in looks:
                 colour, mark, width = looks[method]
@@ -104,7 +104,7 @@ def draw(found: SmallSampleQualities, *, heading: str = "") -> Figure:
                 axes.fill_between(x, low, high, color=TRUTH, alpha=0.12, lw=0, label="default, 95 % interval")
         axes.plot(_PAPER_SIZE, _PAPER, "*", mfc="none", mec=CYCLE[3], ms=11, ls="none", label="ProjNorm in the paper")
         axes.set_xscale("log")
-        ticks = sorted({one.size for sizes in found.qualities.values() for one in sizes})
+        ticks = sorted({one.size for sizes in summary.qualities.values() for one in sizes})
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_ylim(0, 1.02)

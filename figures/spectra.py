@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 
-from figures.show import Drawing, Shown, of_figure
+from figures.show import single_figure
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 
@@ -17,11 +14,6 @@ CAPTION = (
     "eigenvectors of the two covariances. Up to the shared dimension (dashed) the eigenvectors mix among themselves "
     "but span the same space; behind it only the leaning of the tails is left."
 )
-
-
-def show(record: Record, _folder: Path | None) -> Shown:
-    """The figure."""
-    return of_figure(record, "spectra", Drawing(TITLE, CAPTION, partial(draw, record)))
 
 
 def draw(record: Record) -> Figure:
@@ -51,3 +43,6 @@ def draw(record: Record) -> Figure:
         heat.set_ylabel("shifted eigenvector")
         figure.colorbar(image, ax=heat, label="|cosine|", shrink=0.9)
     return figure
+
+
+show = single_figure(draw, TITLE, CAPTION)

@@ -19,7 +19,7 @@ from projnorm.records import Record
 ADVERSARIAL = "Errors under attack"
 LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
-    "Predicted against true error, one panel a method. Circles: the targets of the run, to which each method's line "
+    "Predicted against true error, one panel per method. Circles: the targets of the run, to which each method's line "
     "from score to error was fitted. Squares: sets of another kind, on which the line is used as it is; the first and "
     "the last of the table are numbered. On the diagonal the prediction is right; a line may leave 0 to 100 %, and "
     "predictions below -25 % or above 125 % are drawn at the edge. ProjNorm depends on the number of images, so it is "
@@ -46,42 +46,42 @@ def show(record: Record, _folder: Path) -> Shown:
 
 def build(record: Record) -> Table:
     """One row per set: true error and predictions in percent; then the mean squared error of each method."""
-    arrays, found = record.arrays, predictions(record)
+    arrays, methods = record.arrays, predictions(record)
     rows: list[tuple[Cell, ...]] = [
         (
             str(name),
             Number(int(size), ",d"),
             Number(100 * float(error), ".1f"),
-            *(Number(100 * float(method.predicted[i]), ".1f") for method in found),
+            *(Number(100 * float(method.predicted[i]), ".1f") for method in methods),
         )
         for i, (name, size, error) in enumerate(zip(arrays["sets"], arrays["sizes"], arrays["errors"], strict=True))
     ]
-    mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in found))
-    return Table(("set", "images", "true error (%)", *(method.method for method in found)), [*rows, mse])
+    mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in methods))
+    return Table(("set", "images", "true error (%)", *(method.method for method in methods)), [*rows, mse])
 
 
 def values(record: Record) -> dict[str, object]:
     """The same as plain numbers."""
-    arrays, found = record.arrays, predictions(record)
+    arrays, methods = record.arrays, predictions(record)
     return {
         "sets": arrays["sets"].tolist(),
         "sizes": arrays["sizes"].tolist(),
         "errors": arrays["errors"].tolist(),
         "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
-        "predicted": {method.method: method.predicted.tolist() for method in found},
+        "predicted": {method.method: method.predicted.tolist() for method in methods},
         "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
-        "mse": {method.method: method.mse for method in found},
+        "mse": {method.method: method.mse for method in methods},
     }
 
 
 def draw(record: Record, *, heading: str = "") -> Figure:
     """One panel per method."""
-    arrays, found = record.arrays, predictions(record)
-    rows, columns = grid_size(len(found))
+    arrays, methods = record.arrays, predictions(record)
+    rows, columns = grid_size(len(methods))
     size = (2.3 * columns + 1.8, 2.2 * rows + 0.5)
     with drawing(*size, heading=heading, x="true error (%)", y="predicted error (%)") as figure:
-        grid = panels(figure, len(found), columns, sharex=True, sharey=True)
-        for axes, method, scores in zip(grid, found, arrays["run_scores"].T, strict=True):
+        grid = panels(figure, len(methods), columns, sharex=True, sharey=True)
+        for axes, method, scores in zip(grid, methods, arrays["run_scores"].T, strict=True):
             axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
             axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
             if np.isnan(method.predicted).any():  # a constant score has no line

@@ -144,7 +144,7 @@ def save(
             as drawn by default.
 
     Raises:
-        ValueError: If there is no such format or width.
+        InputError: If there is no such format or width.
         OSError: If a file cannot be written.
     """
     if unknown := [form for form in formats if form not in FORMATS]:
@@ -160,15 +160,15 @@ def inches(width: str | float) -> float:
     """A width in inches, from the name of a paper's width or a number.
 
     Raises:
-        ValueError: If it is neither.
+        InputError: If it is neither.
     """
     try:
-        found = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
+        size = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
     except ValueError:
-        found = 0.0
-    if not 1.0 <= found <= 50.0:
+        size = 0.0
+    if not 1.0 <= size <= 50.0:
         raise InputError(f"`width` must be {', '.join(WIDTHS)} or a number of inches from 1 to 50; got {width!r}.")
-    return found
+    return size
 
 
 def _write_pdf(figure: Figure, buffer: io.BytesIO, scale: float) -> None:

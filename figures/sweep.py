@@ -56,15 +56,15 @@ def values(record: Record) -> list[dict[str, object]]:
 
 def draw(record: Record, *, heading: str = "") -> Figure:
     """One panel per setting that is varied."""
-    found = qualities(sweep_scores(record))
+    settings = qualities(sweep_scores(record))
     varied, values = record.arrays["varied"].tolist(), record.arrays["values"].tolist()
     names = [name for name in dict.fromkeys(varied) if name]
     with drawing(0.6 + 2.0 * max(1, len(names)), 2.9, heading=heading) as figure:
         grid = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
         for axes, name, colour in zip(grid, names, CYCLE, strict=False):
             members = [i for i, other in enumerate(varied) if other == name][::-1]
-            r_squared, ends = _bars([found[i] for i in members])
-            axes.axhline(found[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
+            r_squared, ends = _bars([settings[i] for i in members])
+            axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
             axes.errorbar(range(len(members)), r_squared, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
             axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
             axes.set_xlim(-0.6, len(members) - 0.4)
@@ -76,8 +76,8 @@ def draw(record: Record, *, heading: str = "") -> Figure:
     return figure
 
 
-def _bars(found: list[Quality]) -> tuple[np.ndarray, np.ndarray]:
-    centre = np.array([quality.r_squared.value for quality in found])
-    low = np.array([quality.r_squared.low for quality in found])
-    high = np.array([quality.r_squared.high for quality in found])
+def _bars(settings: list[Quality]) -> tuple[np.ndarray, np.ndarray]:
+    centre = np.array([quality.r_squared.value for quality in settings])
+    low = np.array([quality.r_squared.low for quality in settings])
+    high = np.array([quality.r_squared.high for quality in settings])
     return centre, np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))

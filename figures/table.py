@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from figures.markup import to_html, to_latex
@@ -108,12 +108,12 @@ class Table:
 
     def _numeric(self) -> list[bool]:
         """Whether a column holds numbers, and is not empty."""
-        found = []
+        numeric = []
         for column in range(len(self.header)):
             cells = [row[column] for row in self.rows]
             numbers = all(isinstance(cell, Number) or _NUMBER.fullmatch(cell) for cell in cells)
-            found.append(numbers and any(str(cell) for cell in cells))
-        return found
+            numeric.append(numbers and any(str(cell) for cell in cells))
+        return numeric
 
 
 def _plain(cell: Cell, key: str = "") -> str:
@@ -132,14 +132,3 @@ FORMATS = {
     "latex": Table.latex,
     "csv": Table.csv,
 }
-
-
-def form_named(form: str) -> Callable[[Table], str]:
-    """What writes a table in a format, by its name.
-
-    Raises:
-        ValueError: If there is none of this name.
-    """
-    if form not in FORMATS:
-        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}; got {form!r}.")
-    return FORMATS[form]

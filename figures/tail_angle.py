@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
-from figures.show import Drawing, Shown, of_figure
+from figures.show import single_figure
 from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
 from projnorm.records import Record
 
@@ -16,11 +13,6 @@ CAPTION = (
     "holds at 90 degrees and loses them as the tails lean, the generalised one (blue) always holds, and the sharp one "
     "(green) is the smallest that can: a ground truth can be built on each of its ends (diamonds)."
 )
-
-
-def show(record: Record, _folder: Path | None) -> Shown:
-    """The figure."""
-    return of_figure(record, "tail_angle", Drawing(TITLE, CAPTION, partial(draw, record)))
 
 
 def draw(record: Record) -> Figure:
@@ -47,3 +39,6 @@ def draw(record: Record) -> Figure:
         axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
         axes.legend(loc="upper left")
     return figure
+
+
+show = single_figure(draw, TITLE, CAPTION)

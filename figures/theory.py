@@ -29,9 +29,9 @@ def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> lis
         records: Records by name.
         root: Folder of the records, where designs that break an interval are saved; None saves none.
     """
-    found = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
-    found.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))
-    return found
+    shows = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
+    shows.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))
+    return shows
 
 
 def theory_page(

@@ -92,7 +92,7 @@ def draw(record: Record) -> Figure:
 
 
 def table(record: Record) -> Table:
-    """One row a sigma: means with their standard errors, and closed forms in brackets."""
+    """One row per sigma: means with their standard errors, and closed forms in brackets."""
     return Table(
         ("sigma", *PANELS.values()),
         [(Number(row["sigma"], "g"), *(_cell(row[name]) for name in PANELS)) for row in toy_rows(record)],
@@ -100,7 +100,7 @@ def table(record: Record) -> Table:
 
 
 def tracking(records: Sequence[Record]) -> Table:
-    """One row a design."""
+    """One row per design."""
     scored = ("ProjNorm R^2", "ProjNorm rho", "confidence R^2", "confidence rho")
     header = ("design", *scored, "paper's (%)", "generalised (%)", "sharp (%)")
     rows = []

@@ -1,4 +1,4 @@
-"""ProjNorm along its training, one panel a family."""
+"""ProjNorm along its training, one panel per family."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import numpy as np
 
 from figures.families import CLEAN, severity_keys, severity_shades, spoken
 from figures.style import TRUTH, Figure, drawing, grid_size, panels
+from projnorm.errors import InputError
 from projnorm.records import Record
 
 TITLE = "ProjNorm along its training"
 CAPTION = (
-    "Distance from the reference network after so many steps of training on pseudo-labels, one line a severity, darker "
-    "for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the distance "
-    "falls, then rises slowly, and the order of the shifts stays."
+    "Distance from the reference network after so many steps of training on pseudo-labels, one line per severity, "
+    "darker for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the "
+    "distance falls, then rises slowly, and the order of the shifts stays."
 )
 
 
@@ -20,17 +21,17 @@ def require(record: Record) -> None:
     """Refuse a run without a trajectory.
 
     Raises:
-        ValueError: If it kept none.
+        InputError: If it kept none.
     """
     if len(record.arrays["trajectory_steps"]) < 2:
-        raise ValueError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
+        raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
 
 
 def draw(record: Record, *, heading: str = "") -> Figure:
     """From the record of a comparison that kept a trajectory.
 
     Raises:
-        ValueError: If it kept none.
+        InputError: If it kept none.
     """
     require(record)
     arrays = record.arrays

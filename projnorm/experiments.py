@@ -178,7 +178,7 @@ EXPERIMENTS = (
         "Compare ProjNormLinear on tangent kernels with the error of a run's network.",
         "deep.experiments.config:NtkPredictConfig",
         "deep.experiments.ntk_predict:run_ntk_predict",
-        "figures.ntk_experiment:show_network",
+        "figures.ntk_variants:show",
         device=True,
         memory=True,
     ),

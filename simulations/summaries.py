@@ -56,7 +56,7 @@ def closed_forms(record: Record) -> ToyAsymptotics | None:
 
 
 def toy_rows(record: Record) -> list[dict[str, Any]]:
-    """One row a sigma: for each quantity its mean, standard error and closed form (None where there is none)."""
+    """One row per sigma: for each quantity its mean, standard error and closed form (None where there is none)."""
     theory = closed_forms(record)
     trials = len(record.arrays["test_error"])
     rows = []

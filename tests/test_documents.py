@@ -76,6 +76,18 @@ def test_options_in_running_text_are_those_of_some_command(document):
     assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
 
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_names_of_ours_in_running_text_exist(document):
+    text = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
+    for name in re.findall(rf"`((?:pn|{'|'.join(PACKAGES)})(?:\.\w+)+)", text):
+        parts = name.split(".")
+        value = importlib.import_module("projnorm" if parts[0] == "pn" else parts[0])
+        for count, part in enumerate(parts[1:], start=2):
+            if not hasattr(value, part) and find_spec(".".join(parts[:count])):
+                importlib.import_module(".".join(parts[:count]))
+            value = getattr(value, part)
+
+
 @pytest.mark.parametrize(
     ("document", "least"),
     [

@@ -49,7 +49,6 @@ EXTRAS_LIBRARIES = [
     "safetensors",
     "sklearn",
     "PIL",
-    "ot",
     "distributed",
     "dask",
     "transformers",

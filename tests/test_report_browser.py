@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.test_cli import projnorm
+from figures.theory import theory_page
+from projnorm.environment import current_environment
+from projnorm.experiments import experiment
+from projnorm.records import RunContext
+from tests.test_figures import CONFIGS as SMALL_THEORY
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -38,9 +43,12 @@ def page(tmp_path_factory) -> Path:
     if CHROMIUM is None:
         pytest.fail("needs Chromium (Debian: apt-get install chromium); deselect with -m 'not browser'")
     folder = tmp_path_factory.mktemp("report")
-    result = projnorm("report", "--out", str(folder))
-    assert result.returncode == 0, result.stderr
-    return folder / "report.html"
+    context = RunContext(folder / "runs")
+    records = {name: experiment(kind).compute(config, context) for name, (kind, config) in SMALL_THEORY.items()}
+    path = folder / "report.html"
+    html = theory_page(records, asdict(current_environment()), full=False, folder=folder / "figures")
+    path.write_text(html, encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -17,6 +16,7 @@ from deep.estimate.classifiers import Classifier, as_classifier, is_network, out
 from deep.estimate.error_estimator import ErrorEstimator, offered_methods
 from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
+from deep.estimators.base import has_torch
 from deep.outputs import LABELS, Outputs, read_outputs, require_alike
 from projnorm.errors import InputError
 
@@ -264,7 +264,7 @@ def _device(model: Any, device: str) -> str:
 def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) -> AbstractContextManager[Any]:
     """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
     uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods)
-    if not uses_torch or find_spec("torch") is None:
+    if not uses_torch or not has_torch():
         return threadpool_limits(1)
     from deep.training import one_thread
 

@@ -148,12 +148,13 @@ class ErrorEstimate:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The same as JSON can hold it; the interval is one entry."""
+        """The same as JSON can hold it, with the sentence and what the interval covers."""
         return {
             "target": self.target,
             "m": self.m,
             "error": self.error,
-            "interval": [self.low, self.high],
+            "low": self.low,
+            "high": self.high,
             "level": self.level,
             "covers": self.covers,
             "truth": self.truth,

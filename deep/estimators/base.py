@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from deep.outputs import Outputs
@@ -175,6 +177,12 @@ def register(cls: T) -> T:
     return cls
 
 
+def import_methods(package: str, folders: Iterable[str]) -> None:
+    """Import every module of a package, whose classes register themselves."""
+    for module in iter_modules(folders, f"{package}."):
+        import_module(module.name)
+
+
 def estimator(name: str) -> type[Estimator]:
     """The class of a method, whatever the case of its name.
 
@@ -203,6 +211,14 @@ def _known_name(name: str) -> str | None:
     return next((known for known in ESTIMATORS if known.lower() == name.lower()), None)
 
 
+def has_torch() -> bool:
+    """Whether torch is installed; it is not imported for the question."""
+    try:
+        return find_spec("torch") is not None
+    except ModuleNotFoundError:  # from an import hook
+        return False
+
+
 def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources | None) -> str:
     """The first of the needs that is not met, in words; empty if all are."""
     return next((NEEDS[need] for need in NEEDS if need in needs and not _is_met(need, outputs, resources)), "")
@@ -210,7 +226,7 @@ def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources |
 
 def _is_met(need: str, outputs: Outputs, resources: Resources | None) -> bool:
     if need == "torch":
-        return find_spec("torch") is not None
+        return has_torch()
     if need in ("network", "initial", "second network"):
         if resources is None:
             return True

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from deep.scores import Row, Scores
 from deep.summaries import not_rising
 from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
 from figures.families import looks, severity_keys
+from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
 
 
@@ -87,6 +89,8 @@ def test_a_run_is_shown_with_its_best_method_first_of_all():
     assert [row["method"] for row in together.values["methods"]][-1] == "stacked"
     residuals = comparison.show_residuals(config, scores())
     assert residuals.figures["residuals"]().axes
+    with pytest.raises(InputError, match="the run has ATC only"):
+        comparison.show_residuals(config, scores().only(["ATC"]))
 
 
 def test_the_gallery_shows_every_family():
@@ -127,6 +131,8 @@ def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
     assert table.rows[1][-1] == "not run: needs the network and its initial weights"
     assert [str(cell) for cell in table.rows[0]] == ["COT", "0.3", "31.0", "2.0", "in the estimate"]
     assert len(error_card.draw(estimate(None)).axes) == 1
+    known = error_card.draw(replace(estimate(None), truth=0.35)).axes[0]
+    assert "true error" in {line.get_label() for line in known.lines}
 
 
 def test_a_card_says_when_how_and_from_what_it_was_made():
