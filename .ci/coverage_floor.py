@@ -1,4 +1,4 @@
-"""Fails if the tests reach a smaller part of a package than its floor: ``python .ci/coverage_floor.py coverage.json``."""
+"""Fails if the tests reach less of a package than its floor: ``python .ci/coverage_floor.py coverage.json``."""
 
 from __future__ import annotations
 

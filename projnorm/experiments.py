@@ -34,6 +34,7 @@ class Experiment:
         presets: Named configurations, one of which the command takes by position.
         costs: Function of a configuration and a `RunContext` that gives a `projnorm.costs.CostReport`, for
             ``--dry-run``.
+        download: Function of a configuration that fetches its data or weights, for ``--download``.
         device: Whether it computes on the device of the context.
         memory: Whether it keeps to the memory of the context.
     """
@@ -46,6 +47,7 @@ class Experiment:
     show: str
     presets: str = ""
     costs: str = ""
+    download: str = ""
     device: bool = False
     memory: bool = False
 
@@ -150,6 +152,7 @@ EXPERIMENTS = (
         "figures.comparison:show",
         presets="deep.presets:PRESETS",
         costs="deep.costs:run_costs",
+        download="deep.domain:download",
         device=True,
     ),
     Experiment(
@@ -161,6 +164,7 @@ EXPERIMENTS = (
         "figures.comparison:show",
         presets="deep.presets:TEXT_PRESETS",
         costs="deep.costs:run_costs",
+        download="deep.domain:download",
         device=True,
     ),
     Experiment(

@@ -224,7 +224,7 @@ def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
         (("nonsense",), ("nonsense",)),
         (("toi",), ("did you mean toy?",)),
         (("deep", "rum"), ("deep rum", "did you mean deep run?")),
-        (("toy", "--sigmas", "-1,abc"), ("--sigmas", "-1,abc")),
+        (("toy", "--sigmas", "1,abc"), ("--sigmas", "1,abc")),
         (("toy", "--sigmas=-1,2"), ("--sigmas must be at least 0; got -1",)),
         (("toy", "--sigmas", ""), ("--sigmas",)),
         (("toy", "--sigmas", "1e200"), ("--sigmas must be at most 1e+06",)),

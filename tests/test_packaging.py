@@ -44,16 +44,7 @@ class Without:
             raise ModuleNotFoundError(name, name=name.split(".")[0])
 sys.meta_path.insert(0, Without())
 """
-EXTRAS_LIBRARIES = [
-    "torch",
-    "safetensors",
-    "sklearn",
-    "PIL",
-    "distributed",
-    "dask",
-    "transformers",
-    "onnxruntime",
-]
+EXTRAS_LIBRARIES = ["torch", "safetensors", "sklearn", "PIL", "distributed", "dask", "transformers", "onnxruntime"]
 
 
 def run_python(code: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -91,7 +82,8 @@ def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks
     answer = run_python(run.format("'predict --source source.npz --target target.npz --json'"), tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
     (estimate,) = json.loads(answer.stdout)["estimates"]
-    assert 0 <= estimate["low"] <= estimate["error"] <= estimate["high"] <= 1
+    low, high = estimate["interval"]
+    assert 0 <= low < estimate["error"] < high <= 1
     refused = run_python(run.format("'ntk predict'"), tmp_path)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert "nn" in refused.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import signal
 import sys
 import textwrap
 import traceback
@@ -14,13 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from projnorm import __version__
-from projnorm.cli.main import INTERRUPTED
 from projnorm.cli.options import in_flags, make_parser, parse
 from projnorm.errors import ProjnormError
 from projnorm.experiments import EXPERIMENTS, resolve
 from projnorm.lazy import missing_extra
 
-BAD_INPUT, BUG, PIPE_CLOSED = 2, 70, 141
+BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
 _GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",

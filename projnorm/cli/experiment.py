@@ -10,6 +10,7 @@ from projnorm.backends import Backend
 from projnorm.cli.options import (
     CostOptions,
     DeviceOption,
+    DownloadOption,
     FigureOptions,
     MemoryOption,
     OutOption,
@@ -46,6 +47,8 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     out = options[OutOption]
     if experiment.costs and options[CostOptions].dry_run:
         return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
+    if experiment.download and options[DownloadOption].download:
+        resolve(experiment.download)(config)
     record = experiment.compute(config, context)
     folder = context.root / record.id
     shown = resolve(experiment.show)(record, folder)
@@ -68,6 +71,7 @@ def command_classes(experiment: Experiment) -> list[type[Config]]:
     classes: list[type[Config]] = [experiment.config_class, OutOption, FigureOptions, RunOptions]
     classes += [DeviceOption] if experiment.device else []
     classes += [MemoryOption] if experiment.memory else []
+    classes += [DownloadOption] if experiment.download else []
     return [*classes, CostOptions] if experiment.costs else classes
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-
-INTERRUPTED = 130
 
 
 def main() -> None:
@@ -15,5 +14,5 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("projnorm: interrupted\n")
-        code = INTERRUPTED
+        code = 128 + signal.SIGINT
     sys.exit(code)

@@ -7,6 +7,7 @@ import difflib
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -75,6 +76,13 @@ class FigureOptions(Config):
 
 
 @dataclass(frozen=True)
+class DownloadOption(Config):
+    """What may be fetched from the network."""
+
+    download: bool = setting(False, "Fetch data or weights that have a name and are not there, checked by their hash.")
+
+
+@dataclass(frozen=True)
 class CostOptions(Config):
     """What a dry run assumes of devices that are not here."""
 
@@ -110,6 +118,9 @@ class _Formatter(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28, width=min(_WIDTH, shutil.get_terminal_size().columns))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(super(_Formatter, self)._fill_text(part, width, indent) for part in text.split("\n\n"))
@@ -206,7 +217,7 @@ class _Flag:
     def _default_text(self) -> str:
         if self.default is MISSING or self.default is False or self.default in ("", None, ()):
             return ""
-        shown = ",".join(map(_spelt, self.default)) if isinstance(self.default, tuple) else _spelt(self.default)
+        shown = ", ".join(map(_spelt, self.default)) if isinstance(self.default, tuple) else _spelt(self.default)
         return f" Default: {shown}."
 
 

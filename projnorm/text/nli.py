@@ -21,6 +21,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,17 +116,16 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
     premises, hypotheses, labels = [], [], []
     facts: dict[str, list[str]] = {key: [] for key in keep}
     unlabelled = 0
-    for number, row in _rows(path):
-        spelling = _as_text(row[_column(path, number, row, _LABEL)])
+    for line, row in _rows(path):
+        spelling = _as_text(row[_column(line, row, _LABEL)])
         if spelling in _NO_LABEL:
             unlabelled += 1
             continue
-        premise, hypothesis = (_text(path, number, row, names) for names in (_PREMISE, _HYPOTHESIS))
+        premise, hypothesis = (_sentence(line, row, names) for names in (_PREMISE, _HYPOTHESIS))
         label = _SPELLINGS.get(spelling.lower())
         if label is None:
             raise InputError(
-                f"{path}, line {number}: {spelling[:_LONGEST_LABEL]!r} is not a label; labels are "
-                f"{', '.join(_SPELLINGS)}."
+                f"{line}: {spelling[:_LONGEST_LABEL]!r} is not a label; labels are {', '.join(_SPELLINGS)}."
             )
         premises.append(premise)
         hypotheses.append(hypothesis)
@@ -168,42 +168,38 @@ def joined(name: str, parts: Sequence[Pairs]) -> Pairs:
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file as dictionaries, each with the file and line that messages name."""
     lines = _lines(path)
-    first = next(lines, None)
-    if first is None or not first[1].strip():
-        raise InputError(f"{path}, line 1: is empty.")
-    if first[1].lstrip().startswith("{"):
-        yield _json_row(path, *first)
-        for number, line in lines:
-            yield _json_row(path, number, line)
+    first_line, first = next(lines, (f"{path}, line 1", ""))
+    if not first.strip():
+        raise InputError(f"{first_line}: is empty.")
+    if first.lstrip().startswith("{"):
+        for line, text in chain([(first_line, first)], lines):
+            try:
+                row = parse_json(text.encode())
+            except InputError:
+                raise InputError(f"{line}: is not JSON.") from None
+            if not isinstance(row, dict):
+                raise InputError(f"{line}: is not a JSON object.")
+            yield line, row
         return
-    header = first[1].split("\t")
+    header = first.split("\t")
     for names in (_PREMISE, _HYPOTHESIS, _LABEL):
         if not set(names) & set(header):
-            raise InputError(f"{path}, line 1: must be JSON, or a tab-separated header with one of {', '.join(names)}.")
-    for number, line in lines:
-        cells = line.split("\t")
+            raise InputError(f"{first_line}: must be JSON, or a tab-separated header with one of {', '.join(names)}.")
+    for line, text in lines:
+        cells = text.split("\t")
         if len(cells) != len(header):
-            raise InputError(f"{path}, line {number}: has {len(cells)} columns; the header has {len(header)}.")
-        yield number, dict(zip(header, cells, strict=True))
+            raise InputError(f"{line}: has {len(cells)} columns; the header has {len(header)}.")
+        yield line, dict(zip(header, cells, strict=True))
 
 
-def _json_row(path: Path, number: int, line: str) -> tuple[int, dict[str, Any]]:
-    try:
-        row = parse_json(line.encode())
-    except ValueError:
-        raise InputError(f"{path}, line {number}: is not JSON.") from None
-    if not isinstance(row, dict):
-        raise InputError(f"{path}, line {number}: is not a JSON object.")
-    return number, row
-
-
-def _column(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
+def _column(line: str, row: Mapping[str, Any], names: Sequence[str]) -> str:
     for name in names:
         if name in row:
             return name
-    raise InputError(f"{path}, line {number}: has none of {', '.join(names)}.")
+    raise InputError(f"{line}: has none of {', '.join(names)}.")
 
 
 def _as_text(value: Any) -> str:
@@ -211,18 +207,18 @@ def _as_text(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, list | dict) else str(value).strip()
 
 
-def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str]) -> str:
-    name = _column(path, number, row, names)
+def _sentence(line: str, row: Mapping[str, Any], names: Sequence[str]) -> str:
+    name = _column(line, row, names)
     value = row[name]
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{path}, line {number}: its {name} is not a text.")
+        raise InputError(f"{line}: its {name} is not a text.")
     if len(value) > _LONGEST_SENTENCE:
-        raise InputError(f"{path}, line {number}: its {name} has more than {_LONGEST_SENTENCE:,} characters.")
+        raise InputError(f"{line}: its {name} has more than {_LONGEST_SENTENCE:,} characters.")
     return value.strip()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The first line and all that are not blank, without line ends, with their numbers from 1."""
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """The first line and all that are not blank, without line ends, each with the file and its number from 1."""
     data = read_file(path)
     if data[:4] == b"PK\x03\x04":
         data = _unpacked(path, data)
@@ -234,7 +230,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         except UnicodeDecodeError:
             raise InputError(f"{path}, line {number}: is not UTF-8 text.") from None
         if text.strip() or number == 1:
-            yield number, text.removesuffix("\n").rstrip("\r")
+            yield f"{path}, line {number}", text.removesuffix("\n").rstrip("\r")
 
 
 def _holds_pairs(member: str) -> bool:

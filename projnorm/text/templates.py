@@ -21,6 +21,7 @@ TEMPLATES = "templates"
 DIALS = ("words", "filler", "negation")
 STRENGTHS = (1, 2, 3)
 _NAME = re.compile(rf"{TEMPLATES}(?:-({'|'.join(DIALS)})-([{STRENGTHS[0]}-{STRENGTHS[-1]}]))?")
+_SHIFTED_NAMES = f"one of {TEMPLATES}-words-1, {TEMPLATES}-filler-1, {TEMPLATES}-negation-1 with strength 1, 2 or 3"
 _TRAINING, _SHIFTED = 6000, 1000
 # Share of pairs with a random label, like mistakes of annotators; without errors there is nothing to calibrate.
 _LABEL_NOISE = 0.15
@@ -61,7 +62,7 @@ def made_family(name: str) -> tuple[str, int]:
     """
     match = _NAME.fullmatch(name)
     if match is None or match[1] is None:
-        raise InputError(f"{name!r} is not a shifted set of templates; those are {TEMPLATES}-KIND-STRENGTH.")
+        raise InputError(f"{name!r} is not a shifted set of templates; pass {_SHIFTED_NAMES}.")
     return match[1], int(match[2])
 
 
@@ -76,7 +77,7 @@ def made_pairs(name: str) -> Pairs:
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise InputError(f"{name!r} is not a set of templates; those are {TEMPLATES} and {TEMPLATES}-KIND-STRENGTH.")
+        raise InputError(f"{name!r} is not a set of templates; pass {TEMPLATES!r}, or {_SHIFTED_NAMES}.")
     dial, strength = match[1], int(match[2] or 0)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     labels = rng.integers(len(LABELS), size=_SHIFTED if dial else _TRAINING)

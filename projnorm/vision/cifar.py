@@ -17,7 +17,7 @@ import numpy as np
 
 from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import DATA_VARIABLE, UNREADABLE, open_file, read_file
+from projnorm.files import DATA_VARIABLE, UNREADABLE, memory_ceiling, open_file, read_file, reason
 from projnorm.vision.cifar_pickles import Batch, read_batch
 from projnorm.vision.images import ImageSet, Splits
 
@@ -73,9 +73,11 @@ def read_cifar(path: Path) -> Splits:
         OSError: If they cannot be read.
     """
     if path.is_dir():
-        version = _version([name for name in _LIMITS if (path / name).is_file()], path)
-        present = (name for name in (*version.train, version.test) if (path / name).is_file())
-        return _splits(version, {name: _file(path / name) for name in present}, path, verified=False)
+        present = [name for name in _LIMITS if (path / name).is_file()]
+        version = _version(present, path)
+        names = [name for name in present if name in (*version.train, version.test)]
+        files = {name: read_file(path / name, most=min(_LIMITS[name], memory_ceiling())) for name in names}
+        return _splits(version, files, path, verified=False)
     with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
@@ -83,7 +85,7 @@ def read_cifar(path: Path) -> Splits:
             try:
                 files = _members(stream)
             except _UNREADABLE as error:
-                raise InputError(f"{path}: not a whole archive of CIFAR ({error}).") from None
+                raise InputError(f"{path}: not a whole archive of CIFAR ({reason(error)}).") from None
     return _splits(_version(files, path), files, path, verified=md5 in PUBLISHED_MD5.values())
 
 
@@ -144,13 +146,6 @@ def _members(stream: _BoundedGzip) -> dict[str, bytes]:
     while stream.read(1 << 20):  # up to the checksum at the end
         pass
     return files
-
-
-def _file(path: Path) -> bytes:
-    size, most = path.stat().st_size, _LIMITS[path.name]
-    if size > most:
-        raise InputError(f"{path}: has {size:,} bytes, at most {most:,} are possible for CIFAR.")
-    return read_file(path)
 
 
 def _version(names: Collection[str], path: Path) -> _Version:

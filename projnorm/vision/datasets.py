@@ -10,7 +10,7 @@ from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
-from projnorm.vision.image_folders import has_class_folders, read_class_folders, read_folder_splits
+from projnorm.vision.image_folders import TRAIN, read_class_folders, read_folder_splits
 from projnorm.vision.images import ImageSet, Splits
 
 DIGITS = "digits"
@@ -49,7 +49,7 @@ def load_splits(source: str | Path) -> Splits:
             f"there is no data at {path}; pass an archive or folder of CIFAR, a folder with train/<class>/* and "
             f"test/<class>/*, an .npz file, or {DIGITS!r}."
         )
-    if path.is_dir() and has_class_folders(path):
+    if (path / TRAIN).is_dir():
         return read_folder_splits(path)
     if path.is_dir() or path.name.endswith(ARCHIVE_ENDINGS):
         return read_cifar(path)

@@ -41,11 +41,6 @@ class _Listing:
         return ImageSet(str(folder), images, self.labels, self.classes)
 
 
-def has_class_folders(folder: Path) -> bool:
-    """Whether the folder has a subfolder of training images."""
-    return (folder / TRAIN).is_dir()
-
-
 def read_folder_splits(folder: Path) -> Splits:
     """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of their names.
 

@@ -55,9 +55,7 @@ class ShiftedImages(Config):
         "train/CLASS/* and test/CLASS/*, or an .npz file.",
     )
     targets: tuple[str, ...] = setting(
-        (),
-        "Further labelled images to predict the error on: .npz files, or folders with CLASS/*.",
-        distinct=True,
+        (), "Further labelled images to estimate the error on: .npz files, or folders with CLASS/*.", distinct=True
     )
     families: tuple[str, ...] = families_setting(PAPER_FAMILIES)
     severities: tuple[int, ...] = setting(

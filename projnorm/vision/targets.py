@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,13 +81,11 @@ def generated_targets(
         OSError: If the cache cannot be written to.
     """
     chosen = test.take(indices)
+    corrupted = corrupt if cache is None else partial(corrupt_cached, folder=cache)
     targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
     for family, severity in shifts:
-        if cache is None:
-            pixels = corrupt(chosen.images, family, severity, seed=seed, indices=indices)
-        else:
-            pixels = corrupt_cached(chosen.images, family, severity, seed=seed, indices=indices, folder=cache)
         name = f"{family}-{severity}"
+        pixels = corrupted(chosen.images, family, severity, seed=seed, indices=indices)
         targets.append(Target(name, family, severity, GENERATED, ImageSet(name, pixels, chosen.labels)))
     return targets
 

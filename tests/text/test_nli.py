@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from projnorm.errors import InputError
 from projnorm.text import LABELS, TWO_WAY, read_pairs
@@ -163,11 +161,3 @@ def test_bytes_that_are_no_text_and_damaged_archives(tmp_path):
         archive.writestr("b.jsonl", "{}")
     with pytest.raises(InputError, match="must hold one"):
         read_pairs(whole)
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_break_the_reader(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("any") / "any"
-    path.write_bytes(b"premise\thypothesis\tlabel\n" + data)
-    with contextlib.suppress(InputError):
-        read_pairs(path)

@@ -11,13 +11,11 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
-from projnorm.arrays import to_npz
 from projnorm.vision import FAMILIES, PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, corrupt, corrupt_cached
 from projnorm.vision.corruptions import parameters
 from projnorm.vision.corruptions.draws import Draws
 from projnorm.vision.corruptions.families import stream_of
 from projnorm.vision.corruptions.spatter import _relief, canny, equalised
-from tests.damage import damaged_copies
 from tests.vision.canny_reference import canny_reference, levels_reference, relief_reference
 from tests.vision.corruption_reference import (
     REFERENCES,
@@ -290,23 +288,6 @@ def test_whatever_is_asked_differently_is_another_file(tmp_path):
             found = corrupt_cached(pictures, family, severity, seed=seed, indices=indices, folder=tmp_path)
             np.testing.assert_array_equal(found, corrupt(pictures, family, severity, seed=seed, indices=indices))
         assert len(list(tmp_path.glob("*.json"))) == len(asked)
-
-
-def test_a_damaged_file_is_named_and_computed_again(tmp_path, caplog):
-    images, keys = varied(8, 8), np.arange(3)
-
-    def ask():
-        return corrupt_cached(images, "impulse_noise", 5, seed=0, indices=keys, folder=tmp_path)
-
-    first = ask()
-    (path,) = tmp_path.glob("*.npz")
-    whole = path.read_bytes()
-    for data in (*damaged_copies(whole, 200), b"", to_npz({"images": 255 - first}), to_npz({"images": first})):
-        path.write_bytes(data)
-        caplog.clear()
-        np.testing.assert_array_equal(ask(), first)
-        assert path.name in caplog.text or data == whole
-    assert path.read_bytes() == whole
 
 
 def test_bad_corruptions_are_refused(tmp_path):
