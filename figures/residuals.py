@@ -15,30 +15,37 @@ CAPTION = (
     "alike and adding one to the other gains little. In the paper (CIFAR-100, ResNet18) the other methods were above "
     "0.6 among themselves and below 0.05 with ProjNorm."
 )
-_DARK = 0.6
 # More methods than this are drawn without their intervals, which are in the table.
 _SPACIOUS = 10
 
 
 def draw(residuals: Residuals, *, heading: str = "") -> Figure:
     """One cell per pair, below the diagonal."""
+    import seaborn as sns
+
     count = len(residuals.methods)
     many = count > _SPACIOUS
     width, height = (0.4, 0.3) if many else (0.85, 0.6)
+    cells = [[_cell(residuals, row, column) for column in range(count - 1)] for row in range(1, count)]
+    texts = [[f"{cell.value:.2f}" if many else str(cell).replace(" [", "\n[") for cell in row] for row in cells]
     with drawing(1.8 + width * count, 1.2 + height * count, heading=heading) as figure:
-        axes = figure.subplots()
-        shown = np.where(np.tri(count, k=-1, dtype=bool), residuals.correlation, np.nan)[1:, :-1]
-        image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-        for row in range(1, count):
-            for column in range(row):
-                cell = _cell(residuals, row, column)
-                text = f"{cell.value:.2f}" if many else str(cell).replace(" [", "\n[")
-                colour = "white" if abs(cell.value) > _DARK else "black"
-                axes.text(column, row - 1, text, ha="center", va="center", fontsize=7, color=colour)
-        axes.set_xticks(range(count - 1), residuals.methods[:-1], rotation=45 if many else 30, ha="right")
-        axes.set_yticks(range(count - 1), residuals.methods[1:])
+        axes = sns.heatmap(
+            residuals.correlation[1:, :-1],
+            mask=~np.tri(count - 1, dtype=bool),
+            annot=np.array(texts),
+            fmt="",
+            annot_kws={"fontsize": 7},
+            vmin=-1.0,
+            vmax=1.0,
+            cmap="RdBu_r",
+            xticklabels=residuals.methods[:-1],
+            yticklabels=residuals.methods[1:],
+            cbar_kws={"label": "correlation of residuals"},
+            ax=figure.subplots(),
+        )
+        axes.tick_params(axis="x", rotation=90 if many else 30)
+        axes.tick_params(axis="y", rotation=0)
         axes.grid(visible=False)
-        figure.colorbar(image, ax=axes, label="correlation of residuals")
     return figure
 
 

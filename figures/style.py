@@ -98,9 +98,9 @@ def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axe
 
 def shades(count: int) -> list[Any]:
     """Colours from light to dark for things that have an order."""
-    from matplotlib import colormaps
+    import seaborn as sns
 
-    return [colormaps["viridis_r"]((i + 1) / (count + 1)) for i in range(count)]
+    return list(sns.color_palette("viridis_r", count))
 
 
 def rendered(figure: Figure, extension: str, *, scale: float = 1.0) -> bytes:

@@ -27,8 +27,12 @@ class ReportOptions(Config):
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
-    for path in _draw(_records(options, out, run), out, drawing):
-        say(path)
+    from figures.show import save_figures
+    from figures.theory import theory_shows
+
+    for shown in theory_shows(_records(options, out, run)):
+        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None):
+            say(path)
 
 
 def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -41,28 +45,18 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     from projnorm.environment import current_environment
 
     records = _records(options, out, run)
-    _draw(records, out, drawing)
     html = theory_page(
         records,
         asdict(current_environment()),
         full=options.full,
         folder=_figures(out),
+        formats=drawing.formats,
+        width=drawing.width or None,
         more=_network_sections(out.root),
     )
     page = Path(out.out) / "report.html"
     write_atomically(page, html.encode("utf-8"))
     say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
-
-
-def _draw(records: dict[str, Record], out: OutOption, drawing: FigureOptions) -> list[Path]:
-    from figures.show import save_figures
-    from figures.theory import theory_shows
-
-    return [
-        path
-        for shown in theory_shows(records)
-        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None)
-    ]
 
 
 def _figures(out: OutOption) -> Path:
