@@ -158,7 +158,7 @@ def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) 
     for cls in classes:
         document: dict[str, Any] = {}
         for flag in _flags_of(cls):
-            _flags[".".join(flag.path)] = flag.name
+            _flags[".".join(flag.path)] = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
             if flag.destination in given:
                 inside = document
                 for name in flag.path[:-1]:
