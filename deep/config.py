@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deep.recipe import Recipe as Recipe, batches_per_epoch as batches_per_epoch
+from deep.recipe import Recipe
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 from projnorm.vision.settings import ImageNetwork, ShiftedImages

@@ -1,4 +1,4 @@
-"""The settings of one training. No torch."""
+"""The description of a training. No torch."""
 
 from __future__ import annotations
 
