@@ -19,6 +19,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pictures")
 def test_a_run_ends_in_a_table_and_figures_that_come_back_from_the_ledger(projnorm, tmp_path):
     code, out, err = projnorm("deep", "run", "digits", *QUICK, "--workers", "1")

@@ -431,6 +431,7 @@ def test_calibrated_confidence_is_that_of_scikit_learn(n, levels, sharp, seed):
     assert found == pytest.approx(1.0 - np.mean(right), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_takes_them_by_name(finished, tmp_path):
     context, record = finished
     shutil.copytree(context.root, tmp_path / "runs")
