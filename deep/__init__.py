@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         DeepConfig as DeepConfig,
         ImageData as ImageData,
         ProjNormConfig as ProjNormConfig,
-        Recipe as Recipe,
         RotationConfig as RotationConfig,
         TextConfig as TextConfig,
         TextData as TextData,
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
         text_preset as text_preset,
     )
     from deep.projnorm import train_reference as train_reference
+    from deep.recipe import Recipe as Recipe
     from deep.runs import open_run as open_run
     from deep.scores import Scores as Scores
     from deep.training import train as train

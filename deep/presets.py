@@ -29,12 +29,12 @@ from deep.config import (
     DeepConfig,
     ImageData,
     ProjNormConfig,
-    Recipe,
     RotationConfig,
     TextConfig,
     TextData,
     TextNetwork,
 )
+from deep.recipe import Recipe
 from projnorm.errors import InputError
 from projnorm.text.templates import DIALS, STRENGTHS, TEMPLATES
 from projnorm.vision.settings import ImageNetwork

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.config import Recipe
+from deep.recipe import Recipe
 from deep.training import Prepare, Watch, train
 from projnorm.errors import InputError
 

@@ -23,7 +23,7 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.config import Recipe
+    from deep.recipe import Recipe
     from deep.training import Prepare
 
 _NOT_SHIFTED = (

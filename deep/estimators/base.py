@@ -15,7 +15,7 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.config import Recipe
+    from deep.recipe import Recipe
     from deep.training import Prepare
 
 # What a method may need, as a message says it.

@@ -18,8 +18,8 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.config import Recipe
     from deep.projnorm import ProjNormValue
+    from deep.recipe import Recipe
     from deep.training import Prepare
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
@@ -125,7 +125,7 @@ class ProjNorm(Estimator):
         return few_indices(len(labels), self.samples or len(labels), self.seed)
 
     def _recipe(self, count: int) -> Recipe:
-        from deep.config import Recipe
+        from deep.recipe import Recipe
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")

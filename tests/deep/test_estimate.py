@@ -16,12 +16,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from deep.config import Recipe
 from deep.estimate import Outputs, estimate_error, estimate_errors
 from deep.estimate.calibration_sets import family_of, given_sets
 from deep.estimate.error_estimator import CALIBRATED, UNCALIBRATED, halves, offered_methods, part_score
 from deep.estimate.shifts import corrupted, drawn_anew, is_images, moved
 from deep.estimators import Estimator
+from deep.recipe import Recipe
 from deep.training import train
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from deep.config import Recipe, run_methods
+from deep.config import run_methods
 from deep.estimate import estimate_error
 from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 from deep.estimators.agree_score import AgreeScore
@@ -25,6 +25,7 @@ from deep.estimators.gde import GDE
 from deep.estimators.rotation import Rotation
 from deep.forward import forward
 from deep.outputs import Outputs
+from deep.recipe import Recipe
 from deep.rotation import JointRotation, joint_loss
 from deep.training import train
 from projnorm.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from deep.config import TEXT_KIND, TEXT_METHODS, Recipe, TextConfig, TextData, TextNetwork
+from deep.config import TEXT_KIND, TEXT_METHODS, TextConfig, TextData, TextNetwork
 from deep.estimators.projnorm import ProjNorm
 from deep.experiments.adversarial import run_adversarial
 from deep.experiments.comparison import run_comparison
@@ -21,6 +21,7 @@ from deep.experiments.ntk_predict import run_ntk_predict
 from deep.experiments.sweep import run_sweep
 from deep.presets import TEXT_PRESETS, text_preset
 from deep.projnorm import train_reference
+from deep.recipe import Recipe
 from deep.runs import Run, open_run
 from deep.stages import data_of, initial_of, network_of, outputs_of, stage_key
 from deep.text import load_text_data
