@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.recipe import Recipe
-from deep.training import Prepare, Watch, train
+from deep.training import Prepare, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]

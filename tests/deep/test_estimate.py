@@ -68,6 +68,7 @@ def test_without_calibration_the_interval_covers_sampling_noise_and_says_so(line
     assert wider.high - wider.low > found.high - found.low
 
 
+@pytest.mark.slow
 def test_few_samples_of_many_classes_are_not_biased_without_a_shift():
     # The classes of so few do not have the shares that COTT takes them to have.
     rng = np.random.default_rng(0)
@@ -349,6 +350,7 @@ def test_images_as_bytes_with_colours_last_are_prepared_as_the_command_line_does
     assert scores[0] == pytest.approx(scores[1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_outputs_and_models_of_scikit_learn_need_no_torch(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "val.npz", logits=rng.standard_normal((60, 3)), labels=rng.integers(3, size=60))
