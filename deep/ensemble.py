@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deep.calibration import left_out_predictions
+from deep.calibration import Floats, left_out_predictions
 from deep.estimators import ESTIMATORS
 from deep.scores import Scores
 from projnorm.errors import InputError
 
-Floats = NDArray[np.float64]
 STACKED = "stacked"
 _MOST_PAIRED = 8
 _PAPERS_OWN = "ProjNorm"

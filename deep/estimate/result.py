@@ -153,8 +153,7 @@ class ErrorEstimate:
             "target": self.target,
             "m": self.m,
             "error": self.error,
-            "low": self.low,
-            "high": self.high,
+            "interval": [self.low, self.high],
             "level": self.level,
             "covers": self.covers,
             "truth": self.truth,
@@ -169,7 +168,8 @@ class ErrorEstimate:
         }
 
     def __str__(self) -> str:
-        more = f" There are {len(self.warnings)} warnings." if self.warnings else ""
+        count = len(self.warnings)
+        more = f" {count} warning{'s' if count > 1 else ''}." if count else ""
         return (
             f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
             f"{percent(self.high)}.{self._truth()} The interval covers {self.covers}.{more}"

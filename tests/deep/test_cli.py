@@ -33,6 +33,7 @@ def fine(result: tuple[int, str, str]) -> str:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("pictures")
 def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projnorm, tmp_path):
     out = fine(projnorm(*RUN, "--workers", "1"))

@@ -90,7 +90,7 @@ def test_json_has_everything_and_a_threshold_its_probability(projnorm):
     code, out, _ = projnorm(*arguments, "--fail-above", "0.9")
     (found,) = json.loads(out)["estimates"]
     assert code == 0
-    assert found["low"] <= found["error"] <= found["high"]
+    assert found["interval"][0] <= found["error"] <= found["interval"][1]
     assert found["probability_above"] < 0.5
     code, out, err = projnorm(*arguments, "--fail-above", "0.01")
     assert (code, err) == (1, "")
@@ -107,7 +107,7 @@ def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(projnorm
     (found,) = json.loads(out)["estimates"]
     assert code == 0
     assert found["calibration"]["families"] == [*(f"f{i}" for i in range(10)), "source"]
-    assert found["high"] - found["low"] < 0.9
+    assert found["interval"][1] - found["interval"][0] < 0.9
     page = (folder / "card.html").read_text(encoding="utf-8")
     assert "Estimated error" in page
     assert "data:image/svg+xml" in page

@@ -108,21 +108,6 @@ def test_what_cannot_be_learnt_or_scored_is_said():
         ATC().fit(outputs(ROWS))
 
 
-def estimators():
-    validation, labels = RNG.standard_normal((30, 4)), RNG.integers(0, 4, 30)
-    return [ConfScore(), Entropy(), ATC().fit(Outputs(validation, labels=labels))]
-
-
-@pytest.mark.parametrize("method", estimators(), ids=lambda e: e.name)
-def test_order_classes_and_duplication_change_nothing(method):
-    logits = RNG.standard_normal((40, 4)).astype(np.float32)
-    value = method.score(outputs(logits))
-    assert method.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
-    assert method.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
-    assert method.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
-    assert method.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
-
-
 class Corner(nn.Module):
     """Features: the mean of each quarter of the image; classes: the brightest quarter."""
 

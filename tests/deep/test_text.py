@@ -103,6 +103,7 @@ def test_projnorm_on_text_is_algorithm_1_with_adamw_in_plain_torch(finished):
     assert record.arrays["scores"][2, TEXT_METHODS.index("ProjNorm")] == pytest.approx(expected, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_run_on_text_does_not_depend_on_the_workers(finished, tmp_path):
     other = run_comparison(SMALL, RunContext(tmp_path, Backend(2)))
     assert other.id == finished[1].id
