@@ -75,9 +75,9 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
     """
     kind = kind_of(config)
     run = Run(config, for_workers(context), record_id(kind, config))
+    require_shared(context.root, context.backend)
     facts = checked_facts(run)
     with context.store("").lock(run.name):
-        require_shared(context.root, context.backend)
         if context.fresh:  # not before the inputs were found good
             forget_stages(run)
             run.forget()
