@@ -42,9 +42,6 @@ def pgd(
         start: Seed of a uniformly drawn start inside the cube; the images themselves by default.
         prepare: Function applied to every batch before the network; it must let gradients through.
         device: Device that the network runs on.
-
-    Raises:
-        InputError: If `eps` is negative, or there is no step.
     """
     if not eps >= 0.0 or steps < 1:
         raise InputError(f"`eps` must not be negative and `steps` must be at least 1; got {eps} and {steps}.")

@@ -187,11 +187,7 @@ def kind_of(config: RunConfig) -> str:
 
 
 def image_config(config: RunConfig) -> DeepConfig:
-    """The configuration of a run on images.
-
-    Raises:
-        InputError: If it is of a run on text.
-    """
+    """The configuration of a run on images."""
     if not isinstance(config, DeepConfig):
         raise InputError("this works on images; the run is one on text.")
     return config

@@ -30,11 +30,7 @@ def load_data(config: RunConfig, cache: Path) -> RunData:
 
 
 def download(config: RunConfig) -> None:
-    """Fetch the data set or the checkpoint that a configuration names, unless it is there.
-
-    Raises:
-        InputError: If it names none that can be fetched.
-    """
+    """Fetch the data set or the checkpoint that a configuration names, unless it is there."""
     if isinstance(config, TextConfig):
         download_checkpoint(config.network.model)
     elif config.data.data in DOWNLOADS:

@@ -46,11 +46,7 @@ def standardised(scores: Scores) -> Floats:
 
 
 def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
-    """The paper's ensemble: the mean of standardised scores, which all rise with the error. No label is used.
-
-    Raises:
-        InputError: If a method is not there, or there is none.
-    """
+    """The paper's ensemble: the mean of standardised scores, which all rise with the error. No label is used."""
     missing = [method for method in methods if method not in scores.methods]
     if missing or not methods or len(set(methods)) < len(methods):
         known = ", ".join(scores.methods)
@@ -87,11 +83,7 @@ class Stack:
 
 
 def stacked(scores: Scores) -> Floats:
-    """Predicted errors: each by weights, none negative, fitted to the targets of all other families.
-
-    Raises:
-        InputError: If there are fewer than two families.
-    """
+    """Predicted errors: each by weights, none negative, fitted to the targets of all other families."""
     if len(set(scores.families.tolist())) < 2:
         raise InputError("stacking leaves a family out and fits the others; there is only one.")
     return left_out_predictions(rising(scores), scores.errors, scores.families, Stack.fitted)

@@ -31,9 +31,6 @@ def forward(
         inputs: One sample per row.
         prepare: Applied to every batch before the network.
         device: Device that the network runs on.
-
-    Raises:
-        InputError: If an output is not finite.
     """
     place = torch.device(device)
     placed(model, place, images=inputs.ndim == 4)
@@ -57,9 +54,6 @@ def forward_batches(
         head: Name of its last layer; None where features are not wanted.
         batches: Inputs of `call`.
         call: Function from a batch to logits; the network itself by default.
-
-    Raises:
-        InputError: If an output is not finite.
     """
     modes = [(module, module.training) for module in model.modules()]
     features: list[Tensor] = []

@@ -62,12 +62,7 @@ class Images:
 
 
 def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
-    """Read, split, draw and corrupt; `cache` is a folder for corrupted images.
-
-    Raises:
-        InputError: If the data is not there, not whole, or too small.
-        OSError: If it cannot be read.
-    """
+    """Read, split, draw and corrupt; `cache` is a folder for corrupted images."""
     wanted = config.data
     splits = load_splits(wanted.data)
     rng = np.random.default_rng(config.seed)

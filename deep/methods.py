@@ -26,11 +26,7 @@ from deep.stages import (
 
 @lru_cache(maxsize=len(ESTIMATORS))
 def estimator_of(run: Run, method: str) -> Estimator:
-    """A method, built once in every process.
-
-    Raises:
-        InputError: If there is none of this name, or a stage is missing.
-    """
+    """A method, built once in every process."""
     return build(method, resources_of(run), outputs_of(run, data_of(run).validation))
 
 

@@ -217,11 +217,7 @@ def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
 
 
 def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Logits that give these probabilities.
-
-    Raises:
-        InputError: If a row is not a distribution over two classes or more.
-    """
+    """Logits that give these probabilities."""
     rows = _numbers(np.asarray(probabilities), PROBABILITIES, name).astype(np.float64)
     _require_logits(rows, f"{name}: `{PROBABILITIES}`")
     if rows.min() < 0.0 or not np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
@@ -230,11 +226,7 @@ def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.floa
 
 
 def require_alike(one: Outputs, other: Outputs) -> None:
-    """Refuse two sets of outputs that cannot come from the same model.
-
-    Raises:
-        InputError: If they differ in classes, width of the features, or number of other models.
-    """
+    """Refuse two sets of outputs that cannot come from the same model."""
     widths = [0 if outputs.features is None else outputs.features.shape[1] for outputs in (one, other)]
     for what, a, b in (
         ("classes", one.classes, other.classes),

@@ -66,11 +66,7 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def squared_distances(model: nn.Module, reference: Parameters) -> dict[str, float]:
-    """Squared Euclidean distance of every parameter from the reference's, summed in float64.
-
-    Raises:
-        InputError: If the two do not have the same parameters.
-    """
+    """Squared Euclidean distance of every parameter from the reference's, summed in float64."""
     parameters = dict(model.named_parameters())
     if set(parameters) != set(reference):
         raise InputError("`reference` must have the parameters of the network, by name.")

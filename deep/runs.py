@@ -77,11 +77,7 @@ class Run:
         return [Row(**row) for entry in entries for row in entry["rows"]]
 
     def scores(self) -> Scores:
-        """The scores so far, those of tangent kernels included if there are any.
-
-        Raises:
-            InputError: If there are none yet.
-        """
+        """The scores so far, those of tangent kernels included if there are any."""
         scores = Scores.of(self.rows())
         if not len(scores.targets):
             raise InputError(f"{self.folder} has no target yet that every method has scored; run it again to go on.")

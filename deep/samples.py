@@ -107,9 +107,6 @@ def split_order(
         n_validation: Number of samples to validate on.
         rng: Generator that draws the order.
         name: Name of the samples in an error message.
-
-    Raises:
-        InputError: If fewer than two are left to train on.
     """
     order = rng.permutation(available)
     left = available - n_validation
@@ -123,11 +120,7 @@ def split_order(
 
 
 def require_trainable(train: Samples, targets: tuple[Target, ...], methods: tuple[str, ...]) -> None:
-    """Refuse training samples of one class, and targets too small for ProjNorm.
-
-    Raises:
-        InputError: If there are such.
-    """
+    """Refuse training samples of one class, and targets too small for ProjNorm."""
     if len(np.unique(train.labels)) < 2:
         raise InputError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")
     if "ProjNorm" in methods and len((smallest := min(targets, key=lambda t: len(t.samples))).samples) < 2:

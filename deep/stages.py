@@ -48,9 +48,6 @@ def for_workers(context: RunContext) -> RunContext:
     """The context as it travels to workers: its device chosen, its folder the same wherever they run.
 
     There are no more processes than the device has use for.
-
-    Raises:
-        InputError: If there is no such device here.
     """
     device = str(choose_device(context.device))
     return replace(context, root=context.root.absolute(), device=device, backend=on_device(context.backend, device))
@@ -74,11 +71,7 @@ def forward_of(run: Run, model: nn.Module, inputs: np.ndarray) -> Outputs:
 
 
 def require_known_layers(config: RunConfig) -> None:
-    """Refuse layers that the network does not have; neither data nor targets are looked at.
-
-    Raises:
-        InputError: If a name in `layers` is none of a layer.
-    """
+    """Refuse layers that the network does not have; neither data nor targets are looked at."""
     if config.finetune.layers or config.projnorm.layers:
         model = domain_of(config).initial(classes=2, seed=0).model
         require_layers(config.finetune, model, "finetune.layers")
@@ -143,11 +136,7 @@ def run_stage(run: Run, name: str) -> None:
 
 
 def network_hash(run: Run) -> str:
-    """SHA-256 of the weights of the evaluated network.
-
-    Raises:
-        InputError: If it is not there.
-    """
+    """SHA-256 of the weights of the evaluated network."""
     facts = _trained(run).facts(stage_key(run, NETWORK))
     if facts is None:
         raise _missing(run, NETWORK)

@@ -90,12 +90,7 @@ class _Set:
 
 
 def load_text_data(config: TextConfig) -> RunData:
-    """Read, split, take apart, draw and encode.
-
-    Raises:
-        InputError: If a file is not in a form that is known, or too small.
-        OSError: If it cannot be read.
-    """
+    """Read, split, take apart, draw and encode."""
     data, network = config.data, config.network
     whole = _pairs(data.data)
     if whole.classes != LABELS:

@@ -169,21 +169,13 @@ def placed(model: nn.Module, device: torch.device, *, images: bool) -> nn.Module
 
 
 def require_precision(recipe: Recipe, device: str) -> None:
-    """Refuse mixed precision where it was never tried.
-
-    Raises:
-        InputError: If the device is none of CUDA's.
-    """
+    """Refuse mixed precision where it was never tried."""
     if recipe.precision == "mixed" and torch.device(device).type != "cuda":
         raise InputError(f"`precision` mixed needs CUDA; the device is {device}. Use float32.")
 
 
 def require_layers(recipe: Recipe, model: nn.Module, name: str = "layers") -> None:
-    """Refuse layers that the network does not have; `name` is that of the setting in the message.
-
-    Raises:
-        InputError: If a name in `layers` is the beginning of no parameter's name.
-    """
+    """Refuse layers that the network does not have; `name` is that of the setting in the message."""
     parameters = [parameter for parameter, _ in model.named_parameters()]
     for layer in recipe.layers:
         if not any(f"{parameter}.".startswith(f"{layer}.") for parameter in parameters):

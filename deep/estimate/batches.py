@@ -37,9 +37,6 @@ def as_batches(data: Any, name: str) -> Batches:
         data: An array or tensor; a pair of inputs and labels; a mapping of arrays, such as a tokenizer gives, perhaps
             with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of these.
         name: Name of the set in messages.
-
-    Raises:
-        InputError: If there is no sample, or they are in no such form.
     """
     inputs, labels = [], []
     for batch in _batches(data, name):

@@ -73,11 +73,7 @@ class CalibrationSets:
 
 
 def given_sets(sets: Mapping[str, Outputs], source: Outputs) -> CalibrationSets:
-    """Sets of the user, and the source; "fog-1" and "fog-3" are of one family, "fog".
-
-    Raises:
-        InputError: If there are fewer than two, one has no labels, or is not of the same model.
-    """
+    """Sets of the user, and the source; "fog-1" and "fog-3" are of one family, "fog"."""
     if len(sets) < 2:
         raise InputError(f"`calibration` must hold two labelled sets or more; got {len(sets)}.")
     for one in sets.values():

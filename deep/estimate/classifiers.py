@@ -68,12 +68,7 @@ class OnnxClassifier:
 
     @classmethod
     def of(cls, path: Path) -> OnnxClassifier:
-        """Open a file.
-
-        Raises:
-            InputError: If it is no network.
-            OSError: If it cannot be read.
-        """
+        """Open a file."""
         try:
             import onnxruntime
         except ModuleNotFoundError:
@@ -126,9 +121,6 @@ def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = Non
         samples: Samples to find the last layer of a network with.
         prepare: Function from a batch of inputs to what a network of torch takes.
         device: Device that a network of torch runs on.
-
-    Raises:
-        InputError: If it is none of these.
     """
     if is_network(model):
         from deep.estimate.torch_classifier import TorchClassifier
@@ -154,11 +146,7 @@ def outputs_of(
     others: tuple[Classifier, ...] = (),
     needs_labels: bool = True,
 ) -> Outputs:
-    """What a classifier, and others beside it, say of samples; `needs_labels` as in `Outputs.of`.
-
-    Raises:
-        InputError: If outputs or labels are not what they should be.
-    """
+    """What a classifier, and others beside it, say of samples; `needs_labels` as in `Outputs.of`."""
     outputs = classifier.outputs(samples)
     return Outputs.of(
         outputs.logits,

@@ -99,9 +99,6 @@ class Calibration:
             families: Family of each set.
             fit: Function from scores and errors to a predictor.
             start: Error in distribution.
-
-        Raises:
-            InputError: If there are fewer than two families.
         """
         if len(np.unique(families)) < 2:
             raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")

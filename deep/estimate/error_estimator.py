@@ -84,11 +84,7 @@ class ErrorEstimator:
         return self.resources.seed
 
     def estimate(self, target: Outputs) -> ErrorEstimate:
-        """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone.
-
-        Raises:
-            InputError: If no method can be run on it.
-        """
+        """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
         truth = None if target.labels is None else target.error
         target = target.without_labels()
         missing = {method: self._lacking(method) for method in self.methods}

@@ -198,11 +198,7 @@ def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
 
 
 def _named(targets: Any) -> dict[str, Any]:
-    """Targets by name; those of a list are called after their files, or numbered.
-
-    Raises:
-        InputError: If they are neither a mapping nor a list, or there are none.
-    """
+    """Targets by name; those of a list are called after their files, or numbered."""
     if isinstance(targets, Mapping):
         named = dict(targets)
     elif isinstance(targets, list):

@@ -51,10 +51,6 @@ def build_model(function: str, weights: Path | None, *, seed: int) -> BuiltModel
             prepares a batch for it.
         weights: A ``.pth`` or ``.safetensors`` file; None where the function loads them itself.
         seed: Seed of what the function draws.
-
-    Raises:
-        InputError: If there is no such function, it fails, or the weights do not fit.
-        OSError: If a file cannot be read.
     """
     file, _, name = function.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
@@ -69,11 +65,7 @@ def build_model(function: str, weights: Path | None, *, seed: int) -> BuiltModel
 
 
 def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
-    """The same network with other weights, all of them in the file.
-
-    Raises:
-        InputError: If they do not fit.
-    """
+    """The same network with other weights, all of them in the file."""
     model = copy.deepcopy(built.model)
     load_weights(model, weights)
     return model
@@ -83,9 +75,6 @@ def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module
     """The network that fine-tuning began with.
 
     Its last layer is drawn where the file's has another number of classes, or none.
-
-    Raises:
-        InputError: If anything but the last layer does not fit.
     """
     model, _ = _built(built.build, "`model`", seed)
     load_weights(model, weights, drawn=_last_of(model) if isinstance(model, nn.Module) else "")
@@ -99,10 +88,6 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
         model: The network.
         path: A ``.pth`` or ``.safetensors`` file; nothing in it is executed.
         drawn: Name of a layer that stays as it is where the file's has another shape.
-
-    Raises:
-        InputError: If a weight is missing, unknown, of another shape or not finite.
-        OSError: If the file cannot be read.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: weights need `model` to build a torch network; it built a {type(model).__name__}.")
@@ -124,12 +109,7 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
 
 
 def read_samples(path: Path) -> Any:
-    """Inputs, with labels if they are there: an ``.npz`` with `images` or `inputs`, an ``.npy``, or class folders.
-
-    Raises:
-        InputError: If it is none of these.
-        OSError: If it cannot be read.
-    """
+    """Inputs, with labels if they are there: an ``.npz`` with `images` or `inputs`, an ``.npy``, or class folders."""
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)
@@ -153,11 +133,7 @@ def read_samples(path: Path) -> Any:
 
 
 def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
-    """What is done to a batch before the network sees it, by name.
-
-    Raises:
-        InputError: If there is none of this name.
-    """
+    """What is done to a batch before the network sees it, by name."""
     if name == "auto":
         return built if built is not None else unit_images
     if name == "imagenet":

@@ -168,11 +168,7 @@ T = TypeVar("T", bound=type[Estimator])
 
 
 def register(cls: T) -> T:
-    """Add a class to `ESTIMATORS`, in alphabetical order of the names.
-
-    Raises:
-        InputError: If there is another of this name.
-    """
+    """Add a class to `ESTIMATORS`, in alphabetical order of the names."""
     known = ESTIMATORS.get(_known_name(cls.name) or "")
     if known is not None and known.__qualname__ != cls.__qualname__:
         raise InputError(f"there is already an estimator called {cls.name}.")
@@ -202,11 +198,7 @@ def estimator(name: str) -> type[Estimator]:
 
 
 def build(name: str, resources: Resources, source: Outputs) -> Estimator:
-    """A method by name, fitted to labelled in-distribution samples.
-
-    Raises:
-        InputError: If there is none of this name, or something that it needs is missing.
-    """
+    """A method by name, fitted to labelled in-distribution samples."""
     method = estimator(name)
     if lack := method.lacking(source, resources):
         raise InputError(f"{method.name} needs {lack}.")

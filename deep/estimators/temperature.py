@@ -23,9 +23,6 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
     Args:
         logits: Shape ``(n, classes)``.
         labels: Shape ``(n,)``.
-
-    Raises:
-        InputError: If there is not one label per row.
     """
     logits = np.asarray(logits, dtype=np.float64)
     if len(logits) != len(labels) or not len(labels):

@@ -106,10 +106,6 @@ def finished_run(name: str, context: RunContext) -> Run:
     Args:
         name: Name of the run or its beginning; the only one there is if it is empty.
         context: Folder, workers and device of the experiment.
-
-    Raises:
-        InputError: If there is none, it is not finished, or its samples or weights have changed.
-        OSError: If it cannot be read.
     """
     run = replace(open_run(context.root, name), context=for_workers(context))
     if run.begun_with() != checked_facts(run)["inputs"]:
@@ -120,11 +116,7 @@ def finished_run(name: str, context: RunContext) -> Run:
 
 
 def checked_facts(run: Run) -> dict[str, Any]:
-    """What a reader of the record needs to know besides the configuration; nothing is trained or written.
-
-    Raises:
-        InputError: If the run cannot be computed: a layer, the precision or the samples do not fit.
-    """
+    """What a reader of the record needs to know besides the configuration; nothing is trained or written."""
     config, domain = run.config, domain_of(run.config)
     for recipe in (config.finetune, config.projnorm):
         require_precision(recipe, run.context.device)

@@ -50,9 +50,6 @@ def difficulty_groups(
         groups: Number of groups; their numbers of classes differ by one at most.
         most: Largest number of images of a group; drawn where there are more.
         rng: Generator that draws them.
-
-    Raises:
-        InputError: If there are fewer classes than groups.
     """
     known = np.flatnonzero(np.isfinite(errors))
     if len(known) < groups:

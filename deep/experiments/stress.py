@@ -60,12 +60,7 @@ class Predictions:
 
 
 def run_to_calibrate_on(name: str, context: RunContext) -> tuple[Run, Scores]:
-    """A finished run, and its scores with a column for each method of its configuration.
-
-    Raises:
-        InputError: If there is none, it is not finished, or its inputs have changed.
-        OSError: If it cannot be read.
-    """
+    """A finished run, and its scores with a column for each method of its configuration."""
     run = finished_run(name, context)
     scores = run.scores().only(run.config.methods)
     if len(scores.targets) < 2:

@@ -64,11 +64,7 @@ class Setting:
 
 
 def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
-    """Every setting, the run's own first.
-
-    Raises:
-        InputError: If a value is not allowed, or the run has no ProjNorm.
-    """
+    """Every setting, the run's own first."""
     if ProjNorm.name not in base.methods:
         raise InputError(f"{sweep.run} did not compute ProjNorm; there is nothing to vary.")
     if not base.projnorm.steps:

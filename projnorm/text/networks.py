@@ -248,11 +248,7 @@ def _name_and_revision(model: str) -> tuple[str, str]:
 
 
 def _require_possible(config: Any) -> None:
-    """Refuse a configuration whose network would exceed `memory_ceiling`, before the network is built.
-
-    Raises:
-        InputError: If the network would be too large.
-    """
+    """Refuse a configuration whose network would exceed `memory_ceiling`, before the network is built."""
     layers, width, inner, vocabulary, positions = (
         int(getattr(config, name, None) or 0)
         for name in ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings")

@@ -55,11 +55,7 @@ def is_made(name: str) -> bool:
 
 
 def made_family(name: str) -> tuple[str, int]:
-    """The kind and the strength of shift of a shifted set.
-
-    Raises:
-        InputError: If `name` is not that of a shifted set.
-    """
+    """The kind and the strength of shift of a shifted set."""
     match = _NAME.fullmatch(name)
     if match is None or match[1] is None:
         raise InputError(f"{name!r} is not a shifted set of templates; pass {_SHIFTED_NAMES}.")

@@ -66,12 +66,7 @@ _LIMITS = {
 
 
 def read_cifar(path: Path) -> Splits:
-    """Read CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; the binary version is preferred.
-
-    Raises:
-        InputError: If files are missing, damaged, or larger than CIFAR's can be.
-        OSError: If they cannot be read.
-    """
+    """Read CIFAR-10 or CIFAR-100 from an archive or an unpacked folder; the binary version is preferred."""
     if path.is_dir():
         present = [name for name in _LIMITS if (path / name).is_file()]
         version = _version(present, path)

@@ -36,9 +36,6 @@ def read_batch(data: bytes, *, width: int) -> Batch:
     Args:
         data: Pickled dictionary with `data` and with `labels` or `fine_labels`.
         width: Number of bytes in an image.
-
-    Raises:
-        InputError: If it is not such a dictionary, or names a function that such a file does not need.
     """
     try:
         batch = decode(data, _ADMITTED.__contains__)

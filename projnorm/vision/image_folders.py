@@ -42,12 +42,7 @@ class _Listing:
 
 
 def read_folder_splits(folder: Path) -> Splits:
-    """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of their names.
-
-    Raises:
-        InputError: If a folder or a class is missing, or an image is damaged or differs in size from the first.
-        OSError: If a file cannot be read.
-    """
+    """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of names."""
     part = next((name for name in TEST_NAMES if (folder / name).is_dir()), None)
     if part is None:
         raise InputError(f"{folder}: has {TRAIN} but no folder test or val beside it.")
@@ -68,12 +63,7 @@ def read_folder_splits(folder: Path) -> Splits:
 
 
 def read_class_folders(folder: Path) -> ImageSet:
-    """Read ``<class>/*``; classes are numbered in the order of their names.
-
-    Raises:
-        InputError: If there is no class, or an image is damaged or differs in size from the first.
-        OSError: If a file cannot be read.
-    """
+    """Read ``<class>/*``; classes are numbered in the order of their names."""
     listing = _listing(folder)
     return listing.image_set(folder, _read_all(listing.files))
 

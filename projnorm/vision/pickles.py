@@ -49,10 +49,6 @@ def decode(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
     Args:
         data: The pickle, or a stream that begins with one and is then left at its end.
         admitted: Whether the file may name the function of this dotted name.
-
-    Raises:
-        InputError: If it names any other function, or has instructions that files of data and weights do not need.
-        LookupError, TypeError, AttributeError: If the instructions are inconsistent.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about unknown escapes in strings
@@ -60,11 +56,7 @@ def decode(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
 
 
 def raw(value: Any) -> bytes:
-    """Bytes, which Python 2 wrote as a string in Latin-1.
-
-    Raises:
-        InputError: If `value` is neither bytes nor a string.
-    """
+    """Bytes, which Python 2 wrote as a string in Latin-1."""
     if not isinstance(value, str | bytes):
         raise InputError("it holds something else where bytes should be")
     return value.encode("latin-1") if isinstance(value, str) else value

@@ -54,11 +54,7 @@ class Shifts:
 
 
 def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
-    """Draw `count` distinct indices of images, in ascending order.
-
-    Raises:
-        InputError: If there are fewer images; the message blames the argument called `option`.
-    """
+    """Draw `count` distinct indices of images, in ascending order."""
     if count > len(images):
         raise InputError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
     return np.sort(rng.choice(len(images), size=count, replace=False))
@@ -75,10 +71,6 @@ def generated_targets(
         shifts: Families and severities of the corruptions.
         seed: Seed of the random numbers in the corruptions.
         cache: Folder in which the corrupted images are stored for later runs; None stores nothing.
-
-    Raises:
-        InputError: If a family or a severity is unknown.
-        OSError: If the cache cannot be written to.
     """
     chosen = test.take(indices)
     corrupted = corrupt if cache is None else partial(corrupt_cached, folder=cache)
@@ -91,12 +83,7 @@ def generated_targets(
 
 
 def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC) -> list[Target]:
-    """As `generated_targets`, with corrupted images from the official files.
-
-    Raises:
-        InputError: If the files belong to another test set, or lack a family.
-        OSError: If they cannot be read.
-    """
+    """As `generated_targets`, with corrupted images from the official files."""
     chosen = test.take(indices)
     if cifar_c.per_severity != len(test) or not np.array_equal(cifar_c.labels[indices], chosen.labels):
         raise InputError(
@@ -125,10 +112,6 @@ def given_targets(
         rng: Generator that draws the images.
         classes: Number of training classes; larger labels are refused.
         names: Names of the training classes, if known, by which the classes of a folder are numbered.
-
-    Raises:
-        InputError: If a file is not a set of images, or has classes that the training images lack.
-        OSError: If it cannot be read.
     """
     targets = []
     for path in paths:
@@ -151,11 +134,7 @@ def _with_training_classes(names: tuple[str, ...], images: ImageSet) -> ImageSet
 
 
 def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
-    """Check that the names of the targets are distinct and none of them is `taken`.
-
-    Raises:
-        InputError: If a name occurs twice or is taken.
-    """
+    """Check that the names of the targets are distinct and none of them is `taken`."""
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1 or name in taken:

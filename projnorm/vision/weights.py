@@ -110,22 +110,12 @@ def load_network(
 
 
 def weights_hash(architecture: str, weights: str | Path) -> str:
-    """The SHA-256 of the file that `load_network` would read; empty for random weights.
-
-    Raises:
-        InputError: If there is no such file, or it cannot be downloaded.
-        OSError: If it cannot be read.
-    """
+    """The SHA-256 of the file that `load_network` would read; empty for random weights."""
     return "" if str(weights) == RANDOM else hashlib.sha256(_read_weights(architecture, weights)[1]).hexdigest()
 
 
 def download_weights(architecture: str, cache: Path | None = None) -> Path:
-    """Download the official ImageNet weights unless they are in the cache; returns their path.
-
-    Raises:
-        InputError: If there are none, or they cannot be downloaded or arrive damaged.
-        OSError: If the cache cannot be written to.
-    """
+    """Download the official ImageNet weights unless they are in the cache; returns their path."""
     if architecture not in _OFFICIAL:
         raise InputError(f"there are no ImageNet weights of {architecture}; pass a file, or {RANDOM!r}.")
     file = _OFFICIAL[architecture]
@@ -140,9 +130,6 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
     Args:
         data: Content of the file.
         path: Path of the file, whose suffix tells the format.
-
-    Raises:
-        InputError: If the file does not hold plain tensors by name.
     """
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
@@ -167,11 +154,7 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
 
 
 def _require_plain(data: bytes) -> None:
-    """Refuse unusual instructions and sizes before torch, which would allocate any amount of memory, reads the file.
-
-    Raises:
-        InputError, LookupError, TypeError, AttributeError, zipfile.BadZipFile, ...: If it is not a plain weight file.
-    """
+    """Refuse unusual instructions and sizes before torch, which would allocate any amount of memory, reads the file."""
     if data[: len(_ZIP)] != _ZIP:
         stream = io.BytesIO(data)
         for _ in range(_LEGACY_PICKLES):

@@ -56,11 +56,7 @@ def corrupt(
 
 
 def stream_of(family: str, severity: int, seed: int) -> int:
-    """Number of the stream of random numbers for a family, severity and seed; no two share one.
-
-    Raises:
-        InputError: If the family or the severity is unknown, or the seed is out of range.
-    """
+    """Number of the stream of random numbers for a family, severity and seed; no two share one."""
     if family not in FAMILIES:
         raise InputError(f"`family` must be one of {', '.join(FAMILIES)}; got {family!r}.")
     if not isinstance(severity, int | np.integer) or severity not in SEVERITIES:
