@@ -6,7 +6,6 @@ hand it is `deep.estimators.gde.GDE`, whose formula it uses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deep.estimators.base import Estimator, register
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class AgreeScore(Estimator):
     """How often a second network, trained independently on the same samples, disagrees.
 

@@ -71,7 +71,6 @@ class _OnTheLine(SupervisedEstimator):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ALineS(_OnTheLine):
     """The accuracy in distribution, moved along the line that agreements lie on."""
 
@@ -84,7 +83,6 @@ class ALineS(_OnTheLine):
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ALineD(_OnTheLine):
     """Accuracies of all networks that explain, together, how often each pair agrees.
 

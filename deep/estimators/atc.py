@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ATC(SupervisedEstimator):
     """The share of samples whose score falls below a threshold learnt from labelled ones.
 
@@ -45,7 +44,6 @@ class ATC(SupervisedEstimator):
         return replace(self, threshold=threshold_below(SCORES[self.by](source.logits), wrong))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         return float(np.mean(SCORES[self.by](target.logits) < self.threshold))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -79,8 +79,9 @@ LEARNT: Any = _NotLearnt()
 class Estimator:
     """A method that predicts the error of a model on unlabelled data: ``COT().fit(source).score(target)``.
 
-    A subclass is a frozen dataclass whose fields are options and values learnt by `fit`. It declares what it needs
-    and what its score means, and writes `_score`, and `_fit` where it learns something.
+    A subclass is decorated with `register`, which makes it a frozen dataclass; its fields are options and values learnt
+    by `fit`. It declares what it needs and what its score means, and writes `_score`, and `_fit` where it learns
+    something.
 
     Attributes:
         name: Name of the method, as in tables.
@@ -167,8 +168,10 @@ ESTIMATORS: dict[str, type[Estimator]] = {}
 T = TypeVar("T", bound=type[Estimator])
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def register(cls: T) -> T:
-    """Add a class to `ESTIMATORS`, in alphabetical order of the names."""
+    """Make a class a frozen dataclass and add it to `ESTIMATORS`, in alphabetical order of the names."""
+    dataclass(frozen=True, eq=False)(cls)
     known = ESTIMATORS.get(_known_name(cls.name) or "")
     if known is not None and known.__qualname__ != cls.__qualname__:
         raise InputError(f"there is already an estimator called {cls.name}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import nnls
@@ -13,7 +13,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class BBSE(SupervisedEstimator):
     """The error in distribution with classes weighted as the target seems to have them, if only their shares differ.
 
@@ -38,5 +37,4 @@ class BBSE(SupervisedEstimator):
         return weights / total if total > 0.0 else np.ones(len(weights))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         return float(1.0 - np.diagonal(self.confusion) @ self.weights(target))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +18,6 @@ _NEAR = float(np.finfo(np.float64).resolution)
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class CBPE(SupervisedEstimator):
     """One less the mean probability of the predicted class, calibrated class by class with a monotone function.
 
@@ -36,7 +35,6 @@ class CBPE(SupervisedEstimator):
         return replace(self, knots=tuple(_isotonic(rows[:, one], labels == one) for one in range(source.classes)))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         rows, predicted = probabilities(target.logits), target.predicted
         right = np.empty(len(rows))
         for one, (x, y) in enumerate(self.knots):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import probabilities
 from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ConfScore(Estimator):
     """One less the mean confidence: the error if every confidence were a probability of being right."""
 
@@ -18,5 +15,4 @@ class ConfScore(Estimator):
     is_error = True
 
     def _score(self, target: Outputs) -> float:
-        """``1 - mean max p``."""
         return float(1.0 - probabilities(target.logits).max(axis=1).mean())

@@ -7,7 +7,7 @@ the classes in distribution. The cost is half the :math:`\ell_1` distance, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ _MOST_STEPS = 10_000_000
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class COT(SupervisedEstimator):
     """The cost of moving the predicted probabilities onto labels that have the class shares of the training data.
 
@@ -38,12 +37,10 @@ class COT(SupervisedEstimator):
         return replace(self, shares=class_shares(source.known_labels, source.classes))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         return float(transport_costs(probabilities(target.logits), self.shares).mean())
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class COTT(SupervisedEstimator):
     """The share of samples that cost more to move than a threshold learnt from labelled ones.
 
@@ -64,7 +61,6 @@ class COTT(SupervisedEstimator):
         return replace(self, shares=shares, threshold=threshold_below(-costs, wrong))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         costs = transport_costs(probabilities(target.logits), self.shares)
         return float(np.mean(-costs < self.threshold))
 

@@ -13,7 +13,7 @@ trained on, and :math:`n_S` and :math:`n_T` count these; the error in distributi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Dis2(Estimator):
     """An upper bound on the error.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import probabilities
@@ -11,7 +11,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class AC(SupervisedEstimator):
     """One less the mean confidence, after temperature scaling.
 
@@ -27,12 +26,10 @@ class AC(SupervisedEstimator):
         return replace(self, temperature=fit_temperature(source.logits, source.known_labels))
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         return float(1.0 - probabilities(target.logits / self.temperature).max(axis=1).mean())
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class DoC(SupervisedEstimator):
     """The error in distribution, and by how much confidence falls from there: ``err_S + AC_T - AC_S``, AC an error.
 

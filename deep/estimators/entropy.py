@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import entropies
 from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Entropy(Estimator):
     """The mean entropy of the predicted probabilities."""
 
     name = "Entropy"
 
     def _score(self, target: Outputs) -> float:
-        """In nats."""
         return float(entropies(target.logits).mean())

@@ -7,7 +7,7 @@ covariance, so it serves where the Frechet distance is mostly noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class FeatureShift(Estimator):
     r"""The distance of the means of the features, each standardised, over the square root of their number.
 
@@ -37,7 +36,6 @@ class FeatureShift(Estimator):
     needs = frozenset({"features"})
 
     def _fit(self, source: Outputs) -> FeatureShift:
-        """No label is used."""
         features = np.asarray(source.known_features, dtype=np.float64)
         return replace(self, mean=features.mean(axis=0), spread=features.std(axis=0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from projnorm.errors import InputError
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Frechet(Estimator):
     r"""Distance between two normal laws with the means and covariances of the features.
 
@@ -33,7 +32,6 @@ class Frechet(Estimator):
     needs = frozenset({"features"})
 
     def _fit(self, source: Outputs) -> Frechet:
-        """No label is used."""
         mean, covariance = _moments(source.known_features)
         values, vectors = np.linalg.eigh(covariance)
         return replace(self, mean=mean, root=vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)

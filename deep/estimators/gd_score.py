@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from deep.estimators.base import Estimator, register
@@ -15,7 +13,6 @@ SURE = 0.5
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class GdScore(Estimator):
     """Mean over batches of a norm of the gradient of the last layer's weights on pseudo-labels.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class GDE(Estimator):
     """How often another model disagrees, read as an error; the mean over several. It is AgreeScore on outputs.
 
@@ -25,7 +23,6 @@ class GDE(Estimator):
     needs = frozenset({"second"})
 
     def _score(self, target: Outputs) -> float:
-        """The predicted error."""
         return disagreement(target.predicted, target.others)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ BINS = 10
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ImportanceWeighting(SupervisedEstimator):
     """The error in distribution, with samples weighted as their confidences are found in the target.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
@@ -18,7 +16,6 @@ POWER = 4
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class MaNo(Estimator):
     """The mean fourth power, to the power of a quarter, of normalised outputs."""
 
@@ -26,7 +23,6 @@ class MaNo(Estimator):
     direction = "down"
 
     def _score(self, target: Outputs) -> float:
-        """From 0 to 1."""
         return float(np.mean(normalised(target.logits) ** POWER) ** (1.0 / POWER))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
@@ -13,7 +12,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class MDE(Estimator):
     r"""The meta-distribution energy, from the energies :math:`E_j = -\log\sum_k e^{z_{jk}}`.
 

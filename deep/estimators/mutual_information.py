@@ -8,8 +8,6 @@ sure and spread over the classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from deep.estimators.base import Estimator, register
@@ -18,7 +16,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class MutualInformation(Estimator):
     r"""The entropy of the mean prediction less the mean entropy of predictions.
 

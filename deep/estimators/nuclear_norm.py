@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from deep.outputs import Outputs
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class NuclearNorm(Estimator):
     """Sum of the singular values of the matrix of probabilities, divided by the largest it can be.
 
@@ -24,7 +22,6 @@ class NuclearNorm(Estimator):
     direction = "down"
 
     def _score(self, target: Outputs) -> float:
-        """From 0 to 1."""
         rows = probabilities(target.logits)
         count, classes = rows.shape
         return float(np.linalg.svd(rows, compute_uv=False).sum() / math.sqrt(count * min(count, classes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,6 @@ _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ProjNorm(Estimator):
     """The distance of the weights that a target's pseudo-labels teach from those of a reference.
 
@@ -121,7 +120,6 @@ class ProjNorm(Estimator):
         return replace(self, recipe=recipe, reference=reference)
 
     def _score(self, target: Outputs) -> float:
-        """The distance."""
         return self.measure(target).value
 
     def _few(self, labels: NDArray[np.int64]) -> NDArray[np.intp]:

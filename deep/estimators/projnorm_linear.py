@@ -11,7 +11,7 @@ solutions differently.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
@@ -26,7 +26,6 @@ RIDGE = 0.3
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class ProjNormLinear(Estimator):
     """How far the linear model that the target teaches is from the one that labelled samples teach.
 
@@ -63,7 +62,6 @@ class ProjNormLinear(Estimator):
         return replace(self, weights=weights, centre=centre, shares=shares, penalty=penalty)
 
     def _score(self, target: Outputs) -> float:
-        """The distance."""
         features = np.asarray(target.known_features, dtype=np.float64) - self.centre
         labels = np.eye(len(self.shares))[target.predicted] - self.shares
         return float(np.linalg.norm(self.weights - _weights(features, labels, self.penalty)))

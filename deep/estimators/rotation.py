@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 @register
-@dataclass(frozen=True, eq=False)
 class Rotation(Estimator):
     """How often a head on the network's features misjudges by how much an image was turned.
 

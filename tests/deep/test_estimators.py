@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,7 +181,6 @@ def test_a_new_method_is_one_class_and_nothing_else():
     try:
 
         @register
-        @dataclass(frozen=True, eq=False)
         class Gap(Estimator):
             """By how much the mean confidence falls."""
 
