@@ -34,9 +34,9 @@ def pgd(
     the true label, then back into the cube and into 0 to 255.
 
     Args:
-        model: A classifier; its mode and weights are as before afterwards.
+        model: Classifier to attack; its mode and weights are as before afterwards.
         images: Images with values from 0 to 255, one per row.
-        labels: True classes.
+        labels: True classes of the images.
         eps: Largest change of a pixel, in 255ths.
         steps: Number of steps.
         start: Seed of a uniformly drawn start inside the cube; the images themselves by default.

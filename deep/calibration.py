@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,8 +14,9 @@ from deep.scores import Scores
 from projnorm.fit_quality import fit_quality
 
 Floats = NDArray[np.float64]
-# Level of bootstrap intervals over families of shifts, their draws, and the fewest families that have one.
-LEVEL, _DRAWS, _FEWEST_FAMILIES = 0.95, 2000, 3
+Counts = NDArray[np.integer]
+# Quantiles at the ends of a bootstrap interval over families of shifts, its draws, and the fewest families for one.
+ENDS, _DRAWS, _FEWEST_FAMILIES = ((1 - 0.95) / 2, (1 + 0.95) / 2), 2000, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +24,21 @@ class Interval:
     """A number with a bootstrap interval at 95 %; nan where there are too few families."""
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @classmethod
+    def over(cls, draws: Counts | None, value: float, measure: Callable[[Counts], Floats]) -> Interval:
+        """A number with the interval of its measure over draws from `family_draws`."""
+        measured = np.array([]) if draws is None else measure(draws)
+        if not np.isfinite(measured).any():
+            return cls(value)
+        return cls(value, *np.nanquantile(measured, ENDS).tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """One method over all targets.
+    """How well one method predicts the error, over all targets.
 
     Attributes:
         method: Name of the method.
@@ -47,14 +57,14 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """From one score to an error."""
+    """A straight line from one score to an error."""
 
     slope: float
     offset: float
 
     @classmethod
     def fitted(cls, scores: Floats, errors: Floats) -> Line:
-        """By least squares; nan where no line can be."""
+        """The least-squares line; nan where there is none."""
         if len(scores) < 2 or not np.ptp(scores) > 0.0:
             return cls(np.nan, np.nan)
         centre = scores.mean()
@@ -62,7 +72,7 @@ class Line:
         return cls(float(slope), float(offset - slope * centre))
 
     def predict(self, scores: Floats) -> Floats:
-        """Errors of scores, of any shape."""
+        """Predicted errors of scores of any shape."""
         return self.offset + self.slope * scores
 
 
@@ -70,11 +80,11 @@ class Fitted(Protocol):
     """What was learnt from scores with known errors."""
 
     def predict(self, scores: Floats) -> Floats:
-        """Errors of scores, one a row."""
+        """Predicted errors, one for each row of scores."""
         ...
 
 
-# From scores, one a row, and errors.
+# A function from scores, one row for each set, and errors to what was learnt from them.
 Fit = Callable[[Floats, Floats], Fitted]
 
 
@@ -105,20 +115,19 @@ def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: 
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     predicted = values if predicts else left_out_predictions(values, errors, scores.families)
     misses = np.abs(predicted - errors)
-    fit = fit_quality(values, errors)
-    ends = np.full((2, 3), np.nan)
-    if (counts := family_draws(scores.families, rng)) is not None:
-        draws = [
-            correlations(values, errors, counts) ** 2,
-            correlations(drawn_ranks(values, counts), drawn_ranks(errors, counts), counts),
-            (counts @ misses) / counts.sum(axis=1),
-        ]
-        for column, draw in enumerate(draws):
-            if np.isfinite(draw).any():
-                ends[:, column] = np.nanquantile(draw, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    centres = (fit.r_squared, fit.spearman, float(misses.mean()) if len(misses) else float("nan"))
-    r_squared, spearman, mae = map(Interval, centres, ends[0].tolist(), ends[1].tolist())
-    return Quality(method, r_squared, spearman, mae, len(errors))
+    mae = float(misses.mean()) if len(misses) else math.nan
+    fit, draws = fit_quality(values, errors), family_draws(scores.families, rng)
+
+    def rank_correlations(counts: Counts) -> Floats:
+        return correlations(drawn_ranks(values, counts), drawn_ranks(errors, counts), counts)
+
+    return Quality(
+        method,
+        Interval.over(draws, fit.r_squared, lambda counts: correlations(values, errors, counts) ** 2),
+        Interval.over(draws, fit.spearman, rank_correlations),
+        Interval.over(draws, mae, lambda counts: (counts @ misses) / counts.sum(axis=1)),
+        len(errors),
+    )
 
 
 def qualities(scores: Scores, *, seed: int = 0, predicting: Sequence[str] = ()) -> list[Quality]:
@@ -130,14 +139,14 @@ def qualities(scores: Scores, *, seed: int = 0, predicting: Sequence[str] = ()) 
 
 
 def family_draws(families: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64] | None:
-    """How often each target is drawn when whole families are; a row a draw, and None where there are too few."""
+    """How often each target is drawn when whole families are, one row for each draw; None for too few families."""
     names, family_of = np.unique(np.asarray(families), return_inverse=True)
     if len(names) < _FEWEST_FAMILIES:
         return None
     return rng.multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=_DRAWS)[:, family_of]
 
 
-def correlations(x: Floats, y: Floats, counts: NDArray[np.integer]) -> Floats:
+def correlations(x: Floats, y: Floats, counts: Counts) -> Floats:
     """Pearson's correlation in every draw; a row of `counts` says how often each point was drawn; nan if constant."""
     total = counts.sum(axis=1, keepdims=True)
     dx, dy = (z - (counts * z).sum(axis=1, keepdims=True) / total for z in (x, y))
@@ -145,7 +154,7 @@ def correlations(x: Floats, y: Floats, counts: NDArray[np.integer]) -> Floats:
     return np.divide((counts * dx * dy).sum(axis=1), scale, out=np.full(len(counts), np.nan), where=scale > 0.0)
 
 
-def drawn_ranks(x: Floats, counts: NDArray[np.integer]) -> Floats:
+def drawn_ranks(x: Floats, counts: Counts) -> Floats:
     """Rank of every point among those drawn, ties and repeats at their mean; shape that of `counts`."""
     values, index = np.unique(x, return_inverse=True)
     pooled = np.zeros((len(counts), len(values)))

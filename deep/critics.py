@@ -22,12 +22,8 @@ def largest_discrepancy(
 ) -> float:
     """The largest difference of agreements on the held-out halves, over all critics and never below zero.
 
-    Args:
-        source: Outputs on in-distribution samples, with features.
-        target: Outputs on the target.
-        restarts: Number of critics, each trained from weights of its own.
-        seed: Seed of these weights.
-        rng: Generator that draws the halves, of the source first.
+    There are `restarts` critics, each trained from weights of its own, which `seed` draws; `rng` draws the halves, the
+    source's first.
     """
     ((x, y), (x_held, y_held)), ((u, v), (u_held, v_held)) = (_halves(outputs, rng) for outputs in (source, target))
     centre, spread = x.mean(dim=0), x.std(dim=0, unbiased=False).clamp_min(1e-6)
@@ -49,21 +45,11 @@ def largest_discrepancy(
     return largest
 
 
-# Features and predicted classes.
-_Half = tuple[Tensor, Tensor]
-
-
-def _halves(outputs: Outputs, rng: np.random.Generator) -> tuple[_Half, _Half]:
-    order = rng.permutation(len(outputs.logits))
-    parts = np.array_split(order, 2)
-    first, second = (
-        (
-            torch.from_numpy(np.asarray(outputs.known_features[part], dtype=np.float32)),
-            torch.from_numpy(outputs.predicted[part]),
-        )
-        for part in parts
-    )
-    return first, second
+def _halves(outputs: Outputs, rng: np.random.Generator) -> list[tuple[Tensor, Tensor]]:
+    """Features and predicted classes of either half."""
+    features = torch.from_numpy(np.asarray(outputs.known_features, dtype=np.float32))
+    predicted = torch.from_numpy(outputs.predicted)
+    return [(features[part], predicted[part]) for part in np.array_split(rng.permutation(len(outputs)), 2)]
 
 
 def _with_offset(x: Tensor) -> Tensor:

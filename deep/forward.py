@@ -25,12 +25,7 @@ def forward(
 ) -> Outputs:
     """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
 
-    Args:
-        model: A classifier.
-        head: Name of its last layer.
-        inputs: One sample per row.
-        prepare: Applied to every batch before the network.
-        device: Device that the network runs on.
+    `head` names the last layer, whose inputs are the features; `prepare` is applied to every batch.
     """
     place = torch.device(device)
     placed(model, place, images=inputs.ndim == 4)
@@ -47,13 +42,9 @@ def forward(
 def forward_batches(
     model: nn.Module, head: str | None, batches: Iterable[Any], *, call: Callable[[Any], Tensor] | None = None
 ) -> Outputs:
-    """As `forward`, on batches that the network takes as they are and that are on its device.
+    """As `forward`, on batches that are on the network's device and need no preparation.
 
-    Args:
-        model: A classifier.
-        head: Name of its last layer; None where features are not wanted.
-        batches: Inputs of `call`.
-        call: Function from a batch to logits; the network itself by default.
+    Without a `head` there are no features; `call` is the function from a batch to logits, by default the network.
     """
     modes = [(module, module.training) for module in model.modules()]
     features: list[Tensor] = []
@@ -76,6 +67,6 @@ def forward_batches(
 
 
 def _plain(values: Tensor) -> Tensor:
-    """On the CPU, in a type that numpy has."""
+    """The values on the CPU, in a type that numpy has."""
     values = values.detach().cpu()
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deep.calibration import LEVEL, Fit, Floats, Interval, Line, family_draws, left_out_predictions
+from deep.calibration import Counts, Fit, Floats, Interval, Line, family_draws, left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.estimate.conformal import coverage
 from deep.estimate.error_estimator import CALIBRATED
 from projnorm.vision.targets import CLEAN
 
 DEFAULT = "default"
+# Level of the intervals whose coverage is measured.
 _LEVEL = 0.9
-# A method works with so many samples if it explains so much of the errors.
+# Share of the variance of the errors that a method must explain to count as working.
 WORKS = 0.9
 
 
@@ -27,10 +26,10 @@ class Predicted:
 
     Attributes:
         method: Name of the method.
-        size: Samples of each target.
-        values: Shape ``(draws, targets)``.
-        coverage: Share of 90 % intervals that held on families left out, with a bootstrap interval; the draws' mean.
-        width: Median width of these intervals, the draws' mean.
+        size: Number of samples drawn from each target.
+        values: Predicted errors, shape ``(draws, targets)``.
+        coverage: Share of 90 % intervals that held on families left out, averaged over draws, as is its interval.
+        width: Median width of these intervals, averaged over draws.
     """
 
     method: str
@@ -42,15 +41,15 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class SizeQuality:
-    """One method at one size.
+    """How well one method predicts from one number of samples.
 
     Attributes:
         method: Name of the method.
-        size: Samples of each target.
+        size: Number of samples drawn from each target.
         r_squared: One less the mean squared error over the variance of the true errors, over all draws.
-        mae: Mean absolute difference.
+        mae: Mean absolute difference of predicted and true error.
         coverage: Share of 90 % intervals that hold the true error.
-        width: Median width of them.
+        width: Median width of these intervals.
     """
 
     method: str
@@ -63,12 +62,12 @@ class SizeQuality:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One method less another, on the same draws and families.
+    """The quality of one method less that of another, on the same draws and families.
 
     Attributes:
-        better: The method expected to be better.
-        worse: The other.
-        size: Samples of each target.
+        better: Name of the method expected to be better.
+        worse: Name of the other method.
+        size: Number of samples drawn from each target.
         r_squared: R^2 of the first less that of the second.
         mae: Mean absolute difference of the first less that of the second.
     """
@@ -101,26 +100,19 @@ def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predic
 
 def size_quality(predicted: Predicted, arrays: Mapping[str, np.ndarray], *, seed: int = 0) -> SizeQuality:
     """How well one method predicts, with intervals from draws of whole families."""
-    errors, draws = arrays["errors"], _draws(arrays["families"], seed)
-    return SizeQuality(
-        predicted.method,
-        predicted.size,
-        _interval(_r_squared, errors, draws, predicted.values),
-        _interval(_mae, errors, draws, predicted.values),
-        predicted.coverage,
-        predicted.width,
-    )
+    r_squared, mae = (_interval(measure, arrays, seed, predicted.values) for measure in (_r_squared, _mae))
+    return SizeQuality(predicted.method, predicted.size, r_squared, mae, predicted.coverage, predicted.width)
 
 
 def difference(better: Predicted, worse: Predicted, arrays: Mapping[str, np.ndarray], *, seed: int = 0) -> Difference:
     """Paired bootstrap: both methods in the same draws of families."""
-    errors, draws = arrays["errors"], _draws(arrays["families"], seed)
-    r_squared, mae = (_interval(measure, errors, draws, better.values, worse.values) for measure in (_r_squared, _mae))
+    both = better.values, worse.values
+    r_squared, mae = (_interval(measure, arrays, seed, *both) for measure in (_r_squared, _mae))
     return Difference(better.method, worse.method, better.size, r_squared, mae)
 
 
 def smallest_size(qualities: list[SizeQuality]) -> int:
-    """The fewest samples from which on a method explains nine tenths of the errors; 0 if it never does."""
+    """The fewest samples from which on a method explains nine tenths of the variance; 0 if it never does."""
     works = 0
     for one in sorted(qualities, key=lambda q: -q.size):
         if not one.r_squared.value >= WORKS:
@@ -141,14 +133,10 @@ def _predicted(method: str, size: int, scores: Floats, arrays: Mapping[str, np.n
     return Predicted(method, size, np.array(values), Interval(*shares), float(np.mean([one.width for one in held])))
 
 
-def _draws(families: NDArray[np.str_], seed: int) -> NDArray[np.int64] | None:
-    return family_draws(families, np.random.default_rng(seed))
-
-
-def _r_squared(values: Floats, errors: Floats, counts: NDArray[np.integer]) -> Floats:
+def _r_squared(values: Floats, errors: Floats, counts: Counts) -> Floats:
     """Share of the variance of errors that predictions explain: below zero where their mean would do better.
 
-    Not a squared correlation: what predicts the mean of the other families is correlated with its own, negatively.
+    It is not a squared correlation: predicting the mean of the other families correlates negatively with the error.
     """
     missed = counts @ ((values - errors) ** 2).mean(axis=0)
     mean = counts @ errors / counts.sum(axis=1)
@@ -156,22 +144,21 @@ def _r_squared(values: Floats, errors: Floats, counts: NDArray[np.integer]) -> F
     return 1.0 - np.divide(missed, spread, out=np.full(len(counts), np.nan), where=spread > 0.0)
 
 
-def _mae(values: Floats, errors: Floats, counts: NDArray[np.integer]) -> Floats:
+def _mae(values: Floats, errors: Floats, counts: Counts) -> Floats:
     return counts @ np.abs(values - errors).mean(axis=0) / counts.sum(axis=1)
 
 
-Measure = Callable[[Floats, Floats, NDArray[np.integer]], Floats]
+Measure = Callable[[Floats, Floats, Counts], Floats]
 
 
-def _interval(measure: Measure, errors: Floats, draws: NDArray[np.int64] | None, *values: Floats) -> Interval:
-    """A measure of predicted errors, or of one less of another, with the spread over draws of families."""
+def _interval(measure: Measure, arrays: Mapping[str, np.ndarray], seed: int, *values: Floats) -> Interval:
+    """A measure of predicted errors, or its difference between two methods, with its interval over families."""
+    errors = arrays["errors"]
 
-    def at(counts: NDArray[np.integer]) -> Floats:
-        measured = [measure(one, errors, counts) for one in values]
-        return measured[0] if len(measured) == 1 else measured[0] - measured[1]
+    def measured(counts: Counts) -> Floats:
+        by_method = [measure(one, errors, counts) for one in values]
+        return by_method[0] if len(by_method) == 1 else by_method[0] - by_method[1]
 
-    centre = float(at(np.ones((1, len(errors)), dtype=np.int64))[0])
-    if draws is None:
-        return Interval(centre, math.nan, math.nan)
-    low, high = np.nanquantile(at(draws), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Interval(centre, low, high)
+    once = np.ones((1, len(errors)), dtype=np.int64)
+    draws = family_draws(arrays["families"], np.random.default_rng(seed))
+    return Interval.over(draws, float(measured(once)[0]), measured)

@@ -11,19 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.arrays import from_npy, from_npz
+from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
-from projnorm.files import read_file
 
 # Keys of a file of outputs.
-LOGITS, PROBABILITIES, FEATURES, LABELS, CLASSES, OTHERS = (
-    "logits",
-    "probabilities",
-    "features",
-    "labels",
-    "classes",
-    "other_logits",
-)
+LOGITS, PROBABILITIES, OTHERS = "logits", "probabilities", "other_logits"
+FEATURES, LABELS, CLASSES = "features", "labels", "classes"
 # Number of samples that a model sees at once.
 BATCH = 250
 # Smaller probabilities have no finite logarithm in float32.
@@ -81,25 +74,21 @@ class Outputs:
         Raises:
             InputError: If they do not fit, or something in them is not finite.
         """
-        _require_logits(np.asarray(logits), f"{name}: `{LOGITS}`")
-        logits = _numbers(logits, LOGITS, name)
-        if features is not None and np.shape(features)[1:] != (0,):
-            features = _numbers(features, FEATURES, name)
-            if features.ndim != 2 or len(features) != len(logits):
+        logits = _logits(logits, LOGITS, name)
+        if features is not None and np.shape(features)[1:] == (0,):
+            features = None
+        if features is not None:
+            shape = np.shape(features)
+            if len(shape) != 2 or shape[0] != len(logits):
                 raise InputError(
                     f"{name}: `{FEATURES}` must have one row for each of the {len(logits):,} samples; got shape "
-                    f"{features.shape}."
+                    f"{shape}."
                 )
-            _require_finite(features, f"{name}: `{FEATURES}`")
-        else:
-            features = None
-        others = tuple(_numbers(other, OTHERS, name) for other in others)
-        for other in others:
-            if other.shape != logits.shape:
-                raise InputError(
-                    f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {other.shape}."
-                )
-            _require_finite(other, f"{name}: `{OTHERS}`")
+            features = _finite_numbers(features, FEATURES, name)
+        for shape in map(np.shape, others):
+            if shape != logits.shape:
+                raise InputError(f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {shape}.")
+        others = tuple(_finite_numbers(other, OTHERS, name) for other in others)
         outputs = cls(logits, features, None, others, inputs, name)
         if labels is None:
             return outputs
@@ -113,11 +102,7 @@ class Outputs:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], name: str = "outputs", *, needs_labels: bool = True) -> Outputs:
-        """Outputs from named arrays, as a file holds them; `needs_labels` as in `of`.
-
-        Raises:
-            InputError: If they do not fit, or something in them is not finite.
-        """
+        """Outputs from named arrays, as a file holds them; `needs_labels` as in `of`."""
         if (LOGITS in arrays) == (PROBABILITIES in arrays):
             raise InputError(
                 f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it "
@@ -154,33 +139,21 @@ class Outputs:
 
     @property
     def known_labels(self) -> NDArray[np.int64]:
-        """The labels.
-
-        Raises:
-            InputError: If there are none.
-        """
+        """The labels; an `InputError` where there are none."""
         if self.labels is None:
             raise InputError(f"{self.name or 'outputs'}: has no `{LABELS}`, which this needs.")
         return self.labels
 
     @property
     def known_features(self) -> NDArray[np.floating]:
-        """The features.
-
-        Raises:
-            InputError: If they are not known.
-        """
+        """The features; an `InputError` where they are not known."""
         if self.features is None:
             raise InputError(f"{self.name or 'outputs'}: has no `{FEATURES}`, which this needs.")
         return self.features
 
     @property
     def error(self) -> float:
-        """Share of samples whose predicted class is not the label.
-
-        Raises:
-            InputError: If there are no labels.
-        """
+        """Share of samples whose predicted class is not the label."""
         return float(np.mean(self.predicted != self.known_labels))
 
     def take(self, indices: NDArray[np.integer]) -> Outputs:
@@ -193,33 +166,21 @@ class Outputs:
         )
 
     def without_labels(self) -> Outputs:
-        """The same, as a method that predicts the error may see it."""
+        """The same outputs without labels, as a method that predicts the error may see them."""
         return replace(self, labels=None)
 
 
 def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
     """The outputs in a file: ``.npz`` with `logits` or `probabilities` and more, or ``.npy`` with logits alone.
 
-    Args:
-        path: Path of the file.
-        needs_labels: Whether labels that do not fit are an error, as in `Outputs.of`.
-
-    Raises:
-        InputError: If it is no such file.
-        OSError: If it cannot be read.
+    With `needs_labels`, labels that do not fit are an error; else they are left out with a warning.
     """
-    data = read_file(path)
-    try:
-        arrays = {LOGITS: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}.") from None
-    return Outputs.from_arrays(arrays, str(path), needs_labels=needs_labels)
+    return Outputs.from_arrays(read_arrays(path, name=LOGITS), str(path), needs_labels=needs_labels)
 
 
 def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
     """Logits that give these probabilities."""
-    rows = _numbers(np.asarray(probabilities), PROBABILITIES, name).astype(np.float64)
-    _require_logits(rows, f"{name}: `{PROBABILITIES}`")
+    rows = _logits(probabilities, PROBABILITIES, name).astype(np.float64)
     if rows.min() < 0.0 or not np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
         raise InputError(f"{name}: `{PROBABILITIES}` must be at least 0 and add up to 1 in every row.")
     return np.log(np.maximum(rows, _SMALLEST))
@@ -282,24 +243,24 @@ def _as_text(label: object) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
-def _numbers(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
+def _logits(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
+    """Logits or probabilities, checked: two classes or more, and one sample at least."""
+    array = np.asarray(array)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise InputError(
+            f"{name}: `{what}` must have shape (samples, classes) with two classes or more; got {array.shape}."
+        )
+    if not len(array):
+        raise InputError(f"{name}: `{what}` holds no sample.")
+    return _finite_numbers(array, what, name)
+
+
+def _finite_numbers(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
     array = np.asarray(array)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{name}: `{what}` must be numbers; got {array.dtype}.")
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
-
-
-def _require_logits(logits: NDArray[Any], what: str) -> None:
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise InputError(f"{what} must have shape (samples, classes) with two classes or more; got {logits.shape}.")
-    if not len(logits):
-        raise InputError(f"{what} holds no sample.")
-    if logits.dtype.kind not in "fiu":
-        raise InputError(f"{what} must be numbers; got {logits.dtype}.")
-    _require_finite(logits, what)
-
-
-def _require_finite(array: NDArray[Any], what: str) -> None:
+    array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
     if not (finite := np.isfinite(array)).all():
         rows = np.flatnonzero(~finite.reshape(len(array), -1).all(axis=1))
-        raise InputError(f"{what} must be finite; {len(rows):,} rows are not, the first is row {rows[0]:,}.")
+        raise InputError(f"{name}: `{what}` must be finite; {len(rows):,} rows are not, the first is row {rows[0]:,}.")
+    return array

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import LEVEL, family_draws
+from deep.calibration import ENDS, Floats, family_draws
 from deep.scores import Scores
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
-    """Correlations between methods.
+    """Correlations between the residuals of methods.
 
     Attributes:
-        methods: Names.
+        methods: Names of the methods.
         correlation: Shape ``(methods, methods)``; nan where a method follows the error exactly.
         low: Lower ends of the 95 % bootstrap intervals; nan where there are too few families.
-        high: Upper ends.
+        high: Upper ends of these intervals.
     """
 
     methods: tuple[str, ...]
@@ -42,12 +40,12 @@ def residual_correlations(scores: Scores, *, seed: int = 0) -> Residuals:
     if counts is not None:
         known = np.isfinite(correlation)
         drawn = _from_covariances(_covariances(data, counts))[:, known]
-        low[known], high[known] = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        low[known], high[known] = np.nanquantile(drawn, ENDS, axis=0)
     return Residuals(scores.methods, correlation, low, high)
 
 
 def _covariances(data: Floats, counts: NDArray[np.integer]) -> Floats:
-    """Of the columns of `data` in every draw; shape ``(draws, columns, columns)``."""
+    """Covariances of the columns of `data` in every draw, shape ``(draws, columns, columns)``."""
     data = (data - data.mean(axis=0)) / np.where(np.ptp(data, axis=0) > 0.0, data.std(axis=0), 1.0)
     weights = counts / counts.sum(axis=1, keepdims=True)
     mean = weights @ data
@@ -67,6 +65,6 @@ def _from_covariances(covariances: Floats) -> Floats:
         + slope[:, :, None] * slope[:, None, :] * among
     )
     spread = np.sqrt(np.maximum(np.diagonal(left, axis1=1, axis2=2), 0.0))
-    # Of a method that follows the error exactly, rounding is left.
+    # A method that follows the error exactly leaves nothing but rounding.
     spread = np.where(spread > 1e-7 * np.sqrt(error)[:, None], spread, np.nan)
     return left / (spread[:, :, None] * spread[:, None, :])

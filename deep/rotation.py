@@ -29,14 +29,8 @@ def turn_errors(
 ) -> float:
     """How often a head misjudges the turn, over the four rotations of every image.
 
-    Args:
-        network: Network whose features the head takes.
-        last: Name of its last layer.
-        head: Head from features to four classes: 0, 90, 180 and 270 degrees.
-        images: Upright images.
-        features: Features of the upright images.
-        prepare: Function applied to every batch before the network.
-        device: Device that the network runs on.
+    The head maps features, the inputs of the network's `last` layer, to 0, 90, 180 or 270 degrees; `features` are those
+    of the upright images.
     """
 
     def turns(rows: NDArray[np.floating]) -> NDArray[np.intp]:

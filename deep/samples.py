@@ -1,45 +1,22 @@
-"""What a run looks at, whatever its samples are: what is trained on, what is held out, and the targets."""
+"""The data of a run, whether images or text: what is trained on, what is held out, and the targets."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.errors import InputError
 
+if TYPE_CHECKING:
+    from projnorm.text import EncodedPairs
+    from projnorm.vision import ImageSet
 
-class Samples(Protocol):
-    """Inputs of a network with their labels: `projnorm.vision.ImageSet` or `projnorm.text.EncodedPairs`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the set."""
-        ...
-
-    @property
-    def inputs(self) -> NDArray[np.generic]:
-        """One sample per row."""
-        ...
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """Classes from 0, shape ``(n,)``."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of inputs and labels."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def take(self, indices: NDArray[np.intp]) -> Self:
-        """The samples with these indices."""
-        ...
+# Inputs of a network with their labels; both kinds have a name, a hash, `inputs`, `labels` and `take`.
+Samples: TypeAlias = "ImageSet | EncodedPairs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunData:
-    """Everything a run looks at.
+    """All samples that a run uses.
 
     Attributes:
         train: Samples to fine-tune on, in an order drawn once.
@@ -99,14 +76,8 @@ def split_order(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Indices of validation, of training, and what is left: three parts of one drawn order.
 
-    A smaller run uses the first samples of a larger one.
-
-    Args:
-        available: Number of samples there are.
-        n: Number of samples to train on; 0 for all that validation leaves.
-        n_validation: Number of samples to validate on.
-        rng: Generator that draws the order.
-        name: Name of the samples in an error message.
+    A smaller run uses the first samples of a larger one. With n = 0, all that validation leaves are trained on; `name`
+    is that of the samples in an error message.
     """
     order = rng.permutation(available)
     left = available - n_validation

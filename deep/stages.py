@@ -32,7 +32,7 @@ from projnorm.records import RunContext
 from projnorm.store import Entry, Store, digest
 
 NETWORK, SECOND, REFERENCE, ROTATION = "network", "second", "reference", "rotation"
-# What users call them.
+# Names of the stages in messages and tables.
 STAGE_NAMES = {
     NETWORK: "fine-tuned network",
     SECOND: "second network",
@@ -95,7 +95,7 @@ def meter_of(run: Run, task: str) -> Meter:
 
 
 def stages_of(config: RunConfig) -> tuple[str, ...]:
-    """What has to be trained first, and independently of each other."""
+    """Names of the stages, which are trained first and independently of each other."""
     wanted = [NETWORK]
     if "AgreeScore" in config.methods:
         wanted.append(SECOND)
@@ -182,9 +182,10 @@ def rotation_head_of(run: Run) -> nn.Module:
     store, key = _trained(run), stage_key(run, ROTATION)
     entry = store.get(key)
     if entry is None:
-        images = data_of(run).train.inputs[: config.rotation.samples]
-        options: dict[str, Any] = {"prepare": domain.prepare, "device": run.context.device}
-        head = train_rotation_head(network, domain.last, images, seed=config.seed, **options)
+        images, device = data_of(run).train.inputs[: config.rotation.samples], run.context.device
+        head = train_rotation_head(
+            network, domain.last, images, seed=config.seed, prepare=domain.prepare, device=device
+        )
         _put(store, key, head.state_dict())
         return head
     head = rotation_head(entry.arrays["1.weight"].shape[1])

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import LEVEL, Fit, Fitted, Floats, Interval, family_draws, left_out_predictions
+from deep.calibration import Fit, Fitted, Floats, Interval, family_draws, left_out_predictions
 from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
@@ -55,7 +55,7 @@ class Residuals:
 
     def radius(self, predicted: Floats, level: float) -> Floats:
         """Half the width of the interval around a predicted error at this level; infinite with too few families."""
-        return self._scale(predicted) * weighted_quantile(np.abs(self._residuals), self._weights, level)
+        return self._scale(predicted) * weighted_quantile(np.abs(self._residuals), family_weights(self.families), level)
 
     def probability_above(self, predicted: float, threshold: float) -> float:
         """Probability that the true error is above a threshold when this one is predicted.
@@ -63,7 +63,8 @@ class Residuals:
         The family that was not seen counts half, so no probability is nearer to 0 or 1 than ``0.5 / (K + 1)``.
         """
         above = predicted + self._residuals * self._scale(np.array(predicted)) > threshold
-        return float(self._weights @ above + 0.5 * (1.0 - self._weights.sum()))
+        weights = family_weights(self.families)
+        return float(weights @ above + 0.5 * (1.0 - weights.sum()))
 
     @property
     def _residuals(self) -> Floats:
@@ -71,10 +72,6 @@ class Residuals:
 
     def _scale(self, predicted: Floats) -> Floats:
         return _LEAST_SCALE + np.maximum(0.0, predicted - self.start)
-
-    @property
-    def _weights(self) -> Floats:
-        return family_weights(self.families)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,15 +88,7 @@ class Calibration:
 
     @classmethod
     def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Calibration:
-        """Learn from scores of sets whose errors are known.
-
-        Args:
-            scores: Scores that `fit` takes, one set a row.
-            errors: True error of each set.
-            families: Family of each set.
-            fit: Function from scores and errors to a predictor.
-            start: Error in distribution.
-        """
+        """Learn from the scores of sets, one row for each, whose errors are known; `start` as in `Residuals`."""
         if len(np.unique(families)) < 2:
             raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")
         predicted = left_out_predictions(scores, errors, families, fit)
@@ -120,7 +109,7 @@ class Coverage:
     width: float
 
 
-_UNKNOWN = Coverage(Interval(math.nan, math.nan, math.nan), math.nan)
+_UNKNOWN = Coverage(Interval(math.nan), math.nan)
 
 
 def coverage(
@@ -147,11 +136,9 @@ def coverage(
             return _UNKNOWN
         held[inside] = np.abs(predicted - errors[inside]) <= radius + _ROUNDING
         widths[inside] = np.clip(predicted + radius, 0.0, 1.0) - np.clip(predicted - radius, 0.0, 1.0)
-    low, high = math.nan, math.nan
-    if (counts := family_draws(families, rng)) is not None:
-        draws = counts @ held / counts.sum(axis=1)
-        low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Coverage(Interval(float(held.mean()), low, high), float(np.median(widths)))
+    draws = family_draws(families, rng)
+    share = Interval.over(draws, float(held.mean()), lambda counts: counts @ held / counts.sum(axis=1))
+    return Coverage(share, float(np.median(widths)))
 
 
 def family_weights(families: NDArray[np.str_]) -> Floats:

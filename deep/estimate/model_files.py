@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from deep.estimate.torch_classifier import unit_images
 from deep.training import Prepare
-from projnorm.arrays import from_npy, from_npz
+from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate, read_file
 from projnorm.vision import ImageNetInput
 from projnorm.vision.image_folders import read_class_folders
-from projnorm.vision.weights import read_state
+from projnorm.vision.weights import load_state, read_state
 
 _INPUTS = ("images", "inputs")
 
@@ -46,11 +46,8 @@ class BuiltModel:
 def build_model(function: str, weights: Path | None, *, seed: int) -> BuiltModel:
     """Call a function of a user's file, ``FILE.py:NAME``, and load weights into what it returns.
 
-    Args:
-        function: File and name of a function that takes nothing and returns a model, or a pair of a model and what
-            prepares a batch for it.
-        weights: A ``.pth`` or ``.safetensors`` file; None where the function loads them itself.
-        seed: Seed of what the function draws.
+    The function takes no argument and returns a model, or a pair of a model and what prepares a batch for it. Without
+    `weights` it loads them itself; `seed` is that of what it draws.
     """
     file, _, name = function.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
@@ -65,7 +62,7 @@ def build_model(function: str, weights: Path | None, *, seed: int) -> BuiltModel
 
 
 def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
-    """The same network with other weights, all of them in the file."""
+    """A copy of the network with other weights, all of them in the file."""
     model = copy.deepcopy(built.model)
     load_weights(model, weights)
     return model
@@ -77,17 +74,16 @@ def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module
     Its last layer is drawn where the file's has another number of classes, or none.
     """
     model, _ = _built(built.build, "`model`", seed)
-    load_weights(model, weights, drawn=_last_of(model) if isinstance(model, nn.Module) else "")
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    linear = [name for name, module in modules if isinstance(module, nn.Linear)]
+    load_weights(model, weights, drawn=linear[-1] if linear else "")
     return model
 
 
 def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
-    """Put the weights of a file into a network.
+    """Put the weights of a ``.pth`` or ``.safetensors`` file into a network; nothing in the file is executed.
 
-    Args:
-        model: The network.
-        path: A ``.pth`` or ``.safetensors`` file; nothing in it is executed.
-        drawn: Name of a layer that stays as it is where the file's has another shape.
+    The layer called `drawn` stays as it is where the file's has another shape.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"{path}: weights need `model` to build a torch network; it built a {type(model).__name__}.")
@@ -95,17 +91,9 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
     state, expected = read_state(read_file(path), path), model.state_dict()
     if drawn:
         inside = [key for key in expected if key.startswith(f"{drawn}.")]
-        if any(key not in state or state[key].shape != expected[key].shape for key in inside):
-            state = {k: v for k, v in state.items() if k not in inside} | {key: expected[key] for key in inside}
-    for what, keys in (("lacks", expected.keys() - state.keys()), ("has the unknown", state.keys() - expected.keys())):
-        if keys:
-            raise InputError(f"{path}: {what} {', '.join(sorted(keys)[:3])}{', ...' if len(keys) > 3 else ''}.")
-    for key, value in state.items():
-        if value.shape != expected[key].shape:
-            raise InputError(f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}.")
-        if not bool(torch.isfinite(value.to(torch.float64)).all()):
-            raise InputError(f"{path}: {key!r} is not finite.")
-    model.load_state_dict(state)
+        if all(key in state and state[key].shape == expected[key].shape for key in inside):
+            drawn = ""
+    load_state(model, state, path, drawn=drawn)
 
 
 def read_samples(path: Path) -> Any:
@@ -113,17 +101,13 @@ def read_samples(path: Path) -> Any:
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)
-    data = read_file(path)
-    try:
-        arrays = {_INPUTS[-1]: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}.") from None
+    arrays = read_arrays(path, name=_INPUTS[-1])
     key = next((key for key in _INPUTS if key in arrays), None)
     if key is None:
         raise InputError(
             f"{path}: a model needs an array `images` or `inputs`; it has {', '.join(sorted(arrays)) or 'none'}."
         )
-    inputs = _several(arrays[key], path)
+    inputs = _checked_inputs(arrays[key], path)
     if "labels" not in arrays:
         return inputs
     labels = arrays["labels"].reshape(-1)
@@ -133,23 +117,23 @@ def read_samples(path: Path) -> Any:
 
 
 def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
-    """What is done to a batch before the network sees it, by name."""
-    if name == "auto":
-        return built if built is not None else unit_images
-    if name == "imagenet":
-        return ImageNetInput(size)
-    if name == "unit":
-        return unit_images
-    if name == "none":
-        return _unchanged
-    raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
+    """The function of this name that is applied to a batch before the network; `built` is the model's own."""
+    known: dict[str, Prepare] = {
+        "auto": built or unit_images,
+        "unit": unit_images,
+        "imagenet": ImageNetInput(size),
+        "none": _unchanged,
+    }
+    if name not in known:
+        raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
+    return known[name]
 
 
 def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
-def _several(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
+def _checked_inputs(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
     if inputs.ndim < 2 or not inputs.size or inputs.dtype.kind not in "fiub":
         raise InputError(
             f"{path}: inputs must be numbers, one sample per row; got {inputs.dtype} of shape {inputs.shape}."
@@ -187,8 +171,3 @@ def _built(build: Callable[[], Any], function: str, seed: int) -> tuple[Any, Pre
     if model is None:
         raise InputError(f"{function} returned None; it must return the model.")
     return model, prepare
-
-
-def _last_of(model: nn.Module) -> str:
-    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return linear[-1] if linear else ""

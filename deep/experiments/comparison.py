@@ -101,12 +101,7 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
 
 
 def finished_run(name: str, context: RunContext) -> Run:
-    """A finished run, for an experiment that is about it.
-
-    Args:
-        name: Name of the run or its beginning; the only one there is if it is empty.
-        context: Folder, workers and device of the experiment.
-    """
+    """A finished run, for an experiment that is about it; `name` as in `open_run`."""
     run = replace(open_run(context.root, name), context=for_workers(context))
     if run.begun_with() != checked_facts(run)["inputs"]:
         raise _changed(run)

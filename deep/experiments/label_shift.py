@@ -44,12 +44,8 @@ def difficulty_groups(
 ) -> dict[str, NDArray[np.intp]]:
     """Indices of the images of each group of classes, ranked by error, the hardest first; at most `most` of each.
 
-    Args:
-        labels: Classes of all images.
-        errors: Error on each class; nan for one that has no image.
-        groups: Number of groups; their numbers of classes differ by one at most.
-        most: Largest number of images of a group; drawn where there are more.
-        rng: Generator that draws them.
+    `errors` has the error on each class, nan for one that has no image. The groups' numbers of classes differ by one at
+    most; where a group has more images, `rng` draws them.
     """
     known = np.flatnonzero(np.isfinite(errors))
     if len(known) < groups:
@@ -82,11 +78,11 @@ def dirichlet_mixture(
 
 
 def _class_errors(run: Run, test: ImageSet) -> NDArray[np.float64]:
+    """The error on each class; nan for one that has no image."""
     classes = data_of(run).classes
-    wrong = outputs_of(run, test).predicted != test.labels
     counts = np.bincount(test.labels, minlength=classes)
-    wrongs = np.bincount(test.labels, wrong, classes)
-    return np.where(counts > 0, wrongs / np.maximum(counts, 1), np.nan)
+    wrong = np.bincount(test.labels, outputs_of(run, test).predicted != test.labels, classes)
+    return np.where(counts > 0, wrong / np.maximum(counts, 1), np.nan)
 
 
 def _images(run: Run, indices: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -78,16 +78,16 @@ def stress_record(
     make: Make[T],
     original: NDArray[np.uint8] | None = None,
 ) -> Record:
-    """Make each set, score it, and predict its error.
+    """Make each set, score it with the methods of a run, and predict its error from the scores of that run.
 
     Args:
         kind: Name of the experiment.
         config: Configuration of the experiment.
-        run: The run whose network is evaluated.
-        scores: The scores of that run.
+        run: Run whose network is evaluated.
+        scores: Scores of that run, which calibrate.
         items: What each set is made from, by name.
         make: Function from an item to its images and labels.
-        original: Images that those of every set were made from, if they stand in for the same ones.
+        original: Images that those of every set were made from, if every set is made from the same ones.
     """
     require_shared(run.context.root, run.context.backend)
     return recorded(

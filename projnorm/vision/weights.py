@@ -103,7 +103,7 @@ def load_network(
     if str(weights) != RANDOM:
         path, data = _read_weights(architecture, weights, cache)
         name, sha256 = path.name, hashlib.sha256(data).hexdigest()
-        _load(model, read_state(data, path), path, head=head, drop_head=drop_head)
+        load_state(model, read_state(data, path), path, head=head, drawn=head if drop_head else "")
     last = model.get_submodule(head)
     assert isinstance(last, nn.Linear)
     return LoadedNetwork(model, architecture, name, sha256, seed, float(torch.linalg.norm(last.weight.detach())))
@@ -125,12 +125,7 @@ def download_weights(architecture: str, cache: Path | None = None) -> Path:
 
 
 def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
-    """Decode the bytes of a weight file to tensors by name.
-
-    Args:
-        data: Content of the file.
-        path: Path of the file, whose suffix tells the format.
-    """
+    """Decode the bytes of a weight file to tensors by name; the suffix of `path` tells the format."""
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.torch import load
@@ -190,16 +185,21 @@ def _read_weights(architecture: str, weights: str | Path, cache: Path | None = N
     return path, read_file(path)
 
 
-def _load(model: nn.Module, state: dict[str, Tensor], path: Path, *, head: str, drop_head: bool) -> None:
+def load_state(model: nn.Module, state: dict[str, Tensor], path: Path, *, drawn: str = "", head: str = "") -> None:
+    """Put the weights of a file into a network, once they all fit.
+
+    The layer called `drawn` is left as it is; for the layer called `head` a message says how to do so.
+    """
     expected = model.state_dict()
-    if drop_head:
+    if drawn:
         state, expected = (
-            {key: value for key, value in tensors.items() if not key.startswith(f"{head}.")}
+            {key: value for key, value in tensors.items() if not key.startswith(f"{drawn}.")}
             for tensors in (state, expected)
         )
     for key, value in state.items():
         if key in expected and value.shape != expected[key].shape:
-            advice = f"; pass num_outputs={len(value)} or drop_head=True" if key.startswith(f"{head}.") else ""
+            is_head = head and key.startswith(f"{head}.")
+            advice = f"; pass num_outputs={len(value)} or drop_head=True" if is_head else ""
             raise InputError(
                 f"{path}: {key!r} has shape {tuple(value.shape)}, not {tuple(expected[key].shape)}{advice}."
             )
