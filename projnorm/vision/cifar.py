@@ -90,10 +90,6 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
     Args:
         name: "cifar10" or "cifar100".
         cache: Folder for the archive; by default the folder that PROJNORM_DATA names, else ``~/.cache/projnorm``.
-
-    Raises:
-        InputError: If it cannot be downloaded or arrives damaged; nothing is stored then.
-        OSError: If the cache cannot be written to.
     """
     if name not in DOWNLOADS:
         raise InputError(f"`name` must be one of {', '.join(DOWNLOADS)}; got {name!r}.")

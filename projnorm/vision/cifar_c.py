@@ -47,10 +47,6 @@ class CifarC:
             family: One of `families`.
             severity: Severity from 1 to 5.
             indices: Indices into the clean test set, from 0 to ``per_severity - 1``.
-
-        Raises:
-            InputError: If an argument is out of range, or the file has changed since the folder was opened.
-            OSError: If the file cannot be read.
         """
         if family not in self.families:
             raise InputError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
@@ -73,10 +69,6 @@ def open_cifar_c(folder: str | Path) -> CifarC:
 
     Args:
         folder: Folder with ``labels.npy`` and ``<family>.npy``, possibly relative to the folder PROJNORM_DATA names.
-
-    Raises:
-        InputError: If a file is missing or has the wrong type or shape.
-        OSError: If a file cannot be read.
     """
     folder = locate(folder)
     if not (folder / _LABELS).is_file():

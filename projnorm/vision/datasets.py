@@ -29,10 +29,6 @@ def load_splits(source: str | Path) -> Splits:
             - a folder with ``train/<class>/*`` and ``test/<class>/*`` or ``val/<class>/*``, images of one size;
             - an NPZ file with `train_images`, `train_labels`, `test_images` and `test_labels`, or with `images` and
               `labels`, which are split into halves.
-
-    Raises:
-        InputError: If there is no such set, or it is incomplete or damaged.
-        OSError: If it cannot be read.
     """
     if str(source) == DIGITS:
         return digits()
@@ -61,12 +57,7 @@ def load_splits(source: str | Path) -> Splits:
 
 
 def read_image_set(path: Path) -> ImageSet:
-    """Read one set: `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes sorted by name.
-
-    Raises:
-        InputError: If an array or a folder is missing, or the images or labels are not valid.
-        OSError: If a file cannot be read.
-    """
+    """Read one set: `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes sorted by name."""
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)

@@ -88,10 +88,6 @@ def load_network(
         seed: Seed of all weights that are not loaded.
         drop_head: Do not load the last layer; it keeps PyTorch's random initialisation.
         cache: Folder for downloads; torch's hub folder by default.
-
-    Raises:
-        InputError: If the file is missing, is not a weight file, does not fit the network, or cannot be downloaded.
-        OSError: If the file cannot be read.
     """
     if architecture not in NETWORKS:
         raise InputError(f"`architecture` must be one of {', '.join(NETWORKS)}; got {architecture!r}.")
@@ -208,7 +204,7 @@ def load_state(model: nn.Module, state: dict[str, Tensor], path: Path, *, drawn:
     unknown = [key for key in state if key not in expected]
     for problem, keys in (("lacks", missing), ("has the unknown", unknown)):
         if keys:
-            raise InputError(f"{path}: {problem} {', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''}.")
+            raise InputError(f"{path}: {problem} {', '.join(sorted(keys)[:3])}{', ...' if len(keys) > 3 else ''}.")
     for key, value in state.items():
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_complex():
             raise InputError(f"{path}: {key!r} is not a plain tensor of real numbers.")

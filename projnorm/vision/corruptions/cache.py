@@ -19,12 +19,7 @@ _VERSION = 1
 def corrupt_cached(
     images: Images, family: str, severity: int, *, seed: int, indices: NDArray[np.integer], folder: Path
 ) -> Images:
-    """As `corrupt`, but stored in `folder` and read from there the next time; damaged files are computed again.
-
-    Raises:
-        InputError: If an argument is not valid.
-        OSError: If the folder cannot be written to.
-    """
+    """As `corrupt`, but stored in `folder` and read from there the next time; damaged files are computed again."""
     digest = hashlib.sha256(f"{_VERSION} {family} {severity} {seed} {images.shape}".encode())
     digest.update(np.ascontiguousarray(images).data)
     digest.update(np.ascontiguousarray(indices, dtype="<i8").data)

@@ -35,9 +35,6 @@ def corrupt(
         seed: Seed of the random numbers.
         indices: Index of each image in its data set, so that a subset is corrupted like the whole set; 0, 1, ... by
             default.
-
-    Raises:
-        InputError: If the family, the severity or the seed is unknown, or the images have the wrong type or shape.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
         raise InputError(
