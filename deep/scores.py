@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,17 @@ class Row:
         """A row on a target."""
         m = len(target.samples)
         return cls(target.name, target.family, target.severity, target.origin, m, error, method, score)
+
+
+# What is known of each target: its array, the field of a row that fills it, and its type.
+_FACTS: dict[str, tuple[str, type]] = {
+    "targets": ("target", str),
+    "families": ("family", str),
+    "severities": ("severity", int),
+    "origins": ("origin", str),
+    "sizes": ("m", int),
+    "errors": ("error", float),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,16 +93,11 @@ class Scores:
                 by_target.setdefault(row.target, {})[row.method] = row
         complete = [scored for scored in by_target.values() if len(scored) == len(methods)]
         first = [next(iter(scored.values())) for scored in complete]
-        return cls(
-            np.array([row.target for row in first], dtype=str),
-            np.array([row.family for row in first], dtype=str),
-            np.array([row.severity for row in first], dtype=int),
-            np.array([row.origin for row in first], dtype=str),
-            np.array([row.m for row in first], dtype=int),
-            np.array([row.error for row in first], dtype=float),
-            methods,
-            np.array([[scored[m].score for m in methods] for scored in complete]).reshape(len(first), len(methods)),
-        )
+        facts: dict[str, Any] = {
+            name: np.array([getattr(row, one) for row in first], dtype=kind) for name, (one, kind) in _FACTS.items()
+        }
+        values = np.array([[scored[m].score for m in methods] for scored in complete]).reshape(len(first), len(methods))
+        return cls(**facts, methods=methods, values=values)
 
     def only(self, methods: Sequence[str]) -> Scores:
         """The scores of these methods, in this order."""
@@ -99,23 +106,14 @@ class Scores:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a record."""
-        return {
-            "targets": self.targets,
-            "families": self.families,
-            "severities": self.severities,
-            "origins": self.origins,
-            "sizes": self.sizes,
-            "errors": self.errors,
-            "methods": np.array(self.methods),
-            "scores": self.values,
-        }
+        facts = {name: getattr(self, name) for name in _FACTS}
+        return {**facts, "methods": np.array(self.methods), "scores": self.values}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], *, methods: str = "methods") -> Scores:
         """Scores from the arrays of a record, whose columns `methods` names."""
-        a = arrays
-        facts = a["targets"], a["families"], a["severities"], a["origins"], a["sizes"], a["errors"]
-        return cls(*facts, tuple(a[methods].tolist()), a["scores"])
+        facts: dict[str, Any] = {name: arrays[name] for name in _FACTS}
+        return cls(**facts, methods=tuple(arrays[methods].tolist()), values=arrays["scores"])
 
 
 MEANINGS = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deep.estimate.batches import Batches, as_array
 from deep.outputs import Outputs, log_probabilities
 from projnorm.errors import InputError, MissingExtraError
-from projnorm.files import read_file
+from projnorm.files import read_file, reason
 
 if TYPE_CHECKING:
     from deep.training import Prepare
@@ -24,7 +24,7 @@ _FATAL = 4
 
 
 class Classifier(Protocol):
-    """A model that can be assessed."""
+    """A model whose error can be estimated."""
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -77,12 +77,10 @@ class OnnxClassifier:
         try:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = _FATAL
-            return cls(
-                onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
-            )
+            providers = ["CPUExecutionProvider"]
+            return cls(onnxruntime.InferenceSession(data, options, providers=providers, enable_fallback=0))
         except Exception as error:  # noqa: BLE001 - onnxruntime has an exception class for each of its codes
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(f"{path}: onnxruntime cannot read it ({reason}).") from None
+            raise InputError(f"{path}: onnxruntime cannot read it ({reason(error)}).") from None
 
     def outputs(self, samples: Batches) -> Outputs:
         """Its logits, or the logarithms of its probabilities."""
@@ -96,8 +94,7 @@ class OnnxClassifier:
             try:
                 matrices = [out for out in self.session.run(None, {first.name: x}) if np.ndim(out) == 2]
             except Exception as error:  # noqa: BLE001 - as above
-                reason = str(error).strip().split("\n")[0]
-                raise InputError(f"the ONNX network cannot see these samples: {reason}") from None
+                raise InputError(f"the ONNX network cannot see these samples: {reason(error)}.") from None
             if not matrices:
                 raise InputError("the ONNX network gives no output of shape (samples, classes).")
             rows.append(matrices[0])
@@ -114,13 +111,9 @@ def is_network(model: Any) -> bool:
 
 
 def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu") -> Classifier:
-    """A model of any kind as a classifier.
+    """A network of torch or `transformers`, anything with `predict_proba`, or an ONNX file as a classifier.
 
-    Args:
-        model: A network of torch or `transformers`, anything with `predict_proba`, or the path of an ONNX file.
-        samples: Samples to find the last layer of a network with.
-        prepare: Function from a batch of inputs to what a network of torch takes.
-        device: Device that a network of torch runs on.
+    Networks of torch look at `samples` to find their last layer, apply `prepare` to batches, and run on `device`.
     """
     if is_network(model):
         from deep.estimate.torch_classifier import TorchClassifier

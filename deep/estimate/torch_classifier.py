@@ -17,6 +17,7 @@ from deep.forward import forward_batches
 from deep.outputs import Outputs
 from deep.training import Prepare
 from projnorm.errors import InputError
+from projnorm.files import reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,13 +69,15 @@ class TorchClassifier:
         x = _as_tensors(batch, self._device)
         if self.prepare is not None and isinstance(x, Tensor):
             x = self.prepare(x)
-        if isinstance(x, Tensor) and (x.is_floating_point() or not self._takes_numbers_of_things):
-            x = x.to(self._precision)
+        # Whole numbers are tokens where the network has an embedding to look them up in, and else measurements.
+        has_tokens = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in self.model.modules())
+        if isinstance(x, Tensor) and (x.is_floating_point() or not has_tokens):
+            x = x.to(next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32))
         try:
             said = self.model(**x) if isinstance(x, Mapping) else self.model(x)
         except Exception as error:  # a user's network may raise anything
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(f"the model cannot see these samples: {type(error).__name__}: {reason}") from error
+            message = f"{type(error).__name__}: {reason(error)}"
+            raise InputError(f"the model cannot see these samples: {message}.") from error
         if not isinstance(said, Tensor):
             said = said.get("logits") if isinstance(said, Mapping) else getattr(said, "logits", said)
         if isinstance(said, tuple | list):
@@ -83,15 +86,6 @@ class TorchClassifier:
             shape = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
             raise InputError(f"the model must give logits of shape (samples, classes); got {shape}.")
         return said if said.dtype == torch.float64 else said.float()
-
-    @property
-    def _takes_numbers_of_things(self) -> bool:
-        """Whether whole numbers are looked up, such as tokens, and not measured."""
-        return any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in self.model.modules())
-
-    @property
-    def _precision(self) -> torch.dtype:
-        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     def _last_layer(self, samples: Batches) -> str | None:
         """The linear layer whose outputs are the logits; None where there is none."""

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,18 +59,9 @@ class ProjNorm(Estimator):
     costly = True
 
     def measure(self, target: Outputs, *, watch: Watch | None = None) -> ProjNormValue:
-        """Train on a target and compare with the reference; `watch` is called after every step.
-
-        Raises:
-            InputError: If true labels are asked for and there are none.
-        """
+        """Train on a target and compare with the reference; `watch` is called after every step."""
         from deep.projnorm import ProjNormValue, squared_distances, total_distance
-        from deep.training import train
 
-        assert target.inputs is not None
-        labels = self.labels_of(target)
-        few = self._few(labels)
-        recipe = self._recipe(len(few))
         distances: dict[int, float] = {}
 
         def watched(step: int, model: nn.Module) -> None:
@@ -79,18 +70,11 @@ class ProjNorm(Estimator):
             if step in self.trajectory:
                 distances[step] = total_distance(squared_distances(model, self.reference))
 
-        model = train(
-            copy.deepcopy(self.initial),
-            target.inputs[few],
-            labels[few],
-            recipe,
-            seed=self.seed,
-            prepare=self.prepare,
-            device=self.device,
-            watch=watched,
-        )
+        recipe = self._recipe(len(target))
+        model = self._trained(target, self.labels_of(target), recipe, watched)
         layers = squared_distances(model, self.reference)
-        return ProjNormValue(total_distance(layers), layers, distances, recipe.count_steps(len(few)))
+        steps = recipe.count_steps(min(self.samples or len(target), len(target)))
+        return ProjNormValue(total_distance(layers), layers, distances, steps)
 
     def labels_of(self, target: Outputs) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs, or true ones."""
@@ -103,27 +87,24 @@ class ProjNorm(Estimator):
     def _fit(self, source: Outputs) -> ProjNorm:
         if self._has_learnt("reference"):
             return self
-        from deep.projnorm import train_reference
+        from deep.projnorm import parameters_of
 
-        assert source.inputs is not None
-        few = self._few(source.known_labels)
-        recipe = self._recipe(len(few))
-        reference = train_reference(
-            self.initial,
-            source.inputs[few],
-            source.known_labels[few],
-            recipe,
-            seed=self.seed,
-            prepare=self.prepare,
-            device=self.device,
-        )
-        return replace(self, recipe=recipe, reference=reference)
+        recipe = self._recipe(len(source))
+        return replace(self, recipe=recipe, reference=parameters_of(self._trained(source, source.known_labels, recipe)))
 
     def _score(self, target: Outputs) -> float:
         return self.measure(target).value
 
-    def _few(self, labels: NDArray[np.int64]) -> NDArray[np.intp]:
-        return few_indices(len(labels), self.samples or len(labels), self.seed)
+    def _trained(
+        self, outputs: Outputs, labels: NDArray[np.int64], recipe: Recipe, watch: Watch | None = None
+    ) -> nn.Module:
+        """A copy of the initial network, trained on the inputs or on a few of them."""
+        from deep.training import train
+
+        assert outputs.inputs is not None
+        few = few_indices(len(labels), self.samples or len(labels), self.seed)
+        options: dict[str, Any] = {"prepare": self.prepare, "device": self.device, "watch": watch}
+        return train(copy.deepcopy(self.initial), outputs.inputs[few], labels[few], recipe, seed=self.seed, **options)
 
     def _recipe(self, count: int) -> Recipe:
         from deep.recipe import Recipe

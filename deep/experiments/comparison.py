@@ -43,6 +43,7 @@ from deep.training import one_thread, require_precision
 from projnorm.arrays import Arrays
 from projnorm.backends import in_order, require_shared, run_each
 from projnorm.errors import ChangedInputError, InputError
+from projnorm.files import reason
 from projnorm.progress import watched
 from projnorm.records import Record, RunContext, begin_run, find_record, finish_record, record_id
 from projnorm.store import Entry
@@ -181,8 +182,7 @@ def _require_fitting_samples(run: Run, model: nn.Module) -> None:
     try:
         forward(model, domain.last, data_of(run).train.inputs[:2], prepare=domain.prepare)
     except (RuntimeError, IndexError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise InputError(f"{domain.network} cannot see {domain.sees}: {reason}.") from None
+        raise InputError(f"{domain.network} cannot see {domain.sees}: {reason(error)}.") from None
 
 
 def _changed(run: Run) -> ChangedInputError:

@@ -7,33 +7,25 @@ samples make other batches.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from deep.config import RunConfig, image_config
 from deep.estimators.projnorm import ProjNorm
-from deep.experiments.comparison import each, finished_run, projnorm_parts, projnorm_units
+from deep.experiments.comparison import finished_run, projnorm_parts
 from deep.experiments.config import SweepConfig
 from deep.runs import Run
 from deep.scores import MEANINGS, Scores
-from deep.stages import (
-    REFERENCE,
-    data_of,
-    network_hash,
-    projnorm_identity,
-    require_known_layers,
-    run_stage,
-    stage_key,
-    stage_samples,
-)
+from deep.stages import REFERENCE, data_of, network_hash, projnorm_identity, require_known_layers, run_stage
+from deep.training import one_thread
+from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
 from projnorm.errors import InputError
-from projnorm.progress import watched
-from projnorm.records import Record, RunContext, begin_run, existing_record, finish_record, record_id
+from projnorm.records import Record, RunContext, record_id, recorded
 
 SWEEP_KIND = "deep-sweep"
 AS_RUN = "as in the run"
@@ -99,7 +91,7 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
 
 
 def run_sweep(config: SweepConfig, context: RunContext) -> Record:
-    """ProjNorm under every setting, beside that of the run; values that another sweep computed are found.
+    """ProjNorm under every setting, beside that of the run; values that another sweep computed are used again.
 
     With ``fresh``, values are computed again; networks and the run itself stay.
 
@@ -117,29 +109,23 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
         require_known_layers(one.config)
         if one.config.projnorm.labels == "true":
             data_of(one)
-    inputs = {"network_sha256": network_hash(run)}
-    with context.store("").lock(varied[0].name):
-        if (record := existing_record(SWEEP_KIND, config, context, inputs)) is not None:
-            return record
-        require_shared(context.root, context.backend)
-        started = time.perf_counter()
-        begin_run(SWEEP_KIND, config, context)
-        if context.fresh:
-            for one in varied:
-                store = context.store("projnorm")
-                for key in store.keys(f"{projnorm_identity(one)}/"):
-                    store.remove(key)
-        scores = run.scores().only((ProjNorm.name,))
-        values = _values(run, varied, [str(one) for one in settings[1:]])
-        arrays = scores.to_arrays() | {
-            "settings": np.array([str(one) for one in settings]),
-            "varied": np.array([one.varied for one in settings]),
-            "values": np.array([one.value for one in settings]),
-            "scores": np.column_stack([scores.values, values]),
-        }
-        del arrays["methods"]
-        facts = {"run_config": run.config.to_json(), "inputs": inputs}
-        return finish_record(SWEEP_KIND, config, context, arrays, _MEANINGS, started=started, facts=facts)
+    require_shared(context.root, context.backend)
+    if context.fresh:
+        store = context.store("projnorm")
+        for key in [key for one in varied for key in store.keys(f"{projnorm_identity(one)}/")]:
+            store.remove(key)
+    return recorded(
+        SWEEP_KIND,
+        config,
+        run.context,
+        # Settings first, so that workers train the references of several settings at once.
+        items=[(one, target) for target in range(len(data_of(run).targets)) for one in varied],
+        work=_value,
+        assemble=partial(_assembled, run.scores().only((ProjNorm.name,)), settings),
+        meanings=_MEANINGS,
+        facts={"run_config": run.config.to_json()},
+        inputs={"network_sha256": network_hash(run)},
+    )
 
 
 def sweep_scores(record: Record) -> Scores:
@@ -147,28 +133,22 @@ def sweep_scores(record: Record) -> Scores:
     return Scores.of_arrays(record.arrays, methods="settings")
 
 
-def _values(run: Run, varied: Sequence[Run], names: Sequence[str]) -> np.ndarray:
-    """ProjNorm, a row for each target and a column for each setting; references are trained first."""
-    references = {stage_key(one, REFERENCE): one for one in varied if one.config.projnorm.reference == "trained"}
-    tasks = [(number, target) for number in range(len(varied)) for target in range(len(data_of(run).targets))]
-    total = sum(stage_samples(one, REFERENCE) for one in references.values())
-    total += sum(projnorm_units(varied[number]) for number, _ in tasks)
-    values = np.empty((len(data_of(run).targets), len(varied)))
-    with watched(varied[0].folder / "progress", description="training references", total=total) as count:
-        with each(_train_reference, run, list(references.values())) as trained:
-            for one, _ in trained:
-                count("training references", stage_samples(one, REFERENCE))
-        with each(_value, run, [(varied[number], target) for number, target in tasks]) as computed:
-            for (number, target), (_, value) in zip(tasks, computed, strict=True):
-                values[target, number] = value
-                count(f"ProjNorm with {names[number]}", projnorm_units(varied[number]))
-    return values
-
-
-def _train_reference(_: Run, varied: Run) -> None:
-    run_stage(varied, REFERENCE)
-
-
-def _value(_: Run, task: tuple[Run, int]) -> float:
+def _value(task: tuple[Run, int]) -> Arrays:
+    """ProjNorm under one setting on one target; its reference is trained if no other task has done so."""
     varied, target = task
-    return float(projnorm_parts(varied, data_of(varied).targets[target])["value"])
+    with one_thread(varied.context.device):
+        if varied.config.projnorm.reference == "trained":
+            run_stage(varied, REFERENCE)
+        return {"value": projnorm_parts(varied, data_of(varied).targets[target])["value"]}
+
+
+def _assembled(scores: Scores, settings: Sequence[Setting], results: Sequence[Arrays]) -> Arrays:
+    values = np.array([float(result["value"]) for result in results]).reshape(len(scores.targets), -1)
+    arrays = scores.to_arrays() | {
+        "settings": np.array([str(one) for one in settings]),
+        "varied": np.array([one.varied for one in settings]),
+        "values": np.array([one.value for one in settings]),
+        "scores": np.column_stack([scores.values, values]),
+    }
+    del arrays["methods"]
+    return arrays
