@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from deep.config import DeepConfig, RunConfig
-from deep.domain import Domain, Loaded, domain_of, load_data
+from deep.domain import Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of
@@ -39,7 +38,7 @@ STAGE_NAMES = {
     REFERENCE: "reference of ProjNorm",
     ROTATION: "rotation head",
 }
-# The second network differs from the first in its head and its batches.
+# What is added to the seed: the second network differs from the first in its head and its batches.
 _SEED_OF = {NETWORK: 0, SECOND: 1}
 _SHORT = 24
 
@@ -128,10 +127,9 @@ def run_stage(run: Run, name: str) -> None:
     if store.get(key) is not None:
         return
     with store.lock(key):
-        if store.get(key) is not None:
-            return
-        _put(store, key, _trained_reference(run) if name == REFERENCE else _fine_tuned(run, name))
-        store.remove(_unfinished(key))
+        if store.get(key) is None:
+            _put(store, key, _trained_reference(run) if name == REFERENCE else _fine_tuned(run, name))
+            store.remove(_unfinished(key))
     meter_of(run, name).close()
 
 
@@ -260,7 +258,7 @@ def _put(store: Store, key: str, tensors: dict[str, Tensor]) -> None:
 
 def _missing(run: Run, name: str) -> InputError:
     path = _trained(run).path(stage_key(run, name))
-    return InputError(f"{path} is not there or damaged; run {run.name} again to train it.")
+    return InputError(f"{path} is missing or damaged; run {run.name} again to train it.")
 
 
 @lru_cache(maxsize=2)
@@ -286,10 +284,10 @@ def _is_joint(config: RunConfig, which: str) -> bool:
     return isinstance(config, DeepConfig) and config.rotation.head == "joint" and which == NETWORK
 
 
-def _training_options(run: Run, domain: Domain, stage: str, batch: int) -> dict[str, Any]:
+def _training_options(run: Run, stage: str, batch: int) -> dict[str, Any]:
     meter = meter_of(run, stage)
     return {
-        "prepare": domain.prepare,
+        "prepare": domain_of(run.config).prepare,
         "device": run.context.device,
         "watch": lambda step, _: meter.at(step * batch),
         "checkpoint": Checkpoint(_trained(run), _unfinished(stage_key(run, stage))),
@@ -306,14 +304,14 @@ def _fine_tuned(run: Run, which: str) -> dict[str, Tensor]:
             model, loss = JointRotation(model, domain.last), joint_loss
         layers = (*(f"network.{layer}" for layer in recipe.layers), "head") if recipe.layers else ()
         recipe = replace(recipe, compiled=False, layers=layers)
-    options = _training_options(run, domain, which, recipe.batch)
+    options = _training_options(run, which, recipe.batch)
     train(model, samples.inputs, samples.labels, recipe, seed=seed, loss=loss, **options)
     return model.state_dict()
 
 
 def _trained_reference(run: Run) -> dict[str, Tensor]:
     config, samples, count = run.config, data_of(run).train, reference_samples(run)
-    options = _training_options(run, domain_of(config), REFERENCE, config.projnorm.batch)
+    options = _training_options(run, REFERENCE, config.projnorm.batch)
     inputs, labels = samples.inputs[:count], samples.labels[:count]
     model = initial_of(run).model
     return parameters_of(train(model, inputs, labels, config.projnorm, seed=config.seed, **options))

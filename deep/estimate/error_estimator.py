@@ -127,7 +127,7 @@ class ErrorEstimator:
         for method, lack in missing.items():
             score = scores.get(method, math.nan)
             predicted = score if ESTIMATORS[method].is_error else math.nan
-            results.append(MethodResult(method, score, predicted, math.nan, _note(lack, scores.get(method))))
+            results.append(MethodResult(method, score, predicted, note=_note(lack, scores.get(method))))
         return self._estimate(target, error, _reach(self.level) * spread, chosen, results, sampling_noise=spread)
 
     def _sampling_noise(self, target: Outputs, methods: tuple[str, ...]) -> tuple[float, float]:
@@ -165,7 +165,7 @@ class ErrorEstimator:
         missing: Mapping[str, str],
         chosen: tuple[str, ...],
     ) -> ErrorEstimate:
-        """Through what the scores and errors of labelled shifted sets of the same size teach."""
+        """The estimate that is learnt from the scores and errors of labelled shifted sets of the same size."""
         if m not in self._tables:
             self._tables[m] = sets.scores(self._estimators(m), m=m, seed=self.seed)
         table = self._tables[m]
@@ -205,7 +205,7 @@ class ErrorEstimator:
         )
 
     def _general_warnings(self, target: Outputs) -> list[str]:
-        """What is said of sets that are small or look wrong."""
+        """Warnings about sets that are small or look wrong."""
         warnings = [
             f"{what} has {len(one)} sample{'s' if len(one) > 1 else ''}; so few say little."
             for what, one in (("The source", self.source), ("The target", target))
@@ -281,12 +281,12 @@ def _by_line(
 ) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
     if score is None or table is None or not math.isfinite(score):
-        return MethodResult(method, math.nan, math.nan, math.nan, _note(missing, score))
+        return MethodResult(method, note=_note(missing, score))
     if not np.isfinite(table).all():
-        return MethodResult(method, score, math.nan, math.nan, "undefined on some of the calibration sets")
+        return MethodResult(method, score, note="undefined on some of the calibration sets")
     missed = np.abs(left_out_predictions(table, sets.errors, sets.families) - sets.errors)
     predicted = float(Line.fitted(table, sets.errors).predict(np.array(score)))
-    return MethodResult(method, score, predicted, float(missed.mean()), "")
+    return MethodResult(method, score, predicted, float(missed.mean()))
 
 
 def _note(missing: str, score: float | None) -> str:
@@ -296,17 +296,14 @@ def _note(missing: str, score: float | None) -> str:
 
 
 def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
-    """Those that were left out, with the reason: the costly ones by default, all others where methods are named."""
-    results = []
-    for method in offered_methods():
-        if method not in asked:
-            reason = "costly, name it in methods" if ESTIMATORS[method].costly else "not asked for"
-            results.append(MethodResult(method, math.nan, math.nan, math.nan, f"not run: {reason}"))
-    return results
+    """Methods that were not run, with the reason: the costly ones by default, all others where methods are named."""
+    left_out = [method for method in offered_methods() if method not in asked]
+    reasons = {True: "costly, name it in methods", False: "not asked for"}
+    return [MethodResult(method, note=f"not run: {reasons[ESTIMATORS[method].costly]}") for method in left_out]
 
 
 def _too_few(sets: CalibrationSets, radius: float, level: float) -> list[str]:
-    """What is said where the families do not suffice for an interval."""
+    """A warning where the families do not suffice for an interval."""
     if math.isfinite(radius):
         return []
     families = len(set(sets.families.tolist()))
@@ -316,7 +313,7 @@ def _too_few(sets: CalibrationSets, radius: float, level: float) -> list[str]:
 
 
 def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> list[str]:
-    """What is said where a target is not among the calibration sets."""
+    """A warning where the scores of a target lie outside those of the calibration sets."""
     outside = [
         f"{method} is {score:.4g}, and {low:.4g} to {high:.4g} on the calibration sets"
         for method, score, low, high in zip(chosen, here, values.min(axis=0), values.max(axis=0), strict=True)

@@ -29,10 +29,10 @@ class MethodResult:
     """
 
     method: str
-    score: float
-    error: float
-    mae: float
-    note: str
+    score: float = math.nan
+    error: float = math.nan
+    mae: float = math.nan
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class CalibrationSummary:
     coverage: Coverage
 
     def to_dict(self) -> dict[str, object]:
-        """The same as JSON can hold it."""
+        """The summary as plain JSON values."""
         share = self.coverage.share
         return {
             "origin": self.origin,
@@ -148,7 +148,7 @@ class ErrorEstimate:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The same as JSON can hold it, with the sentence and what the interval covers."""
+        """The estimate as plain JSON values, with the sentence and what the interval covers."""
         return {
             "target": self.target,
             "m": self.m,

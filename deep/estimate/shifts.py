@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ _RARE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shift:
-    """One shifted copy.
+    """One shifted copy of a labelled set.
 
     Attributes:
         family: Kind of shift; copies of one family are alike.
@@ -66,21 +67,17 @@ def corrupted(
     from projnorm.vision import corrupt
 
     is_bytes = images.dtype == np.uint8
-    pixels = images.astype(np.uint8) if is_bytes else _as_bytes(images)
+    if is_bytes:
+        pixels = images.astype(np.uint8)
+    else:
+        pixels = np.round(np.moveaxis(images, 1, 3).astype(np.float64) * 255.0).astype(np.uint8)
     everything = np.arange(len(images))
     for family in families or corruption_families():
         for severity in severities:
-            shifted = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
-            rows = shifted if is_bytes else _as_floats(shifted, images.dtype)
+            rows: NDArray[Any] = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
+            if not is_bytes:
+                rows = np.ascontiguousarray(np.moveaxis(rows, 3, 1) / 255.0).astype(images.dtype)
             yield Shift(family, severity, rows, everything)
-
-
-def _as_floats(pixels: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
-    return np.ascontiguousarray(np.moveaxis(pixels, 3, 1) / 255.0).astype(dtype)
-
-
-def _as_bytes(images: NDArray[np.generic]) -> NDArray[np.uint8]:
-    return np.round(np.moveaxis(images, 1, 3).astype(np.float64) * 255.0).astype(np.uint8)
 
 
 def moved(rows: NDArray[np.generic], *, seed: int) -> Iterator[Shift]:
@@ -115,63 +112,34 @@ def _drawn(family: str, severity: int, weights: Floats, count: int, rng: np.rand
     return Shift(family, severity, np.empty((count, 0)), indices)
 
 
-def _spread(X: Floats) -> Floats:
-    return X.std(axis=0)
-
-
-def _noise(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    return X + size * _spread(X) * rng.standard_normal(X.shape)
-
-
 def _leading_noise(X: Floats, size: float, rng: np.random.Generator) -> Floats:
     """Noise along the leading directions only."""
     centred = X - X.mean(axis=0)
     _, values, directions = np.linalg.svd(centred, full_matrices=False)
-    kept = slice(0, _LEADING)
-    scale = values[kept] / math.sqrt(len(X))
-    return X + size * (rng.standard_normal((len(X), len(scale))) * scale) @ directions[kept]
+    scale = values[:_LEADING] / math.sqrt(len(X))
+    return X + size * (rng.standard_normal((len(X), len(scale))) * scale) @ directions[:_LEADING]
 
 
 def _rare_noise(X: Floats, size: float, rng: np.random.Generator) -> Floats:
     """Large noise on one number in twenty."""
-    return X + size * _spread(X) * rng.standard_normal(X.shape) * (rng.random(X.shape) < _RARE)
-
-
-def _toward_the_mean(X: Floats, size: float, _: np.random.Generator) -> Floats:
-    return X.mean(axis=0) + (1.0 - size) * (X - X.mean(axis=0))
-
-
-def _translated(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    return X + size * _spread(X) * rng.standard_normal(X.shape[1])
+    return X + size * X.std(axis=0) * rng.standard_normal(X.shape) * (rng.random(X.shape) < _RARE)
 
 
 def _rescaled_columns(X: Floats, size: float, rng: np.random.Generator) -> Floats:
     return X.mean(axis=0) + (X - X.mean(axis=0)) * np.exp(size * rng.standard_normal(X.shape[1]))
 
 
-def _lost_numbers(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Numbers replaced by the mean of their column, here and there."""
-    return np.where(rng.random(X.shape) < size, X.mean(axis=0), X)
-
-
-def _lost_columns(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Whole columns replaced by their means."""
-    return np.where(rng.random(X.shape[1]) < size, X.mean(axis=0), X)
-
-
-def _mixed(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Every row with a part of another."""
-    return (1.0 - size) * X + size * X[rng.permutation(len(X))]
-
-
+# Each family as a function of the rows, the size of the shift and a generator, with the sizes at the severities.
 _MOVES: dict[str, tuple[Callable[[Floats, float, np.random.Generator], Floats], tuple[float, float, float]]] = {
-    "noise": (_noise, (0.3, 0.8, 1.6)),
+    "noise": (lambda X, size, rng: X + size * X.std(axis=0) * rng.standard_normal(X.shape), (0.3, 0.8, 1.6)),
     "leading noise": (_leading_noise, (0.3, 0.8, 1.6)),
     "rare noise": (_rare_noise, (3.0, 6.0, 12.0)),
-    "toward the mean": (_toward_the_mean, (0.3, 0.6, 0.85)),
-    "translation": (_translated, (0.2, 0.5, 1.0)),
+    "toward the mean": (lambda X, size, _: X.mean(axis=0) + (1.0 - size) * (X - X.mean(axis=0)), (0.3, 0.6, 0.85)),
+    "translation": (lambda X, size, rng: X + size * X.std(axis=0) * rng.standard_normal(X.shape[1]), (0.2, 0.5, 1.0)),
     "rescaled columns": (_rescaled_columns, (0.2, 0.5, 1.0)),
-    "lost numbers": (_lost_numbers, (0.2, 0.4, 0.7)),
-    "lost columns": (_lost_columns, (0.2, 0.4, 0.7)),
-    "mixing": (_mixed, (0.15, 0.3, 0.45)),
+    # Numbers, here and there, or whole columns are replaced by the mean of their column.
+    "lost numbers": (lambda X, size, rng: np.where(rng.random(X.shape) < size, X.mean(axis=0), X), (0.2, 0.4, 0.7)),
+    "lost columns": (lambda X, size, rng: np.where(rng.random(X.shape[1]) < size, X.mean(axis=0), X), (0.2, 0.4, 0.7)),
+    # Every row is mixed with a part of another.
+    "mixing": (lambda X, size, rng: (1.0 - size) * X + size * X[rng.permutation(len(X))], (0.15, 0.3, 0.45)),
 }
