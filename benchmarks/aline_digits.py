@@ -16,9 +16,10 @@ import numpy as np
 from harness import write_result
 
 from deep.calibration import qualities
+from deep.domain import domain_of
 from deep.estimators.aline import ALineD, ALineS
 from deep.forward import forward
-from deep.images import Images, load_image_data
+from deep.images import load_image_data
 from deep.outputs import Outputs
 from deep.presets import preset
 from deep.scores import Row, Scores
@@ -31,12 +32,12 @@ EPOCHS = (8, 1, 2, 3, 4, 6)
 def main(out: Path) -> None:
     """Train, score every target, print, save."""
     config = preset("digits")
-    domain = Images(config)
+    domain = domain_of(config)
     data = load_image_data(config)
     networks = []
     for seed, epochs in enumerate(EPOCHS):
         recipe = replace(config.finetune, epochs=epochs)
-        network = domain.initial(classes=data.classes, seed=seed).model
+        network = domain.initial(data.classes, seed).model
         networks.append(train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=domain.prepare))
 
     def said(samples: ImageSet) -> Outputs:

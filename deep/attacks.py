@@ -75,6 +75,9 @@ def pgd(
 
 
 def _log_odds(logits: Tensor, labels: Tensor) -> Tensor:
-    """Of the wrong classes: the cross-entropy rises with them, so both slopes have the same signs; this never fades."""
+    """Log odds of the wrong classes.
+
+    The cross-entropy rises with them, so the gradients of both have the same signs, but this one never vanishes.
+    """
     right = functional.one_hot(labels, logits.shape[1]).bool()
     return logits.masked_fill(right, float("-inf")).logsumexp(dim=1) - logits[right]

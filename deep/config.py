@@ -43,7 +43,7 @@ class ProjNormConfig(Recipe):
     trajectory: tuple[int, ...] = setting((), "Steps after which the distance is recorded too.", least=1, distinct=True)
 
     def check(self) -> None:
-        """As of every training; the steps of the trajectory are steps of it."""
+        """Besides the checks of every training, the steps of the trajectory must be steps of it."""
         super().check()
         if self.steps and any(step > self.steps for step in self.trajectory):
             raise InputError(f"`trajectory` must hold steps from 1 to {self.steps}; got {self.trajectory}.")
@@ -128,7 +128,7 @@ def run_methods() -> tuple[str, ...]:
 
 
 def text_methods() -> tuple[str, ...]:
-    """Those of them that pairs of sentences have."""
+    """Names of the methods that a comparison on pairs of sentences can run."""
     return tuple(method for method in run_methods() if method != METHODS[0])
 
 

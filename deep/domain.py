@@ -2,26 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 from deep.config import RunConfig, TextConfig
-from deep.images import Images, load_image_data
+from deep.images import load_image_data
 from deep.samples import RunData
-from deep.text import Text, load_text_data
+from deep.text import load_text_data
+from deep.training import Prepare
 from projnorm.errors import InputError
-from projnorm.text import LoadedPairClassifier, download_checkpoint
-from projnorm.vision import LoadedNetwork, download_cifar
+from projnorm.text import LABELS, LoadedPairClassifier, download_checkpoint, load_pair_classifier
+from projnorm.vision import ImageNetInput, LoadedNetwork, download_cifar, load_network
 from projnorm.vision.cifar import DOWNLOADS
+from projnorm.vision.networks import HEADS
 
-# Networks of a configuration; both have the same methods.
-Domain = Images | Text
 # A network and where its weights come from.
 Loaded = LoadedNetwork | LoadedPairClassifier
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """The networks of a configuration, on images or on text.
+
+    Attributes:
+        network: Name of the network.
+        last: Name of its last layer.
+        sees: Description of the inputs that the network takes.
+        prepare: Function from a batch to what the network sees; None for pairs, which are encoded when they are read.
+        software: Versions, besides torch's, that the numbers depend on.
+        initial: Function from a number of classes and a seed to pretrained weights under a drawn head.
+    """
+
+    network: str
+    last: str
+    sees: str
+    prepare: Prepare | None
+    software: dict[str, str]
+    initial: Callable[[int, int], Loaded]
+
+
+@lru_cache(maxsize=8)
 def domain_of(config: RunConfig) -> Domain:
     """The domain of a configuration."""
-    return Text(config) if isinstance(config, TextConfig) else Images(config)
+    if isinstance(config, TextConfig):
+        model, length = config.network.model, config.network.length
+        return Domain(
+            model,
+            load_pair_classifier(model, num_outputs=len(LABELS), seed=0).last,
+            f"pairs of `length` {length} tokens",
+            None,
+            {"transformers": version("transformers")},
+            lambda classes, seed: load_pair_classifier(model, num_outputs=classes, seed=seed),
+        )
+    network = config.network
+    return Domain(
+        network.architecture,
+        HEADS[network.architecture],
+        f"images of `size` {network.size} px",
+        ImageNetInput(network.size),
+        {},
+        lambda classes, seed: load_network(
+            network.architecture, network.weights, num_outputs=classes, seed=seed, drop_head=True
+        ),
+    )
 
 
 def load_data(config: RunConfig, cache: Path) -> RunData:

@@ -29,7 +29,7 @@ def rising(scores: Scores) -> Floats:
 
 
 def signs(methods: Sequence[str]) -> Floats:
-    """What makes the score of each method rise with the error: 1 or -1; what is no method rises."""
+    """The sign that makes the score of each method rise with the error; 1 for names that are no method's."""
     falling = {name for name, one in ESTIMATORS.items() if one.direction == "down"}
     return np.array([-1.0 if method in falling else 1.0 for method in methods])
 
@@ -56,7 +56,7 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """From several scores, which all rise with the error, to an error: a weight each, none negative.
+    """A predictor of the error from several scores, which all rise with it: a weight for each, none negative.
 
     Attributes:
         centre: Mean of each score.
@@ -70,7 +70,7 @@ class Stack:
 
     @classmethod
     def fitted(cls, scores: Floats, errors: Floats) -> Stack:
-        """By least squares; a score that is constant has no weight."""
+        """The least-squares weights; a score that is constant has none."""
         from scipy.optimize import nnls
 
         centre, spread = scores.mean(axis=0), np.where(np.ptp(scores, axis=0) > 0.0, scores.std(axis=0), np.inf)
@@ -78,7 +78,7 @@ class Stack:
         return cls(centre, weights / spread, float(errors.mean()))
 
     def predict(self, scores: Floats) -> Floats:
-        """Errors of scores, one a row."""
+        """Predicted errors, one for each row of scores."""
         return self.offset + (scores - self.centre) @ self.weights
 
 
@@ -92,9 +92,7 @@ def stacked(scores: Scores) -> Floats:
 def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Scores:
     """The methods and their ensembles, each a column: the subsets named, or every pair and all; and stacking.
 
-    Of more than eight methods, every pair with ProjNorm.
-
-    There is no stacking of one method or on one family.
+    With more than eight methods, only pairs with ProjNorm are taken. One method or one family is not stacked.
     """
     if subsets is None:
         pairs = combinations(scores.methods, 2)

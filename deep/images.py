@@ -1,8 +1,7 @@
-"""Runs on images: their data and the networks they start from."""
+"""The data of runs on images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,7 @@ import numpy as np
 from deep.config import DeepConfig
 from deep.samples import RunData, Target, require_trainable, split_order
 from ntk.plan import TRAIN
-from projnorm.vision import ImageNetInput, load_network, load_splits, open_cifar_c
-from projnorm.vision.networks import HEADS
+from projnorm.vision import load_splits, open_cifar_c
 from projnorm.vision.targets import (
     GENERATED,
     Shifts,
@@ -21,44 +19,6 @@ from projnorm.vision.targets import (
     official_targets,
     require_distinct,
 )
-from projnorm.vision.weights import LoadedNetwork
-
-
-@dataclass(frozen=True, slots=True)
-class Images:
-    """The `deep.domain.Domain` of images."""
-
-    config: DeepConfig
-
-    def initial(self, *, classes: int, seed: int) -> LoadedNetwork:
-        """Pretrained weights under a drawn head."""
-        network = self.config.network
-        return load_network(network.architecture, network.weights, num_outputs=classes, seed=seed, drop_head=True)
-
-    @property
-    def prepare(self) -> ImageNetInput:
-        """Function from a batch of images to what the networks see."""
-        return ImageNetInput(self.config.network.size)
-
-    @property
-    def last(self) -> str:
-        """Name of the last layer."""
-        return HEADS[self.config.network.architecture]
-
-    @property
-    def network(self) -> str:
-        """Name of the network."""
-        return self.config.network.architecture
-
-    @property
-    def sees(self) -> str:
-        """Description of the inputs that the network takes."""
-        return f"images of `size` {self.config.network.size} px"
-
-    @property
-    def software(self) -> dict[str, str]:
-        """Versions, besides torch's, that the numbers depend on."""
-        return {}
 
 
 def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:

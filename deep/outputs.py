@@ -35,7 +35,7 @@ class Outputs:
         features: Inputs of the model's last layer, shape ``(n, width)``; None where they are not known.
         labels: True classes as columns of `logits`, shape ``(n,)``; None for a set without labels.
         others: Logits of other models on the same samples, each of the shape of `logits`.
-        inputs: What the model saw, one sample per row; None where no method needs it.
+        inputs: Inputs of the model, one sample per row; None where no method needs it.
         name: Name of the set in messages and results.
     """
 
@@ -66,7 +66,7 @@ class Outputs:
             features: Inputs of the last layer, shape ``(n, width)``.
             labels: Columns of `logits`; or, with `classes`, their names.
             others: Logits of other models on the same samples.
-            inputs: What the model saw.
+            inputs: Inputs of the model, one sample per row.
             classes: Name of each column, if `labels` holds names or numbers of other kinds.
             name: Name of the set in messages.
             needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.

@@ -82,11 +82,11 @@ class JointRotation(nn.Module):
         self.head = rotation_head(final.in_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The classes."""
+        """Logits of the classes."""
         return self.network(x)
 
     def turns(self, x: Tensor) -> Tensor:
-        """By how much each image was turned."""
+        """Logits of the four rotations of each image."""
         seen: list[Tensor] = []
         layer = self.network.get_submodule(self.last)
         hook = layer.register_forward_pre_hook(lambda _, entering: seen.append(entering[0]))

@@ -61,7 +61,7 @@ def data_of(run: Run) -> RunData:
 
 def initial_of(run: Run, which: str = NETWORK) -> Loaded:
     """Pretrained weights under a drawn head: theta_0."""
-    return domain_of(run.config).initial(classes=data_of(run).classes, seed=run.config.seed + _SEED_OF[which])
+    return domain_of(run.config).initial(data_of(run).classes, run.config.seed + _SEED_OF[which])
 
 
 def forward_of(run: Run, model: nn.Module, inputs: np.ndarray) -> Outputs:
@@ -73,7 +73,7 @@ def forward_of(run: Run, model: nn.Module, inputs: np.ndarray) -> Outputs:
 def require_known_layers(config: RunConfig) -> None:
     """Refuse layers that the network does not have; neither data nor targets are looked at."""
     if config.finetune.layers or config.projnorm.layers:
-        model = domain_of(config).initial(classes=2, seed=0).model
+        model = domain_of(config).initial(2, 0).model
         require_layers(config.finetune, model, "finetune.layers")
         require_layers(config.projnorm, model, "projnorm.layers")
 

@@ -19,7 +19,7 @@ class SmallSampleQualities:
     """Every method at every number of samples, and the default against the others.
 
     Attributes:
-        qualities: By method, then by size.
+        qualities: Quality of every method, one entry for each size.
         differences: The default less ProjNorm and less the best other method, where both were computed.
     """
 

@@ -1,15 +1,11 @@
-"""Runs on pairs of sentences: their data and the networks they start from."""
+"""The data of runs on pairs of sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deep.config import TextConfig
 from deep.samples import RunData, Target, require_trainable, split_order
@@ -19,12 +15,10 @@ from projnorm.text import (
     LABELS,
     TWO_WAY,
     EncodedPairs,
-    LoadedPairClassifier,
     Pairs,
     is_made,
     joined,
     load_encode,
-    load_pair_classifier,
     made_pairs,
     read_pairs,
 )
@@ -37,41 +31,6 @@ MERGING = "where a set has two labels, predictions of neutral and contradiction 
 _LONGEST_NAME = 80
 # What each of `LABELS` counts as where neutral and contradiction are not told apart.
 _MERGED = tuple(TWO_WAY.index("entailment" if label == "entailment" else "non-entailment") for label in LABELS)
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The `deep.domain.Domain` of pairs of sentences."""
-
-    config: TextConfig
-
-    def initial(self, *, classes: int, seed: int) -> LoadedPairClassifier:
-        """Pretrained weights under a drawn head."""
-        return load_pair_classifier(self.config.network.model, num_outputs=classes, seed=seed)
-
-    @property
-    def prepare(self) -> None:
-        """None: pairs are encoded once, when they are read."""
-
-    @property
-    def last(self) -> str:
-        """Name of the last layer."""
-        return _last(self.config.network.model)
-
-    @property
-    def network(self) -> str:
-        """Name of the network."""
-        return self.config.network.model
-
-    @property
-    def sees(self) -> str:
-        """Description of the inputs that the network takes."""
-        return f"pairs of `length` {self.config.network.length} tokens"
-
-    @property
-    def software(self) -> dict[str, str]:
-        """Versions, besides torch's, that the numbers depend on."""
-        return {"transformers": version("transformers")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +69,11 @@ def load_text_data(config: TextConfig) -> RunData:
     targets, small, known = [], [], {}
     for one in sets:
         everything = {one.name: (one.origin, np.arange(len(one.pairs)))}
-        parts = {f"{one.name}, {part}": (PART, members) for part, members in _parts(data.subsets, one.pairs)}
+        parts = {
+            f"{one.name}, {part}": (PART, members)
+            for kind in data.subsets
+            for part, members in subsets(one.pairs, kind).items()
+        }
         for name, (origin, members) in (everything | parts).items():
             if origin == PART and len(members) < data.m:
                 small.append(name)
@@ -172,18 +135,8 @@ def _pairs(name: str) -> Pairs:
     return read_pairs(path, keep=(CATEGORY,))
 
 
-def _parts(kinds: tuple[str, ...], pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    for kind in kinds:
-        yield from subsets(pairs, kind).items()
-
-
 def _require_distinct(targets: list[Target]) -> None:
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"no two targets may be called {name!r}; give them names, as in NAME=FILE.")
-
-
-@lru_cache(maxsize=4)
-def _last(model: str) -> str:
-    return load_pair_classifier(model, num_outputs=len(LABELS), seed=0).last

@@ -44,7 +44,7 @@ class ProbabilisticClassifier:
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """As the model calls them."""
+        """Names of the classes, as the model has them."""
         classes = getattr(self.model, "classes_", None)
         return None if classes is None else np.asarray(classes)
 

@@ -1,4 +1,4 @@
-r"""From scores to an error with an interval, learnt on labelled shifted sets.
+r"""An error with an interval from scores, learnt on labelled shifted sets.
 
 Sets of one family of shifts are alike, so the families are the exchangeable unit, as in Lee, Barber and Willett,
 "Distribution-free inference with hierarchical data" (2023). A set of a new family misses its prediction by a residual

@@ -1,4 +1,4 @@
-"""From scores to an estimate: what the labelled sets teach, used on a target."""
+"""The estimate of an error: what is learnt from labelled sets, applied to the scores of a target."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Shift:
 
     Attributes:
         family: Kind of shift; copies of one family are alike.
-        severity: How strong it is, from 1.
+        severity: Strength of the shift, from 1.
         rows: Inputs or features after the shift.
         indices: Index of the sample that each row comes from.
     """

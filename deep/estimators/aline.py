@@ -117,5 +117,5 @@ def _agreements(predicted: list[NDArray[np.int64]]) -> Floats:
 
 
 def _probits(shares: list[np.floating], count: int) -> Floats:
-    """Of shares of `count` samples; none and all of them count as half a sample away."""
+    """Probits of shares of `count` samples; shares of 0 and 1 count as half a sample away from there."""
     return ndtri(np.clip(shares, 0.5 / count, 1.0 - 0.5 / count))
