@@ -21,7 +21,7 @@ class Batches:
 
     Attributes:
         batches: Inputs of a model: arrays, tensors, or mappings of them.
-        labels: Labels under whatever names they have; None without.
+        labels: Labels as numbers or names; None where there are none.
         array: All inputs as one array, one sample per row; None where they do not form one.
     """
 
@@ -55,11 +55,11 @@ def _batches(data: Any, name: str) -> Iterator[Any]:
     if type(data).__name__ == "ImageSet":
         data = (data.images, data.labels)
     data = tuple(map(_unwrapped, data)) if isinstance(data, tuple | list) else _unwrapped(data)
-    if _is_loader(data):
+    if any(kind.__name__ == "DataLoader" for kind in type(data).__mro__):
         yield from data
     elif _is_array(data):
         yield from (data[start : start + BATCH] for start in range(0, len(data), BATCH))
-    elif _is_pair(data):
+    elif isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data):
         count = len(data[0])
         if len(data[1]) != count:
             raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
@@ -78,10 +78,6 @@ def _batches(data: Any, name: str) -> Iterator[Any]:
         )
 
 
-def _is_loader(data: Any) -> bool:
-    return any(kind.__name__ == "DataLoader" for kind in type(data).__mro__)
-
-
 def _is_array(data: Any) -> bool:
     return isinstance(data, np.ndarray) or is_tensor(data)
 
@@ -89,10 +85,6 @@ def _is_array(data: Any) -> bool:
 def is_tensor(data: Any) -> bool:
     """Whether this is a tensor of torch, which is not imported for the question."""
     return hasattr(data, "detach") and hasattr(data, "cpu")
-
-
-def _is_pair(data: Any) -> bool:
-    return isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data)
 
 
 def _parted(batch: Any) -> tuple[Any, Any]:

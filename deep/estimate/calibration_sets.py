@@ -47,7 +47,7 @@ class CalibrationSets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sets."""
+        """Name of each set."""
         return tuple(one.name for one in self.sets)
 
     @property
@@ -101,7 +101,12 @@ def shifted_sets(
     few = source.take(few_indices(len(source), MOST_SAMPLES, seed))
     x, labels = few.inputs, few.known_labels
     if x is not None and is_images(x):
-        return _corrupted_sets(classifier, others, few, x, seed=seed)
+        sets, families, count = [few], [SOURCE], len(corruption_families()) * len(SEVERITIES)
+        for shift in tracked(corrupted(x, seed=seed), description="calibration", total=count):
+            samples = as_batches((shift.rows, labels), shift.name)
+            sets.append(outputs_of(classifier, samples, shift.name, others=others))
+            families.append(shift.family)
+        return CalibrationSets(tuple(sets), np.array(families), "corruptions of the source images")
     if (through_last := getattr(classifier, "through_last", None)) is not None:
         if few.features is None:
             return None
@@ -119,16 +124,3 @@ def shifted_sets(
         for shift, one in shifts
     ]
     return CalibrationSets((few, *copies), np.array([SOURCE, *(shift.family for shift, _ in shifts)]), origin)
-
-
-def _corrupted_sets(
-    classifier: Classifier, others: tuple[Classifier, ...], source: Outputs, images: NDArray[np.generic], *, seed: int
-) -> CalibrationSets:
-    families = corruption_families()
-    shifts = corrupted(images, seed=seed, families=families)
-    sets, of_family = [source], [SOURCE]
-    for shift in tracked(shifts, description="calibration", total=len(families) * len(SEVERITIES)):
-        samples = as_batches((shift.rows, source.known_labels), shift.name)
-        sets.append(outputs_of(classifier, samples, shift.name, others=others))
-        of_family.append(shift.family)
-    return CalibrationSets(tuple(sets), np.array(of_family), "corruptions of the source images")

@@ -37,9 +37,7 @@ def negated(pairs: Pairs) -> NDArray[np.bool_]:
 def subsets(pairs: Pairs, kind: str) -> dict[str, NDArray[np.intp]]:
     """Indices of the pairs in every nonempty subset, by the name of the subset.
 
-    Args:
-        pairs: The whole set.
-        kind: "overlap", "negation", or "category"; the last needs pairs that were read with ``keep=["category"]``.
+    `kind` is "overlap", "negation", or "category"; the last needs pairs that were read with ``keep=["category"]``.
     """
     return {name: indices for name, indices in _KINDS[kind](pairs) if len(indices)}
 

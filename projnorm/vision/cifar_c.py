@@ -41,13 +41,7 @@ class CifarC:
         return len(self.labels)
 
     def images(self, family: str, severity: int, indices: NDArray[np.intp]) -> ImageSet:
-        """Selected images of one family and severity; no others are read.
-
-        Args:
-            family: One of `families`.
-            severity: Severity from 1 to 5.
-            indices: Indices into the clean test set, from 0 to ``per_severity - 1``.
-        """
+        """The images of one family and severity with these indices in the clean test set; no others are read."""
         if family not in self.families:
             raise InputError(f"`family` must be one of {', '.join(self.families)}; got {family!r}.")
         if severity not in range(1, _LEVELS + 1):
@@ -67,8 +61,7 @@ class CifarC:
 def open_cifar_c(folder: str | Path) -> CifarC:
     """Open CIFAR-10-C, CIFAR-100-C, or a smaller set in the same format; no pixels are read.
 
-    Args:
-        folder: Folder with ``labels.npy`` and ``<family>.npy``, possibly relative to the folder PROJNORM_DATA names.
+    The folder holds ``labels.npy`` and ``<family>.npy``; its path may be relative to the folder PROJNORM_DATA names.
     """
     folder = locate(folder)
     if not (folder / _LABELS).is_file():

@@ -31,12 +31,7 @@ class Batch:
 
 
 def read_batch(data: bytes, *, width: int) -> Batch:
-    """Decode a batch.
-
-    Args:
-        data: Pickled dictionary with `data` and with `labels` or `fine_labels`.
-        width: Number of bytes in an image.
-    """
+    """Decode a pickled dictionary with `data`, `width` bytes for each image, and with `labels` or `fine_labels`."""
     try:
         batch = decode(data, _ADMITTED.__contains__)
         if not isinstance(batch, dict):

@@ -46,9 +46,8 @@ class _Global:
 def decode(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
     """The object in one pickle, built of dictionaries, lists, tuples, numbers, strings and `Call`.
 
-    Args:
-        data: The pickle, or a stream that begins with one and is then left at its end.
-        admitted: Whether the file may name the function of this dotted name.
+    A stream that begins with the pickle is left at its end. `admitted` says whether the file may name the function of
+    a dotted name.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about unknown escapes in strings

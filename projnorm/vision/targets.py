@@ -63,14 +63,9 @@ def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option:
 def generated_targets(
     test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, *, seed: int, cache: Path | None = None
 ) -> list[Target]:
-    """Selected images of a test set, clean and corrupted.
+    """The images of a test set with these indices, clean and corrupted.
 
-    Args:
-        test: The whole test set.
-        indices: Indices of the selected images.
-        shifts: Families and severities of the corruptions.
-        seed: Seed of the random numbers in the corruptions.
-        cache: Folder in which the corrupted images are stored for later runs; None stores nothing.
+    `cache` is a folder in which the corrupted images are stored for later runs; None stores nothing.
     """
     chosen = test.take(indices)
     corrupted = corrupt if cache is None else partial(corrupt_cached, folder=cache)
@@ -104,14 +99,10 @@ def given_targets(
     classes: int | None = None,
     names: tuple[str, ...] = (),
 ) -> list[Target]:
-    """Draw at most `m` images from each of several files or folders.
+    """Draw at most `m` images from each of several NPZ files, or folders with one subfolder for each class.
 
-    Args:
-        paths: NPZ files, or folders with one subfolder for each class.
-        m: Largest number of images in each target.
-        rng: Generator that draws the images.
-        classes: Number of training classes; larger labels are refused.
-        names: Names of the training classes, if known, by which the classes of a folder are numbered.
+    Labels must be below `classes`, the number of training classes; `names` are theirs, if known, by which the classes
+    of a folder are numbered.
     """
     targets = []
     for path in paths:

@@ -80,13 +80,8 @@ def moved(x: Floats, radius: int, sigma: float, angles: Floats) -> Floats:
     """Motion blur as in ImageMagick.
 
     The kernel is half a Gaussian on ``2 * radius + 1`` pixels that starts at each pixel and runs along the angle;
-    positions are rounded to whole pixels and the border is repeated.
-
-    Args:
-        x: Images, shape ``(n, height, width, channels)``.
-        radius: Radius of the kernel in pixels.
-        sigma: Standard deviation of the Gaussian in pixels.
-        angles: Angle for each image in degrees, shape ``(n,)``.
+    positions are rounded to whole pixels and the border is repeated. `sigma` is its standard deviation in pixels, and
+    `angles` has one angle in degrees for each image.
     """
     n, height, width, channels = x.shape
     taps = np.arange(2 * radius + 1)

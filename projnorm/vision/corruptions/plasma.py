@@ -14,14 +14,7 @@ def plasma_fractal(draws: Draws, height: int, width: int, decay: float, *, part:
 
     The grid is a torus whose side is a power of two. Each round sets the centre of every square of known points, then
     the midpoint of every side, to the mean of its four neighbours plus a uniform number from ``-wobble**2`` to
-    ``wobble**2``. The wobble is divided by `decay` after each round.
-
-    Args:
-        draws: Random numbers, used in the order in which points are set.
-        height: Height of the returned image.
-        width: Width of the returned image.
-        decay: Factor by which the wobble falls in each round.
-        part: Part of the draws to use.
+    ``wobble**2``, in the order of the draws. The wobble is divided by `decay` after each round.
     """
     side = 1 << (max(height, width, 2) - 1).bit_length()
     numbers = 2.0 * draws.uniforms((side * side - 1,), part) - 1.0
