@@ -48,10 +48,6 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] = ()) -> dict[str, 
     Args:
         model: The network, in eval mode.
         layers: Keep the layers with these names, or inside the modules with these names; all where there is none.
-
-    Raises:
-        UnsupportedNetworkError: If a parameter would not be covered by an exact rule.
-        InputError: If a name in `layers` is not in the network.
     """
     owners: dict[nn.Parameter, str] = {}
     found: dict[str, nn.Module] = {}
@@ -102,9 +98,6 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
         model: A network with one output per sample, in eval mode.
         layers: From `parameter_layers`.
         x: A batch, one sample per row.
-
-    Raises:
-        UnsupportedNetworkError: If a layer runs twice or not at all, or the network does not give one number a sample.
     """
     inputs: dict[str, Tensor] = {}
     versions: dict[str, int] = {}

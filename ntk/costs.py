@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -19,60 +19,6 @@ from projnorm.vision.settings import RANDOM
 from projnorm.vision.targets import Shifts, generated_targets, given_targets, require_distinct
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPlan:
-    """A plan on several workers: what each task computes and what is sent.
-
-    Attributes:
-        plan: Panels and tiles of the kernels.
-        workers: Number of workers.
-        network_bytes: Size of all networks, which every worker is sent once.
-        sample_bytes: Size of one sample before it is prepared for a network.
-    """
-
-    plan: Plan
-    workers: int
-    network_bytes: int
-    sample_bytes: int
-
-    @property
-    def tasks(self) -> tuple[Job, ...]:
-        """The tasks in the order in which they are handed out."""
-        return tuple(self._task(tiles) for tiles in chunks(self.plan, self.workers))
-
-    @property
-    def memory(self) -> float:
-        """Estimate of the most memory that a worker needs, in bytes.
-
-        One worker holds what the plan says. One of several holds the same, but of the samples only those of its task,
-        and the tiles of its task until they are sent.
-        """
-        if self.workers == 1:
-            return self.plan.peak_bytes
-        held = max(self._received(tiles) + self._returned(tiles) for tiles in chunks(self.plan, self.workers))
-        return self.plan.peak_bytes + held - self.plan.samples * self.sample_bytes
-
-    def cost(self, assumptions: CostAssumptions) -> DeviceCost:
-        """The cost with one device for each worker."""
-        tasks = self.tasks
-        copies = min(self.workers, len(tasks)) * self.network_bytes
-        return device_cost([tasks], self.workers, assumptions, device_bytes=self.memory, moved_besides=copies)
-
-    def _task(self, tiles: Sequence[Tile]) -> Job:
-        passes = sum(self.plan.panels[panel].samples for panel in loads(tiles, self.plan.room))
-        products = sum(self.plan.tile_multiply_adds(tile) for tile in tiles)
-        flops = 2 * (products + passes * self.plan.fill_multiply_adds)
-        moved = self._received(tiles) + self._returned(tiles)
-        return Job("tiles", flops, moved, {"through the network": passes})
-
-    def _received(self, tiles: Sequence[Tile]) -> int:
-        needed = {panel for tile in tiles for panel in tile}
-        return self.sample_bytes * sum(self.plan.panels[panel].samples for panel in needed)
-
-    def _returned(self, tiles: Sequence[Tile]) -> int:
-        return sum(map(self.plan.bytes_of, tiles))
-
-
 def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssumptions | None = None) -> CostReport:
     """The cost of `ntk.run_gram`, planned with one image of each set in memory and no weights read.
 
@@ -86,15 +32,37 @@ def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssum
         OSError: If a file cannot be read.
     """
     assumptions = assumptions or CostAssumptions()
-    plan, network_bytes, sample_bytes = _planned(config, context)
-    workers = [WorkerPlan(plan, count, network_bytes, sample_bytes) for count in assumptions.devices]
-    return CostReport(
-        _layer_rows(plan), _summary(plan), tuple(w.cost(assumptions) for w in workers), assumptions, (), _values(plan)
-    )
+    plan, sample_bytes = _planned(config, context)
+    devices = [worker_cost(plan, count, assumptions, sample_bytes=sample_bytes) for count in assumptions.devices]
+    return CostReport(_layer_rows(plan), _summary(plan), tuple(devices), assumptions, values=_values(plan))
 
 
-def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int, int]:
-    """The plan, and the bytes of all networks and of a sample."""
+def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sample_bytes: int) -> DeviceCost:
+    """The cost of a plan on several workers, with one device for each.
+
+    One worker holds in memory what the plan says. One of several holds the same, but of the samples, which take
+    `sample_bytes` each, only those of its task, and the tiles of its task until they are sent.
+    """
+    tasks = chunks(plan, workers)
+    device_bytes = plan.peak_bytes
+    if workers > 1:
+        held = max(_samples_needed(plan, tiles) * sample_bytes + sum(map(plan.bytes_of, tiles)) for tiles in tasks)
+        device_bytes += held - plan.samples * sample_bytes
+    return device_cost([[_job(plan, tiles) for tiles in tasks]], workers, assumptions, device_bytes=device_bytes)
+
+
+def _job(plan: Plan, tiles: Sequence[Tile]) -> Job:
+    passes = sum(plan.panels[panel].samples for panel in loads(tiles, plan.room))
+    multiply_adds = sum(map(plan.tile_multiply_adds, tiles)) + passes * plan.fill_multiply_adds
+    return Job("tiles", 2 * multiply_adds, {"through the network": passes})
+
+
+def _samples_needed(plan: Plan, tiles: Sequence[Tile]) -> int:
+    return sum(plan.panels[panel].samples for panel in {panel for tile in tiles for panel in tile})
+
+
+def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
+    """The plan, and the bytes of a sample before it is prepared for a network."""
     data, splits = config.data, load_splits(config.data.data)
     shifts = Shifts(data.families, data.severities)
     generated = generated_targets(splits.test, np.arange(1), shifts, seed=config.seed)
@@ -109,7 +77,7 @@ def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int, int]:
         for head in range(network.heads)
     ]
     engine = Engine(models, sets[TRAIN], config.kernel_config(context), prepare=ImageNetInput(network.size))
-    return plan_kernels(engine, sets), engine.network_bytes, sets[TRAIN][:1].nbytes
+    return plan_kernels(engine, sets), sets[TRAIN][:1].nbytes
 
 
 def _repeated(images: np.ndarray, count: int) -> torch.Tensor:

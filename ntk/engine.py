@@ -63,10 +63,6 @@ class Engine:
             example: A batch of at least one sample, of the size that will be used.
             config: Settings of the kernel.
             prepare: Applied to every batch before the network.
-
-        Raises:
-            UnsupportedNetworkError: If a network has no exact rule somewhere.
-            InputError: If the configuration does not fit the network.
         """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
@@ -123,12 +119,8 @@ class Engine:
     @property
     def fixed_bytes(self) -> int:
         """Number of bytes of the networks, and of what was drawn."""
-        return self.network_bytes + sum(m.fixed_bytes for m in self.maps)
-
-    @property
-    def network_bytes(self) -> int:
-        """Number of bytes of the networks."""
-        return sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
+        networks = sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
+        return networks + sum(m.fixed_bytes for m in self.maps)
 
     def empty_panel(self, samples: int) -> list[Factors]:
         """Room for the factors of so many samples, one tuple per network."""
@@ -164,9 +156,6 @@ class Engine:
 
         The forward pass is that of the whole batch: a ReLU within a rounding of zero then falls on the same side as in
         `fill`, while the backward pass is that of the one sample.
-
-        Raises:
-            SelfCheckError: If the network says something else of the sample alone.
         """
         with torch.no_grad():
             together, alone = (self._models[0](self._prepared(s)).reshape(-1) for s in (x, x[index : index + 1]))
@@ -183,11 +172,7 @@ class Engine:
         return torch.cat(rows) / math.sqrt(len(rows))
 
     def require_rounding(self, error: float) -> None:
-        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding.
-
-        Raises:
-            SelfCheckError: If it is.
-        """
+        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding."""
         if not error <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
             raise SelfCheckError(
                 f"what was computed differs from plain autograd by {error:.2g} of its scale on this network; its "
@@ -221,11 +206,7 @@ class Engine:
 
 
 def as_inputs(x: Inputs, name: str) -> Tensor:
-    """The inputs as a tensor, one sample per row.
-
-    Raises:
-        InputError: If there is no sample or an entry is not finite.
-    """
+    """The inputs as a tensor, one sample per row."""
     x = torch.as_tensor(x)
     if x.ndim < 2 or len(x) == 0:
         raise InputError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")

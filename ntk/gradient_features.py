@@ -85,11 +85,7 @@ def features(
 
 
 def _spot_check(engine: Engine, x: Tensor, values: np.ndarray) -> float:
-    """Largest error of a few rows against plain autograd.
-
-    Raises:
-        SelfCheckError: If it is more than rounding.
-    """
+    """Largest error of a few rows against plain autograd."""
     rng = np.random.default_rng(engine.config.seed)
     worst, batch = 0.0, engine.config.batch
     for index in rng.choice(len(x), size=min(engine.config.checks, len(x)), replace=False).tolist():

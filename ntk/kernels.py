@@ -221,11 +221,7 @@ def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None 
 
 
 def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
-    """The inputs as tensors by name, the training set first.
-
-    Raises:
-        InputError: If a set is empty or its samples differ in shape from the training set's.
-    """
+    """The inputs as tensors by name, the training set first."""
     if targets and TRAIN in targets:
         raise InputError(f"a target must not be called {TRAIN!r}.")
     sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **(targets or {})}.items()}
@@ -309,11 +305,7 @@ def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
 
 
 def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> float:
-    """Largest error of a few entries against plain autograd.
-
-    Raises:
-        SelfCheckError: If it is more than rounding.
-    """
+    """Largest error of a few entries against plain autograd."""
     rng = np.random.default_rng(engine.config.seed)
     worst = 0.0
     for _ in range(engine.config.checks):

@@ -153,11 +153,7 @@ class CoordinateMap(_Rows):
     def __init__(
         self, sample: Sequence[Captured], count: int, rng: np.random.Generator, *, route: str = "best"
     ) -> None:
-        """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it.
-
-        Raises:
-            InputError: If there are fewer parameters than `count`.
-        """
+        """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it."""
         sizes = [count_parameters(captured.module) for captured in sample]
         total = sum(sizes)
         if not 1 <= count <= total:
@@ -248,9 +244,6 @@ def feature_map(config: KernelConfig, sample: Sequence[Captured]) -> FeatureMap:
     Args:
         config: Settings of the kernel.
         sample: One captured sample, which shows the sizes.
-
-    Raises:
-        InputError: If `count` is more than there are parameters.
     """
     if config.kind == EXACT:
         return ExactMap(sample, route=config.route)

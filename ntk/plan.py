@@ -180,9 +180,6 @@ def make_plan(
         memory: Largest number of bytes allowed.
         networks: Number of networks whose kernels are averaged.
         cut: Grouping of tiles that are there already, which is then kept.
-
-    Raises:
-        InputError: If the memory is too small for two panels.
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
@@ -237,9 +234,6 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
     before had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of
     a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the memory. So where
     there are tiles enough a worker has two to eight tasks, or more where there is little memory.
-
-    Raises:
-        InputError: If there is no worker.
     """
     if workers < 1:
         raise InputError(f"`workers` must be at least 1; got {workers}.")

@@ -42,11 +42,7 @@ def torch_facts() -> TorchFacts:
 
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:
-    """The device asked for; "auto" is CUDA, then MPS, then the CPU.
-
-    Raises:
-        ValueError: If there is no such device here.
-    """
+    """The device asked for; "auto" is CUDA, then MPS, then the CPU."""
     if str(device) != "auto":
         if str(device).partition(":")[0] not in _DEVICES:
             raise InputError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")

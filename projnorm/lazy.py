@@ -61,11 +61,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 
 def load(module: str) -> Any:
-    """Import a module.
-
-    Raises:
-        MissingExtraError: If it needs a library of an extra that is not installed.
-    """
+    """Import a module."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

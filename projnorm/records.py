@@ -142,23 +142,14 @@ def find_record(root: Path, kind: str, config: Config) -> Record | None:
 
 
 def load_record(root: Path, name: str) -> Record:
-    """The record of a run.
-
-    Raises:
-        InputError: If there is none, or it is damaged.
-        OSError: If it cannot be read.
-    """
+    """The record of a run."""
     if (record := _read(root, name)) is None:
         raise InputError(f"there is no whole record of {name} in {root}.")
     return record
 
 
 def save_record(record: Record, root: Path) -> None:
-    """Write a record into its folder under `root`.
-
-    Raises:
-        OSError: If it cannot be written; an earlier record of the same name is then still whole.
-    """
+    """Write a record into its folder under `root`; if that fails, an earlier record of the same name is still whole."""
     Store(root).put(f"{record.id}/{RECORD}", record.arrays, record.to_dict())
 
 
@@ -216,6 +207,8 @@ def recorded(
 ) -> Record:
     """The record of this configuration: read if it is there and whole, else computed task by task and saved.
 
+    If a task fails, finished ones stay, and the next run resumes from them.
+
     Args:
         kind: Name of the experiment.
         config: Its configuration, which names the record.
@@ -226,11 +219,6 @@ def recorded(
         meanings: For every array, what it holds and in which unit.
         facts: What else the record should say.
         inputs: Hashes of what the numbers depend on besides the configuration.
-
-    Raises:
-        ChangedInputError: If the record that is there was computed from other inputs.
-        ClusterError: If the cluster cannot be reached or is lost.
-        OSError: If a result cannot be written. Finished tasks stay, and the next run resumes from them.
     """
     if (record := existing_record(kind, config, context, inputs)) is not None:
         return record
@@ -253,11 +241,7 @@ def recorded(
 def existing_record(
     kind: str, config: Config, context: RunContext, inputs: Mapping[str, str] | None = None
 ) -> Record | None:
-    """The record that is there, if it is whole and not to be computed again.
-
-    Raises:
-        ChangedInputError: If it was computed from other inputs.
-    """
+    """The record that is there, if it is whole and not to be computed again; one of other inputs is refused."""
     record = None if context.fresh else find_record(context.root, kind, config)
     if record is not None and inputs is not None and record.facts.get("inputs") != dict(inputs):
         raise ChangedInputError(
@@ -294,11 +278,7 @@ def list_runs(root: Path) -> list[RunListing]:
 
 
 def match_run(root: Path, beginning: str, kinds: Sequence[str] = ()) -> str:
-    """The name of the one run under `root` that begins so and is of one of these kinds, or of any.
-
-    Raises:
-        InputError: If there is not exactly one.
-    """
+    """The name of the one run under `root` that begins so and is of one of these kinds, or of any."""
     names = [path.name for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
     names = [name for name in names if not kinds or name.rpartition("-")[0] in kinds]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]

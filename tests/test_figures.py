@@ -32,7 +32,7 @@ from simulations import (
     ToyConfig,
     run_toy,
 )
-from simulations.bound_check import INTERVALS, draw_instance, save_instance
+from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
 from simulations.presets import theory_configs
 from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
 
@@ -269,7 +269,10 @@ def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
     record = records["bound"]
     ends = record.arrays["sharp"].copy()
     ends[7] = (0.0, 0.0)
-    broken = bound.show(dataclasses.replace(record, arrays=record.arrays | {"sharp": ends}), tmp_path)
+    changed = dataclasses.replace(record, arrays=record.arrays | {"sharp": ends})
+    save_violations(changed, tmp_path)
+    broken = bound.show(changed, tmp_path)
+    assert broken.values["saved"] == [str(tmp_path / "violation-7.npz")]
     assert not broken.ok
     assert broken.values["violations"] == {"7": ("sharp",)}
     assert "1 designs break an interval that must hold" in broken.verdict
