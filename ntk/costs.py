@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -118,7 +117,7 @@ def _values(plan: Plan) -> dict[str, object]:
     names = ("pairs", "multiply_adds", "fill_multiply_adds", "passes", "samples", "sample_bytes", "tile_bytes")
     return {
         "sets": dict(plan.sets),
-        "cut": asdict(plan.cut),
+        "cut": plan.cut.to_json(),
         "tiles": len(plan.tiles),
         "panels": len(plan.panels),
         "panels_kept": plan.room,

@@ -222,19 +222,11 @@ def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, di
     """Every target of an experiment, one after the other."""
     config = experiment.config
     responses = Responses.of(experiment.train.labels, experiment.classes)
-    train = analyse_train(kernels.train, accumulate=config.kernel.accumulate)
+    train = analyse_train(kernels.train, responses, accumulate=config.kernel.accumulate)
     targets = {}
     for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
-        targets[target.name] = analyse_target(
-            train,
-            kernels.ood_train(target.name),
-            kernels.ood(target.name),
-            responses,
-            target.images.labels,
-            accumulate=config.kernel.accumulate,
-            ridge=config.ridge,
-            top=config.top,
-        )
+        blocks = kernels.ood_train(target.name), kernels.ood(target.name)
+        targets[target.name] = analyse_target(train, *blocks, target.images.labels, ridge=config.ridge, top=config.top)
     return train, targets
 
 

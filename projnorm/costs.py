@@ -100,14 +100,7 @@ class CostReport:
 def device_cost(
     phases: Sequence[Sequence[Job]], devices: int, assumptions: CostAssumptions, *, device_bytes: float
 ) -> DeviceCost:
-    """The cost of phases one after the other, whose jobs run beside each other.
-
-    Args:
-        phases: Jobs of each phase, in the order in which they are handed out.
-        devices: Number of devices.
-        assumptions: Rate of a device.
-        device_bytes: Estimate of the most memory that one device needs, in bytes.
-    """
+    """The cost of phases one after the other, whose jobs run beside each other, handed out in this order."""
     jobs = [job for phase in phases for job in phase]
     longest = sum(busiest((job.flops for job in phase), devices) for phase in phases)
     samples: Counter[str] = Counter()

@@ -76,11 +76,9 @@ def physical_memory() -> int:
 
 
 def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; a pipe or a device, which might never end, is refused without waiting for it.
+    """Open a regular file of at most `most` bytes, by default `memory_ceiling`, for reading.
 
-    Args:
-        path: Path of the file.
-        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
+    A pipe or a device, which might never end, is refused without waiting for it.
     """
     allowed = memory_ceiling() if most is None else most
     if path.is_dir():
@@ -100,12 +98,7 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
 
 
 def read_file(path: Path, *, most: int | None = None) -> bytes:
-    """The content of a regular file.
-
-    Args:
-        path: Path of the file.
-        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
-    """
+    """The content of a regular file of at most `most` bytes, by default `memory_ceiling`."""
     with open_file(path, most=most) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size)

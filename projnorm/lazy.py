@@ -36,11 +36,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
     """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used.
 
     Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING``, so each is written once:
-    ``from package.module import name as name``, or ``import module as name``.
-
-    Args:
-        package: Name of the package.
-        file: Its ``__init__.py``.
+    ``from package.module import name as name``, or ``import module as name``. `file` is its ``__init__.py``.
     """
     names: dict[str, tuple[str, str]] = {}
     for match in _IMPORTS.finditer(Path(file).read_text(encoding="utf-8").partition("\nif TYPE_CHECKING:")[2]):

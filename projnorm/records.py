@@ -10,7 +10,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,14 +23,15 @@ from projnorm.config import Config, read_toml
 from projnorm.environment import current_environment
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.store import Store, digest
-from projnorm.tasks import run_tasks
+from projnorm.tasks import concatenated, run_tasks
 
 T = TypeVar("T")
 RECORD, SETTINGS = "record", "config.toml"
 _HASH = "[0-9a-f]" * 12
+# What the file of a record holds besides its arrays.
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "kind": str,
     "id": str,
+    "kind": str,
     "config": dict,
     "created": str,
     "wall_seconds": (int, float),
@@ -96,16 +97,8 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays, as plain JSON values."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "config": dict(self.config),
-            "created": self.created,
-            "wall_seconds": self.wall_seconds,
-            "environment": dict(self.environment),
-            "facts": dict(self.facts),
-            "meanings": dict(self.meanings),
-        }
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +156,11 @@ def finish_record(
     started: float,
     facts: Mapping[str, Any] | None = None,
 ) -> Record:
-    """Make and save the record of a run that has just finished.
-
-    Args:
-        kind: Name of the experiment.
-        config: Its configuration.
-        context: Where it ran.
-        arrays: The results by name.
-        meanings: For every array, what it holds and in which unit.
-        started: `time.perf_counter()` when the run began.
-        facts: What else the record should say.
-    """
+    """Make and save the record of a run that has just finished; `started` is `time.perf_counter()` when it began."""
     if missing := set(arrays) ^ set(meanings):
         raise AssertionError(f"`meanings` must describe every array; these differ: {', '.join(sorted(missing))}")
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    took, environment = time.perf_counter() - started, asdict(current_environment())
+    took, environment = time.perf_counter() - started, current_environment()
     name = record_id(kind, config)
     record = Record(name, kind, config.to_json(), arrays, meanings, created, took, environment, facts or {})
     save_record(record, context.root)
@@ -200,8 +183,8 @@ def recorded(
     *,
     items: Sequence[T],
     work: Callable[[T], Arrays],
-    assemble: Callable[[Sequence[Arrays]], Arrays],
     meanings: Mapping[str, str],
+    assemble: Callable[[Sequence[Arrays]], Arrays] = concatenated,
     facts: Mapping[str, Any] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> Record:
@@ -215,8 +198,9 @@ def recorded(
         context: Where it runs.
         items: One argument of `work` for each task.
         work: Computes one task. It must depend on its argument alone.
-        assemble: Makes the arrays of the record from the results of all tasks, in order.
         meanings: For every array, what it holds and in which unit.
+        assemble: Makes the arrays of the record from the results of all tasks, in order; by default arrays of the same
+            name follow each other.
         facts: What else the record should say.
         inputs: Hashes of what the numbers depend on besides the configuration.
     """

@@ -22,7 +22,6 @@ from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 from projnorm.files import read_file
 from projnorm.records import Record, RunContext, recorded
-from projnorm.tasks import concatenated
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -97,15 +96,8 @@ def run_bound_check(config: BoundConfig, context: RunContext) -> Record:
     total = config.instances + config.large
     batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
     batches += [range(start, min(start + 4, total)) for start in range(config.instances, total, 4)]
-    record = recorded(
-        "bound",
-        config,
-        context,
-        items=batches,
-        work=partial(check_batch, config),
-        assemble=concatenated,
-        meanings=MEANINGS,
-    )
+    work = partial(check_batch, config)
+    record = recorded("bound", config, context, items=batches, work=work, meanings=MEANINGS)
     save_violations(record, context.root / record.id)
     return record
 

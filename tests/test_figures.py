@@ -152,7 +152,7 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"
     more = [report.Section("Networks", "None `yet`.")]
-    page = theory_page(records, dataclasses.asdict(current_environment()), full=False, folder=folder, more=more)
+    page = theory_page(records, current_environment(), full=False, folder=folder, more=more)
     assert page.count(base64.b64encode(b"a figure as svg").decode()) == len(FIGURES) == len(list(folder.glob("*.png")))
     assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
     assert "The toy experiment agrees with its closed forms" in page.partition("<nav>")[0]

@@ -230,4 +230,4 @@ def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
     engine = Engine(model, x, KernelConfig(device="cpu"))
     convolutions = [layer for layer in engine.costs if "conv" in layer.name]
     assert {layer.route for layer in convolutions} == {"direct"}
-    assert engine.sample_bytes < 4 * 11_177_025 / 5
+    assert engine.sizes.sample < 4 * 11_177_025 / 5
