@@ -17,6 +17,17 @@ from projnorm.vision import ImageNetInput, load_network, load_splits
 from projnorm.vision.settings import RANDOM
 from projnorm.vision.targets import Shifts, generated_targets, given_targets, require_distinct
 
+# Columns of the table of layers, and the attribute of `LayerCost` that each shows.
+_COLUMNS = {
+    "layer": "name",
+    "parameters": "parameters",
+    "route": "route",
+    "multiply-adds a pair": "multiply_adds",
+    "numbers kept a sample": "kept",
+    "formed": "formed",
+}
+_SUMMED = ("parameters", "multiply-adds a pair", "numbers kept a sample")
+
 
 def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssumptions | None = None) -> CostReport:
     """The cost of `ntk.run_gram`, planned with one image of each set in memory and no weights read.
@@ -85,19 +96,8 @@ def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
 
 
 def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:
-    rows: list[dict[str, str | int]] = [
-        {
-            "layer": layer.name,
-            "parameters": layer.parameters,
-            "route": layer.route,
-            "multiply-adds a pair": layer.multiply_adds,
-            "numbers kept a sample": layer.kept,
-            "formed": layer.formed,
-        }
-        for layer in plan.layers
-    ]
-    counted = {"parameters": "parameters", "multiply-adds a pair": "multiply_adds", "numbers kept a sample": "kept"}
-    sums = {column: sum(getattr(layer, key) for layer in plan.layers) for column, key in counted.items()}
+    rows = [{column: getattr(layer, name) for column, name in _COLUMNS.items()} for layer in plan.layers]
+    sums = {column: sum(row[column] for row in rows) for column in _SUMMED}
     return (*rows, {"layer": "total", **sums})
 
 
