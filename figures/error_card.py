@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -82,7 +81,7 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
         "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
         "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
         [section(show(one)) for one in estimates],
-        {"date": date, "command": command, "model": model, **data, **asdict(current_environment())},
+        {"date": date, "command": command, "model": model, **data, **current_environment()},
     )
 
 

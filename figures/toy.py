@@ -15,8 +15,7 @@ from figures.show import Drawing, Shown, drawing_of
 from figures.style import GENERALISED, TRUTH, WIDTH, Axes, Figure, drawing
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
-from simulations.summaries import closed_form_gap, closed_forms, toy_rows
-from simulations.tracking import IntervalTracking, interval_tracking, score_tracking
+from simulations.summaries import closed_form_gap, closed_forms, interval_tracking, score_tracking, toy_rows
 
 TITLE = "The Gaussian toy experiment"
 CAPTION = (
@@ -56,8 +55,8 @@ def show(record: Record, _folder: Path | None) -> Shown:
         figures=figures,
         values={
             "rows": toy_rows(record),
-            "scores": [asdict(row) for row in score_tracking(record)],
-            "intervals": [asdict(row) for row in interval_tracking(record)],
+            "scores": [{"score": score, **asdict(fit)} for score, fit in score_tracking(record).items()],
+            "intervals": interval_tracking(record),
         },
         title=TITLE if design == "gaussian" else f"The toy experiment, design {design}",
         verdict=_verdict(record),
@@ -106,7 +105,7 @@ def tracking(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         scores, intervals = score_tracking(record), interval_tracking(record)
-        correlations = [Number(value) for score in scores for value in (score.r_squared, score.spearman)]
+        correlations = [Number(value) for fit in scores.values() for value in (fit.r_squared, fit.spearman)]
         coverage: list[Cell] = [_coverage(interval) for interval in intervals] or ["-"] * 3
         rows.append((str(record.config["design"]), *correlations, *coverage))
     return Table(header, rows)
@@ -135,8 +134,8 @@ def _cell(entry: dict[str, Any]) -> Number:
     return Number(entry["mean"], ".4f", more, "{}" + "".join(layouts[name] for name in known))
 
 
-def _coverage(interval: IntervalTracking) -> Number:
-    if not interval.infeasible:
-        return Number(100 * interval.coverage, ".0f")
-    infeasible = {"infeasible": 100 * interval.infeasible}
-    return Number(100 * interval.coverage, ".0f", infeasible, "{} ({} infeasible)")
+def _coverage(interval: dict[str, Any]) -> Number:
+    coverage = 100 * interval["coverage"]
+    if not interval["infeasible"]:
+        return Number(coverage, ".0f")
+    return Number(coverage, ".0f", {"infeasible": 100 * interval["infeasible"]}, "{} ({} infeasible)")

@@ -217,11 +217,7 @@ EXPERIMENTS = (
 
 
 def experiment(kind: str) -> Experiment:
-    """The experiment whose records are of this kind.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The experiment whose records are of this kind."""
     for one in EXPERIMENTS:
         if one.kind == kind:
             return one
@@ -245,10 +241,6 @@ def recompute(
         context: Where it is computed; the folder of `record` is not written to. With device "auto", that of the record.
         beside: Folder that `record` is in; the run that it is about is described there.
         announce: Called with a line before each step of several.
-
-    Raises:
-        InputError: If the record was made by another version or is of an unknown kind.
-        ChangedInputError: If data or weights are no longer what they were.
     """
     from projnorm.records import load_record
     from projnorm.verification import changed_inputs, flat_facts

@@ -77,10 +77,8 @@ def spectral_design(
     Raises:
         InputError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
     """
-    s, t = (
-        _as_spectrum(train_singular_values, "train_singular_values"),
-        _as_spectrum(ood_singular_values, "ood_singular_values"),
-    )
+    s = _as_spectrum(train_singular_values, "train_singular_values")
+    t = _as_spectrum(ood_singular_values, "ood_singular_values")
     n, m = s.size, t.size
     if not 0 <= k <= min(n, m):
         raise InputError(f"`k` must be between 0 and {min(n, m)}; got {k}.")

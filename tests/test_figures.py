@@ -32,7 +32,7 @@ from simulations import (
     ToyConfig,
     run_toy,
 )
-from simulations.bound_check import INTERVALS, draw_instance, save_instance
+from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
 from simulations.presets import theory_configs
 from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
 
@@ -154,7 +154,7 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"
     more = [report.Section("Networks", "None `yet`.")]
-    page = theory_page(records, dataclasses.asdict(current_environment()), full=False, folder=folder, more=more)
+    page = theory_page(records, current_environment(), full=False, folder=folder, more=more)
     assert page.count(base64.b64encode(b"a figure as svg").decode()) == len(FIGURES) == len(list(folder.glob("*.png")))
     assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
     assert "The toy experiment agrees with its closed forms" in page.partition("<nav>")[0]
@@ -271,7 +271,10 @@ def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
     record = records["bound"]
     ends = record.arrays["sharp"].copy()
     ends[7] = (0.0, 0.0)
-    broken = bound.show(dataclasses.replace(record, arrays=record.arrays | {"sharp": ends}), tmp_path)
+    changed = dataclasses.replace(record, arrays=record.arrays | {"sharp": ends})
+    save_violations(changed, tmp_path)
+    broken = bound.show(changed, tmp_path)
+    assert broken.values["saved"] == [str(tmp_path / "violation-7.npz")]
     assert not broken.ok
     assert broken.values["violations"] == {"7": ("sharp",)}
     assert "1 designs break an interval that must hold" in broken.verdict

@@ -118,7 +118,7 @@ def _show_costs(
     from figures.costs import show
     from projnorm.costs import CostAssumptions
 
-    assumptions = CostAssumptions(options.devices, options.tflops, options.gbps)
+    assumptions = CostAssumptions(options.devices, options.tflops)
     shown = show(resolve(experiment.costs)(config, context, assumptions))
     if as_json:
         say_json(shown.values)

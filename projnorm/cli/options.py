@@ -89,7 +89,6 @@ class CostOptions(Config):
     dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
     devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
     tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
-    gbps: float = setting(10.0, "With --dry-run: Gbit/s of the link that all data is assumed to move over.", above=0.0)
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     records = _records(options, out, run)
     html = theory_page(
         records,
-        asdict(current_environment()),
+        current_environment(),
         full=options.full,
         folder=_figures(out),
         formats=drawing.formats,
