@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import dials, tightness
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import PAPER, TRUTH, WIDTH, Figure, drawing
+from figures.show import Shown
+from figures.style import PAPER, TRUTH, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 from simulations.bound_check import FAMILIES, Family, load_instance, violations
 from simulations.summaries import bound_rows, instance_rows, misses_by_dial, save_violations
 
-TITLE = "The paper's bound where its assumptions hold"
 CAPTION = (
     "Each vertical line is one drawn design that satisfies every assumption, from the smallest tail eigenvalue over m "
     "to the largest; the dot is its true ratio of loss to ProjNormLinear squared. No dot leaves its line; most lie "
@@ -76,9 +74,9 @@ def show(record: Record, folder: Path | None) -> Shown:
     return Shown(
         blocks,
         {
-            "bound": Drawing(TITLE, CAPTION, partial(draw, record)),
-            "dials": drawing_of(dials, record),
-            "tightness": drawing_of(tightness, record),
+            "bound": draw.of(record),
+            "dials": dials.draw.of(record),
+            "tightness": tightness.draw.of(record),
         },
         {
             "deficient": deficient,
@@ -110,7 +108,8 @@ def show_instance(path: Path) -> Shown:
     )
 
 
-def draw(record: Record) -> Figure:
+@plot("The paper's bound where its assumptions hold", CAPTION)
+def draw(figure: Figure, record: Record) -> None:
     """A sample of instances, sorted by their upper limit."""
     exact = np.flatnonzero(record.arrays["family"] == FAMILIES.index("exact"))
     some = exact[np.linspace(0, exact.size - 1, min(SHOWN, exact.size)).astype(int)]
@@ -118,16 +117,14 @@ def draw(record: Record) -> Figure:
     lower, upper = record.arrays["paper"][some].T / square
     ratio = record.arrays["loss"][some] / square
     order = np.lexsort((ratio, upper))
-    with drawing(WIDTH, 3.4) as figure:
-        axes = figure.add_subplot()
-        x = np.arange(order.size)
-        axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
-        axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
-        axes.set_yscale("log")
-        axes.set_xlabel(f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
-        axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
-        axes.legend(loc="lower right")
-    return figure
+    axes = figure.add_subplot()
+    x = np.arange(order.size)
+    axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
+    axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
+    axes.set_yscale("log")
+    axes.set_xlabel(f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
+    axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
+    axes.legend(loc="lower right")
 
 
 def table(record: Record) -> Table:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from deep.estimate import CalibrationSummary, ErrorEstimate
 from figures.report import page, section
-from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Number, Table
 from projnorm.environment import current_environment
 
@@ -29,17 +28,17 @@ _UNCALIBRATED = (
 )
 
 
-def draw(estimate: ErrorEstimate) -> Figure:
+@plot("", _CALIBRATED)
+def draw(figure: Figure, estimate: ErrorEstimate) -> None:
     """Methods, and beside them the calibration where there is one."""
     known = [one for one in estimate.methods if math.isfinite(one.error)]
     panels = 1 if estimate.calibration is None else 2
-    with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
-        grid = figure.subplots(1, panels, squeeze=False)[0]
-        _methods(grid[0], estimate)
-        if estimate.calibration is not None:
-            _calibration(grid[1], estimate, estimate.calibration)
-        figure.legend(loc="outside lower center", ncols=3, fontsize=7)
-    return figure
+    figure.set_size_inches(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known)))
+    grid = figure.subplots(1, panels, squeeze=False)[0]
+    _methods(grid[0], estimate)
+    if estimate.calibration is not None:
+        _calibration(grid[1], estimate, estimate.calibration)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7)
 
 
 def build(estimate: ErrorEstimate) -> Table:
@@ -62,7 +61,7 @@ def show(estimate: ErrorEstimate) -> Shown:
     caption = _UNCALIBRATED if estimate.calibration is None else _CALIBRATED
     return Shown(
         [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
-        {"error_card": Drawing("", caption, partial(draw, estimate))},
+        {"error_card": replace(draw.of(estimate), caption=caption)},
         estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
     )

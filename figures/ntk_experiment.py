@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import Figure
+from figures.show import Drawing, Shown
 from figures.table import Number, Table
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
@@ -56,7 +53,7 @@ def show_analysis(record: Record, _folder: Path) -> Shown:
     values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
         [table(record), TABLE_CAPTION, *_notes(record)],
-        {"ntk_panels": panels_drawing(record, ntk_panels.draw), **other_drawings(record)},
+        {"ntk_panels": ntk_panels.draw.of(record), **other_drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
         record=record,
@@ -72,7 +69,7 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
     )
     return Shown(
         [predictions(record), follows, *_notes(record)],
-        {"ntk_panels": panels_drawing(record, ntk_panels.draw)},
+        {"ntk_panels": ntk_panels.draw.of(record)},
         {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
@@ -119,15 +116,13 @@ def table(record: Record) -> Table:
     return Table(header, cells)
 
 
-def panels_drawing(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
-    """The three panels of the paper, drawn by one function or another."""
-    return Drawing(ntk_panels.TITLE, ntk_panels.CAPTION, partial(draw, record))
-
-
 def other_drawings(record: Record) -> dict[str, Drawing]:
     """Norm ratio, decay and intervals on every target."""
-    modules = (ntk_norm_ratio, ntk_decay_grid, ntk_intervals)
-    return {module.__name__.rpartition(".")[2]: drawing_of(module, record) for module in modules}
+    return {
+        "ntk_norm_ratio": ntk_norm_ratio.draw.of(record),
+        "ntk_decay_grid": ntk_decay_grid.draw.of(record),
+        "ntk_intervals": ntk_intervals.draw.of(record),
+    }
 
 
 def _quality(record: Record) -> FitQuality:

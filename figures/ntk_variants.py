@@ -10,9 +10,8 @@ from deep.experiments.ntk_predict import VariantQuality, variant_qualities
 from deep.runs import kernel_rows
 from deep.scores import Scores
 from figures import deep_table, ntk_panels
-from figures.ntk_experiment import other_drawings, panels_drawing
-from figures.show import Shown
-from figures.style import Figure
+from figures.ntk_experiment import other_drawings
+from figures.show import Drawing, Shown
 from figures.table import Cell, Number, Table
 from ntk.variants import PLAIN
 from projnorm.records import Record
@@ -34,7 +33,7 @@ def show(record: Record, folder: Path) -> Shown:
     run = record.config["run"]
     return Shown(
         [build(record), CAPTION],
-        {"ntk_panels": panels_drawing(record, paper_panels), **other_drawings(record)},
+        {"ntk_panels": paper_panels(record), **other_drawings(record)},
         {
             "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder.parent / run)))),
             "variants": values(record),
@@ -45,13 +44,12 @@ def show(record: Record, folder: Path) -> Shown:
     )
 
 
-def paper_panels(record: Record) -> Figure:
+def paper_panels(record: Record) -> Drawing:
     """The three panels on kernels with the targets that the paper shows, where they are there."""
     known = record.arrays["targets"].tolist()
+    aligned = _PAPER_ALIGNED if _PAPER_ALIGNED in known else None
     decays = [name for name in _PAPER_DECAYS if name in known]
-    return ntk_panels.draw(
-        record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
-    )
+    return ntk_panels.draw.of(record, aligned=aligned, decays=decays if decays[1:] else None)
 
 
 def values(record: Record) -> list[dict[str, Any]]:

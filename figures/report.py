@@ -7,55 +7,13 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 
 from figures.markup import to_html
 from figures.show import Drawing, Shown, save_figures
 from figures.style import FORMATS, rendered
 from figures.table import Table
 from projnorm.records import flat
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --rule: #d0d0d0; --soft: #5a5a5a; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #e6e6e6; --paper: #16181a; --rule: #3a3d40; --soft: #a5a5a5; }}
-}}
-body {{ margin: 0 auto; max-width: 58rem; padding: 1rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, sans-serif; }}
-h1 {{ font-size: 1.6rem; line-height: 1.25; overflow-wrap: anywhere; }}
-h2 {{ font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--rule); padding-top: 1rem; }}
-h2, p, li {{ overflow-wrap: anywhere; }}
-h3 {{ font-size: 1rem; margin: 1.5rem 0 .5rem; }}
-a {{ color: inherit; }}
-code {{ font: .9em ui-monospace, monospace; }}
-figure {{ margin: 1rem 0; background: #ffffff; border-radius: 6px; padding: .5rem; }}
-figure img {{ display: block; width: 100%; height: auto; }}
-.verdict {{ border-left: 4px solid var(--rule); padding: .1rem 0 .1rem 1rem; }}
-.scroll {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }}
-th, td {{ padding: .25rem .75rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule);
-  white-space: nowrap; }}
-th.number, td.number {{ text-align: right; }}
-details {{ color: var(--soft); font-size: .85rem; margin-top: 1rem; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p>{introduction}</p>
-{verdict}
-{contents}
-{sections}
-<h2 id="provenance">Where this came from</h2>
-{provenance}
-</body>
-</html>
-"""
-
 
 _LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
 
@@ -107,9 +65,6 @@ def section(
             if they are for the page only.
         formats: File formats of the figures that are saved, besides the SVG files that the page needs.
         width: Width of the figures, as in `figures.style.save`.
-
-    Raises:
-        OSError: If a figure cannot be written.
     """
     pictures = []
     if folder is not None:
@@ -129,17 +84,11 @@ def section(
 
 
 def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
-    """The whole document: the answers first, then the contents, then every section.
-
-    Args:
-        title: Title of the page.
-        introduction: What it is about.
-        sections: Its parts.
-        provenance: When, where and with what it was made.
-    """
+    """The whole document: the answers first, then the contents, every section, and how it was made (`provenance`)."""
     verdicts = "".join(f"<li>{to_html(one.verdict)}</li>" for one in sections if one.verdict)
     links = "".join(f'<li><a href="#s{i}">{to_html(one.title)}</a></li>' for i, one in enumerate(sections))
-    return _PAGE.format(
+    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    return template.substitute(
         title=html.escape(title),
         introduction=to_html(introduction),
         verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,11 @@ import numpy as np
 from deep.calibration import Line
 from deep.experiments.stress import predictions
 from figures.headings import about_run
-from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, Figure, drawing, grid_size, panels
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Figure, panels, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 
-ADVERSARIAL = "Errors under attack"
-LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
     "Predicted against true error, one panel per method. Circles: the targets of the run, to which each method's line "
     "from score to error was fitted. Squares: sets of another kind, on which the line is used as it is; the first and "
@@ -27,17 +25,16 @@ CAPTION = (
 )
 # Predictions beyond these are drawn at the edge.
 _LOWEST, _HIGHEST = -25.0, 125.0
-_TITLES = {"deep-adversarial": ADVERSARIAL, "deep-label-shift": LABEL_SHIFT}
+_TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Errors under label shift"}
 
 
 def show(record: Record, _folder: Path) -> Shown:
     """Errors under attack, or under label shift."""
     title = _TITLES[record.kind]
     name = record.kind.removeprefix("deep-").replace("-", "_")
-    draw_it = partial(draw, record, heading=about_run(record))
     return Shown(
         [build(record), CAPTION],
-        {name: Drawing(title, CAPTION, draw_it)},
+        {name: replace(draw.of(record, about_run(record)), title=title)},
         values(record),
         title=title,
         record=record,
@@ -74,29 +71,29 @@ def values(record: Record) -> dict[str, object]:
     }
 
 
-def draw(record: Record, *, heading: str = "") -> Figure:
+@plot("Errors under a shift that is no corruption", CAPTION)
+def draw(figure: Figure, record: Record, heading: str = "") -> None:
     """One panel per method."""
     arrays, methods = record.arrays, predictions(record)
-    rows, columns = grid_size(len(methods))
-    size = (2.3 * columns + 1.8, 2.2 * rows + 0.5)
-    with drawing(*size, heading=heading, x="true error (%)", y="predicted error (%)") as figure:
-        grid = panels(figure, len(methods), columns, sharex=True, sharey=True)
-        for axes, method, scores in zip(grid, methods, arrays["run_scores"].T, strict=True):
-            axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
-            axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
-            if np.isnan(method.predicted).any():  # a constant score has no line
-                continue
-            fitted = Line.fitted(scores, arrays["run_errors"]).predict(scores)
-            true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
-            look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
-            fitted = np.clip(100 * fitted, _LOWEST, _HIGHEST)
-            axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
-            axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
-            for number in {1, len(predicted)}:
-                point = (true[number - 1], predicted[number - 1])
-                axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
-        grid[0].set_xlim(-3, 103)
-        grid[0].set_ylim(_LOWEST - 5, _HIGHEST + 5)
-        keys = max((axes.get_legend_handles_labels() for axes in grid), key=lambda pair: len(pair[0]))
-        figure.legend(*keys, loc="outside right upper", fontsize=7)
-    return figure
+    figure.suptitle(heading)
+    figure.supxlabel("true error (%)")
+    figure.supylabel("predicted error (%)")
+    columns = list(zip(methods, arrays["run_scores"].T, strict=True))
+    grid = panels(figure, columns, size=(2.3, 2.2), margin=(1.8, 0.5), sharex=True, sharey=True)
+    for axes, (method, scores) in grid:
+        axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
+        axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
+        if np.isnan(method.predicted).any():  # a constant score has no line
+            continue
+        fitted = np.clip(100 * Line.fitted(scores, arrays["run_errors"]).predict(scores), _LOWEST, _HIGHEST)
+        true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
+        look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
+        axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
+        axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
+        for number in {1, len(predicted)}:
+            point = (true[number - 1], predicted[number - 1])
+            axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
+    axes.set_xlim(-3, 103)
+    axes.set_ylim(_LOWEST - 5, _HIGHEST + 5)
+    keys = max((axes.get_legend_handles_labels() for axes, _ in grid), key=lambda pair: len(pair[0]))
+    figure.legend(*keys, loc="outside right upper", fontsize=7)

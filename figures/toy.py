@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import blindness
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import GENERALISED, TRUTH, WIDTH, Axes, Figure, drawing
+from figures.show import Shown
+from figures.style import GENERALISED, TRUTH, Axes, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 from simulations.summaries import closed_form_gap, closed_forms, toy_rows
 from simulations.tracking import IntervalTracking, interval_tracking, score_tracking
 
-TITLE = "The Gaussian toy experiment"
 CAPTION = (
     "As coordinates unseen in training gain variance (sigma), the test error and the loss rise. ProjNormLinear rises "
     "with them; the confidence score, like anything made of the outputs alone, does not move. Blue: mean over trials "
@@ -43,9 +41,9 @@ PANELS = {
 def show(record: Record, _folder: Path | None) -> Shown:
     """The numbers beside their closed forms, and how scores and intervals follow the loss."""
     design, trials = record.config["design"], record.config["trials"]
-    figures = {"toy": Drawing(TITLE, CAPTION, partial(draw, record))}
+    figures = {"toy": draw.of(record)}
     if design == "gaussian":
-        figures["blindness"] = drawing_of(blindness, record)
+        figures["blindness"] = blindness.draw.of(record)
     return Shown(
         blocks=[
             f"Toy experiment, design {design}: mean ± standard error of {trials} trials [closed form]",
@@ -59,7 +57,7 @@ def show(record: Record, _folder: Path | None) -> Shown:
             "scores": [asdict(row) for row in score_tracking(record)],
             "intervals": [asdict(row) for row in interval_tracking(record)],
         },
-        title=TITLE if design == "gaussian" else f"The toy experiment, design {design}",
+        title=draw.title if design == "gaussian" else f"The toy experiment, design {design}",
         verdict=_verdict(record),
         record=record,
     )
@@ -70,25 +68,24 @@ def show_designs(records: Sequence[Record]) -> Shown:
     return Shown([tracking(records), DESIGNS_CAPTION], title="Other designs")
 
 
-def draw(record: Record) -> Figure:
+@plot("The Gaussian toy experiment", CAPTION, height=4.2)
+def draw(figure: Figure, record: Record) -> None:
     """Four panels against sigma."""
     sigma, theory = record.arrays["sigma"], closed_forms(record)
-    with drawing(WIDTH, 4.2) as figure:
-        grid = figure.subplots(2, 2, sharex=True)
-        for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
-            _band(axes, sigma, record.arrays[name])
-            if theory is not None:
-                axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
-            axes.set_ylabel(label)
-        for axes in grid[1]:
-            axes.set_xlabel(r"$\sigma$")
-        # The flat line must not be blown up by its own noise: it gets the range of the test error.
-        spread = np.ptp(record.arrays["test_error"].mean(axis=0)) or 0.1
-        middle = float(record.arrays["confidence"].mean())
-        low, high = grid[1, 0].get_ylim()
-        grid[1, 0].set_ylim(min(low, middle - spread), max(high, middle + spread))
-        grid[0, 0].legend(loc="lower right")
-    return figure
+    grid = figure.subplots(2, 2, sharex=True)
+    for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
+        _band(axes, sigma, record.arrays[name])
+        if theory is not None:
+            axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
+        axes.set_ylabel(label)
+    for axes in grid[1]:
+        axes.set_xlabel(r"$\sigma$")
+    # The flat line must not be blown up by its own noise: it gets the range of the test error.
+    spread = np.ptp(record.arrays["test_error"].mean(axis=0)) or 0.1
+    middle = float(record.arrays["confidence"].mean())
+    low, high = grid[1, 0].get_ylim()
+    grid[1, 0].set_ylim(min(low, middle - spread), max(high, middle + spread))
+    grid[0, 0].legend(loc="lower right")
 
 
 def table(record: Record) -> Table:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from figures import bound, report, style, toy
 from figures.markup import to_html, to_latex
-from figures.show import Drawing, Shown, save_figures, save_tables
+from figures.show import Shown, save_figures, save_tables
 from figures.table import FORMATS, Number, Table
 from figures.theory import theory_page, theory_shows
 from projnorm.environment import current_environment
@@ -125,13 +125,12 @@ def test_what_is_printed_needs_no_matplotlib():
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
 
-    def draw():
+    @style.plot("A line", "It rises.", 2.0, 2.0)
+    def draw(figure):
         drawn.append(1)
-        with style.drawing(2.0, 2.0) as figure:
-            figure.subplots().plot([1, 2])
-        return figure
+        figure.subplots().plot([1, 2])
 
-    shown = Shown([], {"line": Drawing("A line", "It rises.", draw)}, {"number": 1.0})
+    shown = Shown([], {"line": draw.of()}, {"number": 1.0})
     paths = save_figures(shown, tmp_path)
     assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
     assert save_figures(shown, tmp_path) == paths
