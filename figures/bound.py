@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from figures import dials, tightness
 from figures.show import Shown
 from figures.style import PAPER, TRUTH, Figure, plot
-from figures.table import Cell, Number, Table
+from figures.table import Cell, Column, Number, Table, number
 from projnorm.records import Record
 from simulations.bound_check import FAMILIES, Family, load_instance, violations
 from simulations.summaries import bound_rows, instance_rows, misses_by_dial, save_violations
@@ -92,12 +91,7 @@ def show(record: Record, folder: Path | None) -> Shown:
 
 
 def show_instance(path: Path) -> Shown:
-    """One saved design, checked again.
-
-    Raises:
-        OSError: If the file cannot be read.
-        InputError: If it holds something else.
-    """
+    """One saved design, checked again."""
     instance = load_instance(path)
     rows = instance_rows(instance)
     family = f"{instance.family} ({FAMILY_NAMES[instance.family]})"
@@ -129,20 +123,16 @@ def draw(figure: Figure, record: Record) -> None:
 
 def table(record: Record) -> Table:
     """Misses, slack and width."""
-    rows = [
-        (
-            FAMILY_NAMES[row["family"]],
-            INTERVAL_NAMES[row["interval"]],
-            Number(row["instances"], ",d"),
-            Number(100 * row["missed"], ".2f"),
-            _yes(row["must_hold"]),
-            Number(math.nan if row["worst_slack"] is None else row["worst_slack"], ".1e"),
-            Number(math.nan if row["median_width"] is None else row["median_width"], ".3g"),
-        )
-        for row in bound_rows(record)
-    ]
-    header = ("designs", "interval", "instances", "missed (%)", "must hold", "worst slack", "median width")
-    return Table(header, rows)
+    columns: dict[str, Column] = {
+        "designs": lambda row: FAMILY_NAMES[row["family"]],
+        "interval": lambda row: INTERVAL_NAMES[row["interval"]],
+        "instances": number("instances", ",d"),
+        "missed (%)": number("missed", ".2f", 100),
+        "must hold": lambda row: _yes(row["must_hold"]),
+        "worst slack": number("worst_slack", ".1e"),
+        "median width": number("median_width", ".3g"),
+    }
+    return Table.of(bound_rows(record), columns)
 
 
 def by_dial(record: Record) -> Table:
@@ -158,16 +148,13 @@ def by_dial(record: Record) -> Table:
 
 def instance_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Every interval of a single design beside its loss."""
-    cells: list[list[Cell]] = [
-        [
-            INTERVAL_NAMES[row["interval"]],
-            *(Number(row[key], ".9g") for key in ("lower", "loss", "upper")),
-            _yes(row["holds"]),
-            _yes(row["must_hold"]),
-        ]
-        for row in rows
-    ]
-    return Table(("interval", "lower", "loss", "upper", "holds", "must hold"), cells)
+    columns: dict[str, Column] = {
+        "interval": lambda row: INTERVAL_NAMES[row["interval"]],
+        **{key: number(key, ".9g") for key in ("lower", "loss", "upper")},
+        "holds": lambda row: _yes(row["holds"]),
+        "must hold": lambda row: _yes(row["must_hold"]),
+    }
+    return Table.of(rows, columns)
 
 
 def _yes(answer: bool) -> str:

@@ -14,7 +14,7 @@ from deep.estimate import CalibrationSummary, ErrorEstimate
 from figures.report import page, section
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
-from figures.table import Number, Table
+from figures.table import Column, Table, number
 from projnorm.environment import current_environment
 
 _CALIBRATED = (
@@ -43,17 +43,14 @@ def draw(figure: Figure, estimate: ErrorEstimate) -> None:
 
 def build(estimate: ErrorEstimate) -> Table:
     """One row per method."""
-    rows = [
-        (
-            one.method,
-            Number(one.score, ".4g"),
-            Number(100 * one.error, ".1f"),
-            Number(100 * one.mae, ".1f"),
-            one.note or ("in the estimate" if one.method in estimate.based_on else ""),
-        )
-        for one in estimate.methods
-    ]
-    return Table(("method", "score", "error (%)", "MAE on families left out (points)", "note"), rows)
+    columns: dict[str, Column] = {
+        "method": lambda one: one.method,
+        "score": number("score", ".4g"),
+        "error (%)": number("error", ".1f", 100),
+        "MAE on families left out (points)": number("mae", ".1f", 100),
+        "note": lambda one: one.note or ("in the estimate" if one.method in estimate.based_on else ""),
+    }
+    return Table.of(estimate.methods, columns)
 
 
 def show(estimate: ErrorEstimate) -> Shown:

@@ -8,7 +8,7 @@ import numpy as np
 
 from figures.show import Shown
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
-from figures.table import Number, Table
+from figures.table import Column, Table, number
 from ntk.summaries import subsample_rows
 from projnorm.records import Record
 
@@ -19,12 +19,20 @@ CAPTION = (
     "square root of the number of features."
 )
 _LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
+_COLUMNS: dict[str, Column] = {
+    "features": lambda row: row["kind"],
+    "number": number("count", ",d"),
+    "eigenvalues, median error (%)": number("eigenvalue_median", ".2f", 100),
+    "largest (%)": number("eigenvalue_largest", ".2f", 100),
+    "ProjNormLinear, rms error (%)": number("projnorm_rms", ".2f", 100),
+    "error, rms shift (points)": number("error_shift_rms", ".2f", 100),
+}
 
 
 def show(record: Record, _folder: Path) -> Shown:
     """Sampled kernels beside the exact one."""
     return Shown(
-        [table(record), CAPTION, f"Weights: {record.facts['weights']}."],
+        [Table.of(subsample_rows(record), _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
         {"ntk_subsample": draw.of(record)},
         {"rows": subsample_rows(record)},
         title=draw.title,
@@ -51,21 +59,6 @@ def draw(figure: Figure, record: Record) -> None:
         axes.set_ylabel(f"relative error, {what}")
     right.legend(fontsize=7, loc="lower left")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=7)
-
-
-def table(record: Record) -> Table:
-    """One row per kind and number of features."""
-    errors = {
-        "eigenvalue_median": "eigenvalues, median error (%)",
-        "eigenvalue_largest": "largest (%)",
-        "projnorm_rms": "ProjNormLinear, rms error (%)",
-        "error_shift_rms": "error, rms shift (points)",
-    }
-    cells = [
-        (row["kind"], Number(row["count"], ",d"), *(Number(100 * row[key], ".2f") for key in errors))
-        for row in subsample_rows(record)
-    ]
-    return Table(("features", "number", *errors.values()), cells)
 
 
 def _root(axes: Axes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
@@ -19,35 +19,18 @@ _LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A figure on the page.
-
-    Attributes:
-        svg: The figure as an SVG file.
-        caption: What to see in it.
-        title: Heading above it, where a section has several.
-    """
-
-    svg: bytes
-    caption: str
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """One part of a page.
 
     Attributes:
         title: Heading.
-        blocks: Text, tables and pictures in order; or one text.
-        verdict: The answer in one sentence, which also stands at the top of the page.
-        configuration: What was run, folded away below.
+        body: Pictures, text, tables and the configuration, as HTML.
+        verdict: The answer in one sentence, which stands at the top of the page.
     """
 
     title: str
-    blocks: Sequence[str | Table | Picture] | str
+    body: str
     verdict: str = ""
-    configuration: Mapping[str, object] = field(default_factory=dict)
 
 
 def section(
@@ -57,7 +40,7 @@ def section(
     formats: Sequence[str] = FORMATS,
     width: str | float | None = None,
 ) -> Section:
-    """What a record says as a part of a page.
+    """What a record says as a part of a page: its pictures first, its configuration folded away at the end.
 
     Args:
         shown: What the record says.
@@ -66,21 +49,27 @@ def section(
         formats: File formats of the figures that are saved, besides the SVG files that the page needs.
         width: Width of the figures, as in `figures.style.save`.
     """
-    pictures = []
     if folder is not None:
         save_figures(shown, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)
+    parts, captions = [], set()
     for name, drawing in shown.figures.items():
         svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
         caption, title = (drawing.caption, drawing.title) if isinstance(drawing, Drawing) else ("", "")
-        pictures.append(Picture(svg, caption, title if len(shown.figures) > 1 and title != shown.title else ""))
-    captions = {picture.caption for picture in pictures}
-    record = shown.record
-    return Section(
-        shown.title,
-        [*pictures, *(block for block in shown.blocks if not isinstance(block, str) or block not in captions)],
-        shown.verdict,
-        {} if record is None else {"record": record.id, "created": record.created, **record.config},
-    )
+        if title != shown.title and len(shown.figures) > 1:
+            parts.append(f"<h3>{to_html(title)}</h3>")
+        source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
+        parts.append(f'<figure><img alt="{html.escape(caption)}" src="{source}"></figure>')
+        parts.append(f"<p>{to_html(caption)}</p>")
+        captions.add(caption)
+    for block in shown.blocks:
+        if isinstance(block, Table):
+            parts.append(block.html())
+        elif block not in captions:
+            parts.append(f"<p>{to_html(block)}</p>")
+    if (record := shown.record) is not None:
+        settings = _settings({"record": record.id, "created": record.created, **record.config}, "setting")
+        parts.append(f"<details><summary>Configuration</summary>{settings}</details>")
+    return Section(shown.title, "\n".join(parts), shown.verdict)
 
 
 def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
@@ -93,26 +82,9 @@ def page(title: str, introduction: str, sections: Sequence[Section], provenance:
         introduction=to_html(introduction),
         verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",
         contents=f"<nav><ul>{links}{_LAST_LINK}</ul></nav>" if len(sections) > 1 else "",
-        sections="\n".join(_section(f"s{i}", one) for i, one in enumerate(sections)),
+        sections="\n".join(f'<h2 id="s{i}">{to_html(one.title)}</h2>\n{one.body}' for i, one in enumerate(sections)),
         provenance=_settings(provenance, "what"),
     )
-
-
-def _section(anchor: str, section: Section) -> str:
-    parts = [f'<h2 id="{anchor}">{to_html(section.title)}</h2>']
-    for block in [section.blocks] if isinstance(section.blocks, str) else section.blocks:
-        if isinstance(block, Picture):
-            data = base64.b64encode(block.svg).decode("ascii")
-            alt = html.escape(block.caption, quote=True)
-            parts += [f"<h3>{to_html(block.title)}</h3>"] if block.title else []
-            parts.append(f'<figure><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></figure>')
-            parts.append(f"<p>{to_html(block.caption)}</p>")
-        else:
-            parts.append(block.html() if isinstance(block, Table) else f"<p>{to_html(block)}</p>")
-    if section.configuration:
-        settings = _settings(section.configuration, "setting")
-        parts.append(f"<details><summary>Configuration</summary>{settings}</details>")
-    return "\n".join(parts)
 
 
 def _settings(settings: Mapping[str, object], first: str) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
 from deep.summaries import SmallSampleQualities, small_sample_qualities
-from figures.deep_table import cell
+from figures.deep_table import interval
 from figures.headings import about_run
 from figures.show import Shown
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, plot
-from figures.table import Number, Table
+from figures.table import Column, Number, Table, number
 from projnorm.records import Record
 
 CAPTION = (
@@ -37,46 +37,41 @@ def show(record: Record, _folder: Path) -> Shown:
     blocks: list[str | Table] = [build(summary), CAPTION]
     if summary.differences:
         blocks += [_DIFFERENCES, differences(summary)]
-    figures = {"small_samples": draw.of(summary, about_run(record))}
-    return Shown(blocks, figures, values(summary), title=draw.title, record=record)
-
-
-def build(summary: SmallSampleQualities) -> Table:
-    """One row per method and size, the best at the largest size first."""
-    rows = [
-        (
-            method,
-            Number(one.size, ",d"),
-            cell(one.r_squared, 3),
-            cell(one.mae, 1, 100.0),
-            cell(one.coverage, 2),
-            Number(100 * one.width, ".1f"),
-            Number(smallest_size(sizes), ",d") if smallest_size(sizes) else "more",
-        )
-        for method, sizes in summary.ranked()
-        for one in sizes
-    ]
-    return Table(("method", "m", "R^2", "MAE (points)", "coverage", "width (points)", "needs"), rows)
-
-
-def differences(summary: SmallSampleQualities) -> Table:
-    """The default against others, by paired bootstrap."""
-    rows = [
-        (f"{one.better} - {one.worse}", Number(one.size, ",d"), cell(one.r_squared, 3), cell(one.mae, 2, 100.0))
-        for one in summary.differences
-    ]
-    return Table(("difference", "m", "R^2", "MAE (points)"), rows)
-
-
-def values(summary: SmallSampleQualities) -> dict[str, object]:
-    """The same as plain numbers."""
-    return {
+    values = {
         "methods": {
             method: {"needs": smallest_size(sizes), "sizes": [asdict(one) for one in sizes]}
             for method, sizes in summary.ranked()
         },
         "differences": [asdict(one) for one in summary.differences],
     }
+    figures = {"small_samples": draw.of(summary, about_run(record))}
+    return Shown(blocks, figures, values, title=draw.title, record=record)
+
+
+def build(summary: SmallSampleQualities) -> Table:
+    """One row per method and size, the best at the largest size first."""
+    needs = {method: smallest_size(sizes) for method, sizes in summary.ranked()}
+    columns: dict[str, Column] = {
+        "method": lambda one: one.method,
+        "m": number("size", ",d"),
+        "R^2": interval("r_squared", ".3f"),
+        "MAE (points)": interval("mae", ".1f", 100.0),
+        "coverage": interval("coverage", ".2f"),
+        "width (points)": number("width", ".1f", 100),
+        "needs": lambda one: Number(needs[one.method], ",d") if needs[one.method] else "more",
+    }
+    return Table.of([one for _, sizes in summary.ranked() for one in sizes], columns)
+
+
+def differences(summary: SmallSampleQualities) -> Table:
+    """The default against others, by paired bootstrap."""
+    columns: dict[str, Column] = {
+        "difference": lambda one: f"{one.better} - {one.worse}",
+        "m": number("size", ",d"),
+        "R^2": interval("r_squared", ".3f"),
+        "MAE (points)": interval("mae", ".2f", 100.0),
+    }
+    return Table.of(summary.differences, columns)
 
 
 @plot("Which method, and how many samples", CAPTION, WIDTH + 1.6, 3.6)

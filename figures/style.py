@@ -127,15 +127,10 @@ def panels(
     columns: tuple[int, int] = (3, 4),
     **options: Any,
 ) -> list[tuple[Axes, Group]]:
-    """A panel for each group, row by row; the figure grows with them, and the places left over stay empty.
+    """A panel for each group, row by row; the places left over stay empty.
 
-    Args:
-        figure: Figure to fill.
-        groups: What the panels are about.
-        size: Width and height of a panel, in inches.
-        margin: Width and height besides, for labels and legends.
-        columns: Number of columns up to nine panels, and for more.
-        options: Options of `Figure.subplots`, such as `sharey`.
+    The figure becomes as large as panels of this size need, in inches, with a margin for labels and legends. The first
+    number of columns is for up to nine panels, the second for more.
     """
     width = min(len(groups), columns[len(groups) > 9])
     height = -(-len(groups) // width)

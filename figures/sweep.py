@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 
-from deep.calibration import Quality, qualities
+from deep.calibration import qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
 from figures.headings import about_run
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Figure, plot
-from figures.table import Table
 from projnorm.records import Record
 
 CAPTION = (
@@ -33,23 +33,14 @@ _SPOKEN = {
 
 def show(record: Record, _folder: Path) -> Shown:
     """ProjNorm under every setting."""
+    settings = qualities(sweep_scores(record))
     return Shown(
-        [build(record), CAPTION],
+        [deep_table.of_qualities(settings, first="setting"), CAPTION],
         {"sweep": draw.of(record, about_run(record))},
-        {"settings": values(record)},
+        {"settings": deep_table.values(settings, first="setting")},
         title=draw.title,
         record=record,
     )
-
-
-def build(record: Record) -> Table:
-    """One row per setting."""
-    return deep_table.build(sweep_scores(record), first="setting")
-
-
-def values(record: Record) -> list[dict[str, object]]:
-    """The same as plain numbers."""
-    return deep_table.values(qualities(sweep_scores(record)), first="setting")
 
 
 @plot("ProjNorm under other settings", CAPTION)
@@ -63,9 +54,10 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
     grid = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
     for axes, name, colour in zip(grid, names, CYCLE, strict=False):
         members = [i for i, other in enumerate(varied) if other == name][::-1]
-        r_squared, ends = _bars([settings[i] for i in members])
+        centre, low, high = np.array([astuple(settings[i].r_squared) for i in members]).T
+        ends = np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))
         axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
-        axes.errorbar(range(len(members)), r_squared, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
+        axes.errorbar(range(len(members)), centre, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
         axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
         axes.set_xlim(-0.6, len(members) - 0.4)
         axes.set_xlabel(_SPOKEN[name])
@@ -73,10 +65,3 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
     grid[0].set_ylim(0, 1.03)
     if names:
         grid[0].legend(loc="lower left", fontsize=7)
-
-
-def _bars(settings: list[Quality]) -> tuple[np.ndarray, np.ndarray]:
-    centre = np.array([quality.r_squared.value for quality in settings])
-    low = np.array([quality.r_squared.low for quality in settings])
-    high = np.array([quality.r_squared.high for quality in settings])
-    return centre, np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))

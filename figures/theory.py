@@ -48,17 +48,14 @@ def theory_page(
     """The report: every figure of the theory with its caption and configuration, the tables, and then `more`.
 
     Args:
-        records: Records of the theory by name.
+        records: Records of the theory by name, as in `theory_shows`.
         environment: Machine and versions.
         full: Whether the records are at publication quality.
         root: Folder of the records, as in `theory_shows`.
-        folder: Folder that the figures are saved in; None if they are for the page only.
-        formats: File formats of the figures that are saved.
-        width: Width of the figures, as in `figures.style.save`.
+        folder: Folder that the figures are saved in, as in `figures.report.section`, like `formats` and `width`.
+        formats: File formats of the figures.
+        width: Width of the figures.
         more: Further sections, such as those of networks.
-
-    Raises:
-        OSError: If a figure cannot be written.
     """
     quality = "at publication quality (`--full`)" if full else "in quick form; `--full` gives publication quality"
     introduction = (

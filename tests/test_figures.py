@@ -150,7 +150,7 @@ def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_pat
 def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, tmp_path, monkeypatch):
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"
-    more = [report.Section("Networks", "None `yet`.")]
+    more = [report.section(Shown(["None `yet`."], title="Networks"))]
     page = theory_page(records, dataclasses.asdict(current_environment()), full=False, folder=folder, more=more)
     assert page.count(base64.b64encode(b"a figure as svg").decode()) == len(FIGURES) == len(list(folder.glob("*.png")))
     assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
@@ -168,10 +168,11 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
 
 def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
-    picture = report.Picture(b"<svg/>", 'a "quoted" <b>', "<h3 title>")
-    section = report.Section("<h>", [picture, "<note>", table], "<verdict>", {"key": "<value>", "n": {"m": [1, 2]}})
-    page = report.page("<title>", "<intro>", [section], {"python": "<3>"})
-    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
+    drawing = style.plot("<h3 title>", 'a "quoted" <b>', 1.0, 1.0)(lambda figure: None)  # noqa: ARG005
+    figures = {"a": drawing.of(), "b": drawing.of()}
+    shown = Shown(["<note>", table], figures, title="<h>", verdict="<verdict>")
+    page = report.page("<title>", "<intro>", [report.section(shown)], {"python": "<3>", "n": {"m": [1, 2]}})
+    for raw in ("<script>", "<h>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
         assert raw not in page
     assert "<td>n.m</td><td>1, 2</td>" in page
 

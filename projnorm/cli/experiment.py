@@ -20,7 +20,7 @@ from projnorm.cli.options import (
     make_parser,
     parse,
 )
-from projnorm.cli.output import present, say, say_json
+from projnorm.cli.output import answer, say, write_figures
 from projnorm.config import Config, read_toml
 from projnorm.errors import InputError
 from projnorm.experiments import Experiment, resolve
@@ -31,6 +31,8 @@ _CONFIG = "--config"
 
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     """Run an experiment with the options of a command line; returns the exit code."""
+    from figures.show import save_tables
+
     preset, file, rest = _sources(experiment, argv)
     base = _preset(experiment, preset) if preset else None
     classes = command_classes(experiment)
@@ -52,7 +54,13 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     record = experiment.compute(config, context)
     folder = context.root / record.id
     shown = resolve(experiment.show)(record, folder)
-    return present(record, shown, folder, options[FigureOptions], as_json=out.json)
+    paths = write_figures(shown, folder, options[FigureOptions], quiet=True)
+    save_tables(shown, folder)
+    files = {"record": str(folder), "figures": [str(path) for path in paths]}
+    code = answer(shown, {**record.to_dict(), **files}, as_json=out.json)
+    if not out.json:
+        say(f"\nRecord and figures in {folder}")
+    return code
 
 
 def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
@@ -119,9 +127,4 @@ def _show_costs(
     from projnorm.costs import CostAssumptions
 
     assumptions = CostAssumptions(options.devices, options.tflops, options.gbps)
-    shown = show(resolve(experiment.costs)(config, context, assumptions))
-    if as_json:
-        say_json(shown.values)
-    else:
-        say(shown.text())
-    return 0
+    return answer(show(resolve(experiment.costs)(config, context, assumptions)), as_json=as_json)

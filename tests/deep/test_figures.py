@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from deep.calibration import Interval
+from deep.calibration import Interval, qualities
 from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
 from deep.scores import Row, Scores
@@ -67,7 +67,7 @@ def test_severities_are_told_and_the_clean_set_is_named():
 
 
 def test_the_table_names_the_numbers_and_their_intervals():
-    table = deep_table.build(scores())
+    table = deep_table.of_qualities(qualities(scores()))
     assert [row[0] for row in table.rows] == ["ATC", "ProjNorm"]
     assert "$R^2$ & $\\rho$ & MAE (points)" in table.latex()
     header, first, *_ = csv.reader(io.StringIO(table.csv()))
