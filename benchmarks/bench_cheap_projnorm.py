@@ -20,12 +20,12 @@ import numpy as np
 from harness import interleaved_seconds, medians, write_result
 from projnorm_cost import Form, draw
 
-from deep.config import Recipe
 from deep.estimators.projnorm import ProjNorm
 from deep.estimators.projnorm_linear import ProjNormLinear
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import train_reference
+from deep.recipe import Recipe
 from deep.training import one_thread
 from figures.style import rendered
 from projnorm.vision import ImageNetInput, load_network

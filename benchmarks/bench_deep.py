@@ -27,10 +27,10 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from deep.config import Recipe
 from deep.estimators.projnorm import ProjNorm
 from deep.forward import forward
 from deep.projnorm import train_reference
+from deep.recipe import Recipe
 from deep.training import batch_indices
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, resnet18
 from tests.vision.corruption_reference import corrupt_one_by_one

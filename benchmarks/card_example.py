@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.config import Recipe
 from deep.estimate import estimate_error
+from deep.recipe import Recipe
 from deep.training import one_thread, train
 from figures import error_card
 from figures.style import rendered

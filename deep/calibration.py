@@ -13,9 +13,8 @@ from deep.scores import Scores
 from projnorm.fit_quality import fit_quality
 
 Floats = NDArray[np.float64]
-_DRAWS = 2000
-LEVEL = 0.95
-_FEWEST_FAMILIES = 3
+# Level of bootstrap intervals over families of shifts, their draws, and the fewest families that have one.
+LEVEL, _DRAWS, _FEWEST_FAMILIES = 0.95, 2000, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def correlations(x: Floats, y: Floats, counts: NDArray[np.integer]) -> Floats:
 
 def drawn_ranks(x: Floats, counts: NDArray[np.integer]) -> Floats:
     """Rank of every point among those drawn, ties and repeats at their mean; shape that of `counts`."""
-    values, place = np.unique(x, return_inverse=True)
+    values, index = np.unique(x, return_inverse=True)
     pooled = np.zeros((len(counts), len(values)))
-    np.add.at(pooled.T, place, counts.T)
-    return (np.cumsum(pooled, axis=1) - (pooled - 1.0) / 2.0)[:, place]
+    np.add.at(pooled.T, index, counts.T)
+    return (np.cumsum(pooled, axis=1) - (pooled - 1.0) / 2.0)[:, index]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from deep.config import DeepConfig, Recipe, RunConfig, TextConfig
+from deep.config import DeepConfig, RunConfig, TextConfig
+from deep.recipe import Recipe
 from deep.rotation import TURNS
 from deep.stages import NETWORK, REFERENCE, ROTATION, STAGE_NAMES, projnorm_samples, stages_of
 from deep.training import require_layers

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deep.calibration import left_out_predictions
+from deep.calibration import Floats, left_out_predictions
 from deep.estimators import ESTIMATORS
 from deep.scores import Scores
+from projnorm.errors import InputError
 
-Floats = NDArray[np.float64]
 STACKED = "stacked"
 _MOST_PAIRED = 8
 _PAPERS_OWN = "ProjNorm"
@@ -50,12 +49,12 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
     """The paper's ensemble: the mean of standardised scores, which all rise with the error. No label is used.
 
     Raises:
-        ValueError: If a method is not there, or there is none.
+        InputError: If a method is not there, or there is none.
     """
     missing = [method for method in methods if method not in scores.methods]
     if missing or not methods or len(set(methods)) < len(methods):
         known = ", ".join(scores.methods)
-        raise ValueError(f"`methods` must be of {known}, each once; got {', '.join(methods) or 'none'}.")
+        raise InputError(f"`methods` must be of {known}, each once; got {', '.join(methods) or 'none'}.")
     return standardised(scores)[:, [scores.methods.index(method) for method in methods]].mean(axis=1)
 
 
@@ -91,10 +90,10 @@ def stacked(scores: Scores) -> Floats:
     """Predicted errors: each by weights, none negative, fitted to the targets of all other families.
 
     Raises:
-        ValueError: If there are fewer than two families.
+        InputError: If there are fewer than two families.
     """
     if len(set(scores.families.tolist())) < 2:
-        raise ValueError("stacking leaves a family out and fits the others; there is only one.")
+        raise InputError("stacking leaves a family out and fits the others; there is only one.")
     return left_out_predictions(rising(scores), scores.errors, scores.families, Stack.fitted)
 
 

@@ -81,23 +81,22 @@ class Difference:
 
 
 def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:
-    """Every method of a record of `projnorm deep small-samples` at one size, and the default made of some of them.
+    """Every method of a record of `projnorm deep small-samples` at one size, and the default, a stack of some of them.
 
     A method that is undefined or constant somewhere is left out.
     """
-    place = arrays["sizes"].tolist().index(size)
-    scores = arrays["scores"][:, place]  # target, draw, method
+    scores = arrays["scores"][:, arrays["sizes"].tolist().index(size)]  # target, draw, method
     names = tuple(arrays["methods"].tolist())
-    found = {}
+    predicted = {}
     for column, method in enumerate(names):
         values = scores[:, :, column]
         if np.isfinite(values).all() and (np.ptp(values, axis=0) > 0.0).all():
-            found[method] = _predicted(method, size, values, arrays, Line.fitted)
-    found = {method: one for method, one in found.items() if np.isfinite(one.values).all()}
-    if all(method in found for method in CALIBRATED):
+            predicted[method] = _predicted(method, size, values, arrays, Line.fitted)
+    predicted = {method: one for method, one in predicted.items() if np.isfinite(one.values).all()}
+    if all(method in predicted for method in CALIBRATED):
         columns = [names.index(method) for method in CALIBRATED]
-        found[DEFAULT] = _predicted(DEFAULT, size, scores[:, :, columns] * signs(CALIBRATED), arrays, Stack.fitted)
-    return found
+        predicted[DEFAULT] = _predicted(DEFAULT, size, scores[:, :, columns] * signs(CALIBRATED), arrays, Stack.fitted)
+    return predicted
 
 
 def size_quality(predicted: Predicted, arrays: Mapping[str, np.ndarray], *, seed: int = 0) -> SizeQuality:
@@ -120,10 +119,10 @@ def difference(better: Predicted, worse: Predicted, arrays: Mapping[str, np.ndar
     return Difference(better.method, worse.method, better.size, r_squared, mae)
 
 
-def smallest_size(found: list[SizeQuality]) -> int:
+def smallest_size(qualities: list[SizeQuality]) -> int:
     """The fewest samples from which on a method explains nine tenths of the errors; 0 if it never does."""
     works = 0
-    for one in sorted(found, key=lambda q: -q.size):
+    for one in sorted(qualities, key=lambda q: -q.size):
         if not one.r_squared.value >= WORKS:
             break
         works = one.size
@@ -168,8 +167,8 @@ def _interval(measure: Measure, errors: Floats, draws: NDArray[np.int64] | None,
     """A measure of predicted errors, or of one less of another, with the spread over draws of families."""
 
     def at(counts: NDArray[np.integer]) -> Floats:
-        found = [measure(one, errors, counts) for one in values]
-        return found[0] if len(found) == 1 else found[0] - found[1]
+        measured = [measure(one, errors, counts) for one in values]
+        return measured[0] if len(measured) == 1 else measured[0] - measured[1]
 
     centre = float(at(np.ones((1, len(errors)), dtype=np.int64))[0])
     if draws is None:

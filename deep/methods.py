@@ -49,9 +49,11 @@ def resources_of(run: Run) -> Resources:
         recipe=config.projnorm,
         labels=config.projnorm.labels,
         trajectory=config.projnorm.trajectory,
-        second=partial(network_of, run, SECOND),
-        rotation_head=partial(rotation_head_of, run),
-        reference=partial(reference_of, run),
+        trained={
+            "second": partial(network_of, run, SECOND),
+            "head": partial(rotation_head_of, run),
+            "reference": partial(reference_of, run),
+        },
     )
 
 

@@ -25,16 +25,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from deep.config import (
-    DeepConfig,
-    ImageData,
-    ProjNormConfig,
-    Recipe,
-    RotationConfig,
-    TextConfig,
-    TextData,
-    TextNetwork,
-)
+from deep.config import DeepConfig, ImageData, ProjNormConfig, RotationConfig, TextConfig, TextData, TextNetwork
+from deep.recipe import Recipe
 from projnorm.errors import InputError
 from projnorm.text.templates import DIALS, STRENGTHS, TEMPLATES
 from projnorm.vision.settings import ImageNetwork

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.config import Recipe
-from deep.training import Prepare, Watch, train
+from deep.recipe import Recipe
+from deep.training import Prepare, train
 from projnorm.errors import InputError
 
 Parameters = Mapping[str, Tensor]
@@ -40,48 +40,6 @@ class ProjNormValue:
     layers: dict[str, float]
     trajectory: dict[int, float]
     steps: int
-
-
-def measure(
-    initial: nn.Module,
-    reference: Parameters,
-    inputs: NDArray[np.generic],
-    labels: NDArray[np.int64],
-    recipe: Recipe,
-    *,
-    seed: int,
-    prepare: Prepare | None = None,
-    device: str = "cpu",
-    trajectory: tuple[int, ...] = (),
-    watch: Watch | None = None,
-) -> ProjNormValue:
-    """Train on these samples and labels, and compare with the reference.
-
-    Args:
-        initial: Network whose weights the training starts from; they are left as they are.
-        reference: Parameters by name, from `train_reference` or of the evaluated network.
-        inputs: Samples of the target, one per row.
-        labels: Pseudo-labels, or true ones for the ablation.
-        recipe: Training on them.
-        seed: Seed of the batches.
-        prepare: Function applied to every batch before the network.
-        device: Device that the network runs on.
-        trajectory: Steps after which the distance is recorded too.
-        watch: Called after every step, as in `deep.training.train`.
-    """
-    distances: dict[int, float] = {}
-
-    def watched(step: int, model: nn.Module) -> None:
-        if watch is not None:
-            watch(step, model)
-        if step in trajectory:
-            distances[step] = _total(squared_distances(model, reference))
-
-    model = train(
-        copy.deepcopy(initial), inputs, labels, recipe, seed=seed, prepare=prepare, device=device, watch=watched
-    )
-    layers = squared_distances(model, reference)
-    return ProjNormValue(_total(layers), layers, distances, recipe.count_steps(len(labels)))
 
 
 def train_reference(
@@ -122,5 +80,6 @@ def squared_distances(model: nn.Module, reference: Parameters) -> dict[str, floa
     }
 
 
-def _total(layers: Mapping[str, float]) -> float:
+def total_distance(layers: Mapping[str, float]) -> float:
+    """The distance over all parameters, from the squared distances."""
     return math.sqrt(math.fsum(layers.values()))

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from deep.config import Recipe
 from deep.forward import forward
+from deep.recipe import Recipe
 from deep.training import Prepare, train
 
 TURNS = 4

@@ -42,7 +42,7 @@ class Run:
     @property
     def folder(self) -> Path:
         """Folder of the record."""
-        return self.context.root.absolute() / self.name
+        return self.context.root / self.name
 
     @property
     def store(self) -> Store:

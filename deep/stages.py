@@ -44,14 +44,16 @@ _SEED_OF = {NETWORK: 0, SECOND: 1}
 _SHORT = 24
 
 
-def on_chosen_device(context: RunContext) -> RunContext:
-    """The context with the device that networks run on, and no more processes than it has use for.
+def for_workers(context: RunContext) -> RunContext:
+    """The context as it travels to workers: its device chosen, its folder the same wherever they run.
+
+    There are no more processes than the device has use for.
 
     Raises:
         InputError: If there is no such device here.
     """
     device = str(choose_device(context.device))
-    return replace(context, device=device, backend=on_device(context.backend, device))
+    return replace(context, root=context.root.absolute(), device=device, backend=on_device(context.backend, device))
 
 
 @lru_cache(maxsize=2)

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from deep.config import Recipe, batches_per_epoch
+from deep.recipe import Recipe, batches_per_epoch
 from projnorm.arrays import Arrays
 from projnorm.device import torch_threads
 from projnorm.errors import InputError

@@ -5,7 +5,7 @@ A name that needs a library of an extra which is not installed says which extra.
 
 from __future__ import annotations
 
-import re
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -14,10 +14,6 @@ from typing import Any
 
 from projnorm.errors import MissingExtraError
 
-_IMPORTS = re.compile(
-    r"^    (?:from (?P<module>[\w.]+) import (?P<names>\([^)]*\)|.*)|import (?P<whole>[\w.]+) as (?P<alias>\w+))$", re.M
-)
-_ALIASES = re.compile(r"(\w+) as (\w+)")
 # Libraries of the extras, by the name they are imported under.
 EXTRAS = {
     "torch": "nn",
@@ -35,19 +31,18 @@ EXTRAS = {
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used.
 
-    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING``, so each is written once:
-    ``from package.module import name as name``, or ``import module as name``.
+    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING``, so each is written once.
 
     Args:
         package: Name of the package.
         file: Its ``__init__.py``.
     """
     names: dict[str, tuple[str, str]] = {}
-    for match in _IMPORTS.finditer(Path(file).read_text(encoding="utf-8").partition("\nif TYPE_CHECKING:")[2]):
-        if match["alias"]:
-            names[match["alias"]] = match["whole"], ""
-        else:
-            names |= {alias: (match["module"], name) for name, alias in _ALIASES.findall(match["names"])}
+    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+        for node in block.body if isinstance(block, ast.If) else ():
+            for one in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                module = node.module if isinstance(node, ast.ImportFrom) else None
+                names[one.asname or one.name] = (module, one.name) if module else (one.name, "")
 
     def get(name: str) -> Any:
         if name not in names:

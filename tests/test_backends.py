@@ -38,6 +38,7 @@ def test_every_item_comes_back_once_with_its_number(tmp_path, workers):
         assert sorted(running) == [(number, (number + 3) ** 2) for number in range(5)]
 
 
+@pytest.mark.slow
 def test_a_failed_caller_stops_its_tasks_and_no_others(tmp_path):
     """A generator that is left to the garbage collector would stop whatever runs when it is collected."""
     left = tmp_path / "left"
@@ -69,6 +70,7 @@ def test_results_are_put_in_order_as_soon_as_they_can_be(order):
     assert len(seen) == 8
 
 
+@pytest.mark.slow
 def test_every_process_has_a_gpu_of_its_own():
     with run_each(own_gpu, range(8), backend=Backend(2, gpus=("5", "7"))) as running:
         found = {(process, gpu) for _, (_, process, gpu) in running}

@@ -126,6 +126,7 @@ def test_an_instance_depends_on_its_index_alone():
     assert not np.array_equal(ours.X, draw_instance(BoundConfig(seed=1), 13).design.X)
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_the_workers(record, tmp_path):
     alone = run_bound_check(CONFIG, RunContext(tmp_path, Backend(1)))
     for name, array in alone.arrays.items():

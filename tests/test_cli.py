@@ -119,6 +119,7 @@ def test_json_is_strict_even_where_a_number_is_missing(tmp_path):
         json.loads(result.out, parse_constant=refuse)
 
 
+@pytest.mark.slow
 def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
     """The sharp interval made too narrow on purpose, in the process that runs the command."""
     change = (

@@ -114,6 +114,7 @@ def test_an_unknown_width_or_format_is_refused(records, tmp_path, options):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_is_printed_needs_no_matplotlib():
     script = (
         "import sys, figures.comparison, figures.ntk_experiment, figures.small_samples, figures.stress, figures.sweep, "
@@ -147,6 +148,7 @@ def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_pat
     assert len(drawn) == 6
 
 
+@pytest.mark.slow
 def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, tmp_path, monkeypatch):
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"

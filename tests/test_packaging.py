@@ -82,8 +82,7 @@ def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks
     answer = run_python(run.format("'predict --source source.npz --target target.npz --json'"), tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
     (estimate,) = json.loads(answer.stdout)["estimates"]
-    low, high = estimate["interval"]
-    assert 0 <= low < estimate["error"] < high <= 1
+    assert 0 <= estimate["low"] < estimate["error"] < estimate["high"] <= 1
     refused = run_python(run.format("'ntk predict'"), tmp_path)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert "nn" in refused.stderr

@@ -77,6 +77,7 @@ def test_any_function_of_the_outputs_is_blind_to_sigma(design):
         assert np.ptp(arrays[name]) > 0.0
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers_with_any_number_of_workers(tmp_path):
     config = ToyConfig(**SMALL, trials=6, interval_trials=3)
     one = run_toy(config, RunContext(tmp_path / "one", Backend(1)))

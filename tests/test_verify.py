@@ -151,6 +151,7 @@ def test_records_of_the_theory_are_computed_again_bit_for_bit(tmp_path):
         assert verdict(compare(record, again), rtol=0.0) == IDENTICAL
 
 
+@pytest.mark.slow
 def test_verify_exits_0_leaves_the_record_alone_and_nothing_behind(tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

@@ -66,8 +66,8 @@ class CalibrationSets:
         Nan where a set lacks what the method looks at: moved features have no inputs and no outputs of other models.
         """
         rows = []
-        for place, one in enumerate(tracked(self.sets, description="scores", total=len(self.sets))):
-            drawn = one.take(few_indices(len(one), m, seed + place)).without_labels()
+        for number, one in enumerate(tracked(self.sets, description="scores", total=len(self.sets))):
+            drawn = one.take(few_indices(len(one), m, seed + number)).without_labels()
             rows.append([e.score(drawn) if e.applies_to(drawn) else math.nan for e in estimators.values()])
         return dict(zip(estimators, np.array(rows).T, strict=True))
 

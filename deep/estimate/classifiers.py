@@ -45,8 +45,8 @@ class ProbabilisticClassifier:
     @property
     def classes(self) -> NDArray[Any] | None:
         """As the model calls them."""
-        found = getattr(self.model, "classes_", None)
-        return None if found is None else np.asarray(found)
+        classes = getattr(self.model, "classes_", None)
+        return None if classes is None else np.asarray(classes)
 
     def outputs(self, samples: Batches) -> Outputs:
         """Logarithms of the probabilities; there are no features."""
@@ -99,13 +99,13 @@ class OnnxClassifier:
             x = _as_array(batch)
             x = x.astype(np.float32) if first.type == "tensor(float)" else x
             try:
-                found = [out for out in self.session.run(None, {first.name: x}) if np.ndim(out) == 2]
+                matrices = [out for out in self.session.run(None, {first.name: x}) if np.ndim(out) == 2]
             except Exception as error:  # noqa: BLE001 - as above
                 reason = str(error).strip().split("\n")[0]
                 raise InputError(f"the ONNX network cannot see these samples: {reason}") from None
-            if not found:
+            if not matrices:
                 raise InputError("the ONNX network gives no output of shape (samples, classes).")
-            rows.append(found[0])
+            rows.append(matrices[0])
         logits = np.concatenate(rows)
         if logits.min() >= 0.0 and np.allclose(logits.sum(axis=1), 1.0, atol=1e-3):
             return Outputs(log_probabilities(logits, "output"))

@@ -28,6 +28,8 @@ from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
 _LEAST_SCALE = 0.2
+# Sets that are all predicted exactly have a radius of zero, up to rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +148,7 @@ def coverage(
         radius = learnt.residuals.radius(predicted, level)
         if not np.isfinite(radius).all():
             return _UNKNOWN
-        held[inside] = np.abs(predicted - errors[inside]) <= radius
+        held[inside] = np.abs(predicted - errors[inside]) <= radius + _ROUNDING
         widths[inside] = np.clip(predicted + radius, 0.0, 1.0) - np.clip(predicted - radius, 0.0, 1.0)
     low, high = math.nan, math.nan
     if (counts := family_draws(families, rng)) is not None:
@@ -157,8 +159,8 @@ def coverage(
 
 def family_weights(families: NDArray[np.str_]) -> Floats:
     """Weight of every set: a family has the weight ``1 / (K + 1)``, shared by its sets."""
-    _, place, counts = np.unique(families, return_inverse=True, return_counts=True)
-    return 1.0 / ((len(counts) + 1) * counts[place])
+    _, index, counts = np.unique(families, return_inverse=True, return_counts=True)
+    return 1.0 / ((len(counts) + 1) * counts[index])
 
 
 def weighted_quantile(values: Floats, weights: Floats, level: float) -> float:

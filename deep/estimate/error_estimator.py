@@ -15,7 +15,7 @@ from deep.ensemble import Stack, signs
 from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.conformal import Calibration, coverage
 from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
-from deep.estimators import ESTIMATORS, Estimator, Resources, build
+from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build
 from deep.outputs import Outputs
 from projnorm.errors import InputError
 
@@ -39,41 +39,32 @@ def offered_methods() -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimator:
-    """Everything about an estimate but the target: ``ErrorEstimator.fit(source, ...).estimate(target)``.
+    """Everything about an estimate but the target: ``ErrorEstimator(methods).fit(source).estimate(target)``.
 
     Attributes:
-        source: Outputs on the labelled set.
-        learnt_from: The part of it that methods learn from.
-        calibration: Labelled shifted sets; None where there are none.
-        resources: What a network gives besides its outputs.
         methods: Names of the methods to run.
         wanted: Names of the methods that the estimate is to be made of; None for the default.
         level: Level of the interval.
+        resources: What a network gives besides its outputs, and the seed of everything drawn.
         remedy: How the user could have calibration sets, where there are none.
+        source: Outputs on the labelled set; this and what follows are set by `fit`.
+        learnt_from: The part of the source that methods learn from.
+        calibration: Labelled shifted sets; None where there are none.
     """
 
-    source: Outputs
-    learnt_from: Outputs
-    calibration: CalibrationSets | None
-    resources: Resources
     methods: tuple[str, ...]
-    wanted: tuple[str, ...] | None
-    level: float
+    wanted: tuple[str, ...] | None = None
+    level: float = 0.9
+    resources: Resources = field(default_factory=Resources)
     remedy: str = ""
+    source: Outputs = LEARNT
+    learnt_from: Outputs = LEARNT
+    calibration: CalibrationSets | None = None
     _fitted: dict[int, dict[str, Estimator]] = field(default_factory=dict, init=False, repr=False)
     _tables: dict[int, dict[str, Floats]] = field(default_factory=dict, init=False, repr=False)
 
-    @classmethod
     def fit(
-        cls,
-        source: Outputs,
-        calibrate: Callable[[Outputs], CalibrationSets | None] = lambda _: None,
-        *,
-        resources: Resources | None = None,
-        methods: tuple[str, ...],
-        wanted: tuple[str, ...] | None = None,
-        level: float = 0.9,
-        remedy: str = "",
+        self, source: Outputs, calibrate: Callable[[Outputs], CalibrationSets | None] = lambda _: None
     ) -> ErrorEstimator:
         """Split the source: methods learn from one half and are calibrated on the other.
 
@@ -81,17 +72,11 @@ class ErrorEstimator:
             source: Outputs on the labelled set.
             calibrate: Function from the half that no method learns from to labelled shifted sets; None where there
                 can be none, and then methods learn from all of the source.
-            resources: What a network gives besides its outputs.
-            methods: Names of the methods to run.
-            wanted: Names of the methods that the estimate is to be made of; None for the default.
-            level: Level of the interval.
-            remedy: How the user could have calibration sets, where there are none.
         """
-        resources = resources or Resources()
-        learnt_from, held_out = halves(source, resources.seed)
+        learnt_from, held_out = halves(source, self.seed)
         calibration = calibrate(held_out)
         learnt_from = source if calibration is None else learnt_from
-        return cls(source, learnt_from, calibration, resources, methods, wanted, level, remedy)
+        return replace(self, source=source, learnt_from=learnt_from, calibration=calibration)
 
     @property
     def seed(self) -> int:

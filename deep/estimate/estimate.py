@@ -23,7 +23,7 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.config import Recipe
+    from deep.recipe import Recipe
     from deep.training import Prepare
 
 _NOT_SHIFTED = (
@@ -105,8 +105,11 @@ def estimate_errors(
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"`level` must be above 0 and below 1; got {level}.")
-    if not isinstance(calibration, Mapping) and calibration not in ("auto", "none"):
-        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {calibration!r}.")
+    if seed < 0:
+        raise InputError(f"`seed` must be at least 0; got {seed}.")
+    if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
+        shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
+        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
     asked, wanted = _methods(methods)
     named = _named(targets)
     device = _device(model, device)
@@ -124,15 +127,8 @@ def estimate_errors(
                 return None
             return shifted_sets(sets.classifier, sets.others, held_out, seed=seed)
 
-        estimator = ErrorEstimator.fit(
-            sets.source,
-            calibrate,
-            resources=resources,
-            methods=asked,
-            wanted=wanted,
-            level=level,
-            remedy=_remedy(has_model=model is not None, calibration=calibration),
-        )
+        remedy = _remedy(has_model=model is not None, calibration=calibration)
+        estimator = ErrorEstimator(asked, wanted, level, resources, remedy).fit(sets.source, calibrate)
         estimates = [estimator.estimate(one) for one in outputs]
     if estimator.calibration is None and model is not None and calibration == "auto":
         estimates = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in estimates]
@@ -244,10 +240,10 @@ def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, 
 
 def _remedy(*, has_model: bool, calibration: Any) -> str:
     """How a user could have calibration sets."""
-    given = "pass labelled shifted sets as `calibration`"
+    remedy = "pass labelled shifted sets as `calibration`"
     if not has_model:
-        return f"{given}, or the model with its inputs"
-    return f'{given}, or calibration="auto"' if calibration == "none" else given
+        return f"{remedy}, or the model with its inputs"
+    return f'{remedy}, or calibration="auto"' if calibration == "none" else remedy
 
 
 def _device(model: Any, device: str) -> str:

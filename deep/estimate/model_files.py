@@ -43,12 +43,12 @@ class BuiltModel:
     build: Callable[[], Any]
 
 
-def build_model(place: str, weights: Path | None, *, seed: int) -> BuiltModel:
+def build_model(function: str, weights: Path | None, *, seed: int) -> BuiltModel:
     """Call a function of a user's file, ``FILE.py:NAME``, and load weights into what it returns.
 
     Args:
-        place: The file and the function, which takes nothing and returns a model or a pair of a model and what prepares
-            a batch for it.
+        function: File and name of a function that takes nothing and returns a model, or a pair of a model and what
+            prepares a batch for it.
         weights: A ``.pth`` or ``.safetensors`` file; None where the function loads them itself.
         seed: Seed of what the function draws.
 
@@ -56,13 +56,13 @@ def build_model(place: str, weights: Path | None, *, seed: int) -> BuiltModel:
         InputError: If there is no such function, it fails, or the weights do not fit.
         OSError: If a file cannot be read.
     """
-    file, _, name = place.rpartition(":")
+    file, _, name = function.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise InputError(f"`model` must be FILE.py:FUNCTION or an .onnx file; got {place!r}.")
+        raise InputError(f"`model` must be FILE.py:FUNCTION or an .onnx file; got {function!r}.")
     build = getattr(_module(Path(file)), name, None)
     if not callable(build):
         raise InputError(f"{file}: has no function {name!r}.")
-    model, prepare = _built(build, place, seed)
+    model, prepare = _built(build, function, seed)
     if weights is not None:
         load_weights(model, weights)
     return BuiltModel(model, prepare, build)
@@ -199,16 +199,17 @@ def _module(file: Path) -> ModuleType:
     return module
 
 
-def _built(build: Callable[[], Any], place: str, seed: int) -> tuple[Any, Prepare | None]:
+def _built(build: Callable[[], Any], function: str, seed: int) -> tuple[Any, Prepare | None]:
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found = build()
+            built = build()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-        raise InputError(f"{place} failed: {type(error).__name__}: {error}") from None
-    model, prepare = found if isinstance(found, tuple) and len(found) == 2 and callable(found[1]) else (found, None)
+        raise InputError(f"{function} failed: {type(error).__name__}: {error}") from None
+    is_pair = isinstance(built, tuple) and len(built) == 2 and callable(built[1])
+    model, prepare = built if is_pair else (built, None)
     if model is None:
-        raise InputError(f"{place} returned None; it must return the model.")
+        raise InputError(f"{function} returned None; it must return the model.")
     return model, prepare
 
 

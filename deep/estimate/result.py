@@ -169,7 +169,8 @@ class ErrorEstimate:
         }
 
     def __str__(self) -> str:
-        more = f" There are {len(self.warnings)} warnings." if self.warnings else ""
+        count = len(self.warnings)
+        more = f" {count} warning{'s' if count > 1 else ''}." if count else ""
         return (
             f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
             f"{percent(self.high)}.{self._truth()} The interval covers {self.covers}.{more}"

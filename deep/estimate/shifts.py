@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from deep.calibration import Floats
+
 # Three of the five severities of corruptions; the other shifts have three sizes as well.
 SEVERITIES = (1, 3, 5)
 _LEADING = 5
@@ -69,9 +70,13 @@ def corrupted(
     everything = np.arange(len(images))
     for family in families or corruption_families():
         for severity in severities:
-            found = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
-            rows = found if is_bytes else np.ascontiguousarray(np.moveaxis(found, 3, 1) / 255.0).astype(images.dtype)
+            shifted = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
+            rows = shifted if is_bytes else _as_floats(shifted, images.dtype)
             yield Shift(family, severity, rows, everything)
+
+
+def _as_floats(pixels: NDArray[np.uint8], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    return np.ascontiguousarray(np.moveaxis(pixels, 3, 1) / 255.0).astype(dtype)
 
 
 def _as_bytes(images: NDArray[np.generic]) -> NDArray[np.uint8]:
@@ -85,9 +90,9 @@ def moved(rows: NDArray[np.generic], *, seed: int) -> Iterator[Shift]:
     """
     X = np.asarray(rows, dtype=np.float64)
     everything = np.arange(len(X))
-    for place, (family, (move, sizes)) in enumerate(_MOVES.items()):
+    for number, (family, (move, sizes)) in enumerate(_MOVES.items()):
         for severity, size in enumerate(sizes, start=1):
-            rng = np.random.default_rng((seed, place))  # the same draws at every size
+            rng = np.random.default_rng((seed, number))  # the same draws at every size
             kept = rows.dtype if rows.dtype.kind == "f" else X.dtype
             yield Shift(family, severity, move(X, size, rng).astype(kept), everything)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deep.estimators.base import Estimator, Resources, register
+from deep.estimators.base import Estimator, register
 from deep.estimators.gde import disagreement
 from deep.outputs import Outputs
 
@@ -40,13 +40,6 @@ class AgreeScore(Estimator):
     is_error = True
     needs = frozenset({"torch", "second network", "inputs"})
     costly = True
-
-    @classmethod
-    def create(cls, resources: Resources) -> AgreeScore:
-        """With the second network of the resources."""
-        assert resources.second is not None
-        assert resources.last is not None
-        return cls(resources.second(), resources.last, resources.prepare, resources.device)
 
     def _score(self, target: Outputs) -> float:
         """Share of samples that the two networks label differently."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
@@ -55,7 +55,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True, eq=False)
-class _OnTheLine(Estimator):
+class _OnTheLine(SupervisedEstimator):
     """What both variants learn.
 
     Attributes:
@@ -64,7 +64,6 @@ class _OnTheLine(Estimator):
 
     line: SourceLine = LEARNT
 
-    is_error = True
     needs = frozenset({"others", "labels"})
 
     def _fit(self, source: Outputs) -> Self:

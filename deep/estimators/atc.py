@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats, entropies, probabilities
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -22,7 +22,7 @@ SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {
 
 @register
 @dataclass(frozen=True, eq=False)
-class ATC(Estimator):
+class ATC(SupervisedEstimator):
     """The share of samples whose score falls below a threshold learnt from labelled ones.
 
     Attributes:
@@ -34,8 +34,6 @@ class ATC(Estimator):
     threshold: float = LEARNT
 
     name = "ATC"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def __post_init__(self) -> None:
         """Refuse a score that there is not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
@@ -13,9 +13,9 @@ from deep.outputs import Outputs
 from projnorm.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from deep.config import Recipe
+    from deep.recipe import Recipe
     from deep.training import Prepare
 
 # What a method may need, as a message says it.
@@ -47,10 +47,8 @@ class Resources:
         recipe: Training of ProjNorm; chosen after the number of samples by default.
         labels: Labels that ProjNorm trains on: "pseudo", or "true" for the ablation.
         trajectory: Steps after which ProjNorm records the distance too.
-        second: Function that returns a second, independently trained network.
-        rotation_head: Function that returns a trained rotation head; without it one is trained on the source.
-        reference: Function that returns the reference parameters of ProjNorm; without it they are trained on the
-            source.
+        trained: Functions that return what was trained elsewhere, called by the method that needs it: "second", a
+            second network; "head", a rotation head; "reference", parameters that ProjNorm compares with.
     """
 
     seed: int = 0
@@ -63,9 +61,7 @@ class Resources:
     recipe: Recipe | None = None
     labels: str = "pseudo"
     trajectory: tuple[int, ...] = ()
-    second: Callable[[], nn.Module] | None = None
-    rotation_head: Callable[[], nn.Module] | None = None
-    reference: Callable[[], Mapping[str, Tensor]] | None = None
+    trained: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
 
 class _NotLearnt:
@@ -101,9 +97,11 @@ class Estimator:
     costly: ClassVar[bool] = False
 
     @classmethod
-    def create(cls, resources: Resources) -> Self:  # noqa: ARG003 - most need nothing of it
-        """An estimator that has learnt nothing yet, with what it takes from the resources."""
-        return cls()
+    def create(cls, resources: Resources) -> Self:
+        """An estimator that has learnt nothing yet; the fields that the resources have too are taken from them."""
+        names = {one.name for one in fields(cls)}
+        taken = {one.name: getattr(resources, one.name) for one in fields(resources) if one.name in names}
+        return cls(**taken, **{name: get() for name, get in resources.trained.items() if name in names})
 
     @classmethod
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
@@ -157,6 +155,14 @@ class Estimator:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, eq=False)
+class SupervisedEstimator(Estimator):
+    """A method that learns from labelled samples and whose score is an error."""
+
+    is_error = True
+    needs = frozenset({"labels"})
+
+
 ESTIMATORS: dict[str, type[Estimator]] = {}
 T = TypeVar("T", bound=type[Estimator])
 
@@ -201,10 +207,10 @@ def build(name: str, resources: Resources, source: Outputs) -> Estimator:
     Raises:
         InputError: If there is none of this name, or something that it needs is missing.
     """
-    found = estimator(name)
-    if lack := found.lacking(source, resources):
-        raise InputError(f"{found.name} needs {lack}.")
-    return found.create(resources).fit(source)
+    method = estimator(name)
+    if lack := method.lacking(source, resources):
+        raise InputError(f"{method.name} needs {lack}.")
+    return method.create(resources).fit(source)
 
 
 def _known_name(name: str) -> str | None:
@@ -230,8 +236,7 @@ def _is_met(need: str, outputs: Outputs, resources: Resources | None) -> bool:
     if need in ("network", "initial", "second network"):
         if resources is None:
             return True
-        resource = {"network": resources.network, "initial": resources.initial, "second network": resources.second}
-        return resource[need] is not None
+        return "second" in resources.trained if need == "second network" else getattr(resources, need) is not None
     if need in ("second", "others"):
         return len(outputs.others) >= (1 if need == "second" else 2)
     return getattr(outputs, need) is not None

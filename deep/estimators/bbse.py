@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
 
 @register
 @dataclass(frozen=True, eq=False)
-class BBSE(Estimator):
+class BBSE(SupervisedEstimator):
     """The error in distribution with classes weighted as the target seems to have them, if only their shares differ.
 
     Attributes:
@@ -24,8 +24,6 @@ class BBSE(Estimator):
     confusion: Floats = LEARNT
 
     name = "BBSE"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> BBSE:
         confusion = np.zeros((source.classes, source.classes))
@@ -35,9 +33,9 @@ class BBSE(Estimator):
     def weights(self, target: Outputs) -> Floats:
         """Share of each class in the target over that in distribution: none negative, and shares that add up to one."""
         wanted = np.bincount(target.predicted, minlength=len(self.confusion)) / len(target)
-        found, _ = nnls(self.confusion, wanted)
-        total = float(self.confusion.sum(axis=0) @ found)
-        return found / total if total > 0.0 else np.ones(len(found))
+        weights, _ = nnls(self.confusion, wanted)
+        total = float(self.confusion.sum(axis=0) @ weights)
+        return weights / total if total > 0.0 else np.ones(len(weights))
 
     def _score(self, target: Outputs) -> float:
         """The predicted error."""

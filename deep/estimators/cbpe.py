@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -19,7 +19,7 @@ _NEAR = float(np.finfo(np.float64).resolution)
 
 @register
 @dataclass(frozen=True, eq=False)
-class CBPE(Estimator):
+class CBPE(SupervisedEstimator):
     """One less the mean probability of the predicted class, calibrated class by class with a monotone function.
 
     Attributes:
@@ -29,8 +29,6 @@ class CBPE(Estimator):
     knots: tuple[tuple[Floats, Floats], ...] = LEARNT
 
     name = "CBPE"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> CBPE:
         """An isotonic regression of being of a class on its probability, for each class."""

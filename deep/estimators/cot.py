@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimators.atc import threshold_below
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -23,7 +23,7 @@ _MOST_STEPS = 10_000_000
 
 @register
 @dataclass(frozen=True, eq=False)
-class COT(Estimator):
+class COT(SupervisedEstimator):
     """The cost of moving the predicted probabilities onto labels that have the class shares of the training data.
 
     Attributes:
@@ -33,8 +33,6 @@ class COT(Estimator):
     shares: Floats = LEARNT
 
     name = "COT"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> COT:
         return replace(self, shares=class_shares(source.known_labels, source.classes))
@@ -46,7 +44,7 @@ class COT(Estimator):
 
 @register
 @dataclass(frozen=True, eq=False)
-class COTT(Estimator):
+class COTT(SupervisedEstimator):
     """The share of samples that cost more to move than a threshold learnt from labelled ones.
 
     Attributes:
@@ -58,8 +56,6 @@ class COTT(Estimator):
     threshold: float = LEARNT
 
     name = "COTT"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> COTT:
         shares = class_shares(source.known_labels, source.classes)

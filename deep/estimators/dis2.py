@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deep.estimators.base import LEARNT, Estimator, Resources, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.outputs import Outputs
 
 
@@ -41,11 +41,6 @@ class Dis2(Estimator):
     name = "Dis2"
     needs = frozenset({"torch", "features", "labels"})
     costly = True
-
-    @classmethod
-    def create(cls, resources: Resources) -> Dis2:
-        """With the seed of the resources."""
-        return cls(seed=resources.seed)
 
     def _fit(self, source: Outputs) -> Dis2:
         return replace(self, source=source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import probabilities
 from deep.estimators.temperature import fit_temperature
 from deep.outputs import Outputs
@@ -12,7 +12,7 @@ from deep.outputs import Outputs
 
 @register
 @dataclass(frozen=True, eq=False)
-class AC(Estimator):
+class AC(SupervisedEstimator):
     """One less the mean confidence, after temperature scaling.
 
     Attributes:
@@ -22,8 +22,6 @@ class AC(Estimator):
     temperature: float = LEARNT
 
     name = "AC"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> AC:
         return replace(self, temperature=fit_temperature(source.logits, source.known_labels))
@@ -35,7 +33,7 @@ class AC(Estimator):
 
 @register
 @dataclass(frozen=True, eq=False)
-class DoC(Estimator):
+class DoC(SupervisedEstimator):
     """The error in distribution, and by how much confidence falls from there: ``err_S + AC_T - AC_S``, AC an error.
 
     Attributes:
@@ -47,8 +45,6 @@ class DoC(Estimator):
     offset: float = LEARNT
 
     name = "DoC"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> DoC:
         confidence = AC().fit(source)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deep.estimators.base import Estimator, Resources, register
+from deep.estimators.base import Estimator, register
 from deep.estimators.softmax import probabilities
 from deep.outputs import Outputs
 
@@ -32,11 +32,6 @@ class GdScore(Estimator):
 
     name = "GdScore"
     needs = frozenset({"features"})
-
-    @classmethod
-    def create(cls, resources: Resources) -> GdScore:
-        """With the seed of the resources."""
-        return cls(seed=resources.seed)
 
     def _score(self, target: Outputs) -> float:
         """The l_0.3 norm, which is none in the strict sense."""

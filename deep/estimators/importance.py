@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
 
@@ -17,7 +17,7 @@ BINS = 10
 
 @register
 @dataclass(frozen=True, eq=False)
-class ImportanceWeighting(Estimator):
+class ImportanceWeighting(SupervisedEstimator):
     """The error in distribution, with samples weighted as their confidences are found in the target.
 
     Attributes:
@@ -29,8 +29,6 @@ class ImportanceWeighting(Estimator):
     right: Floats = LEARNT
 
     name = "IM"
-    is_error = True
-    needs = frozenset({"labels"})
 
     def _fit(self, source: Outputs) -> ImportanceWeighting:
         bins = _bins(source.logits)

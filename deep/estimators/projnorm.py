@@ -1,16 +1,17 @@
-"""ProjNorm: Algorithm 1 of the paper, Yu et al. (ICML 2022), as an estimator; `deep.projnorm` does the training."""
+"""ProjNorm: Algorithm 1 of the paper, Yu et al. (ICML 2022), as an estimator."""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import LEARNT, Estimator, Resources, register
+from deep.estimators.base import LEARNT, Estimator, register
 from deep.outputs import Outputs
 from deep.samples import few_indices
 from projnorm.errors import InputError
@@ -18,9 +19,9 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.config import Recipe
     from deep.projnorm import ProjNormValue
-    from deep.training import Prepare
+    from deep.recipe import Recipe
+    from deep.training import Prepare, Watch
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
@@ -58,37 +59,39 @@ class ProjNorm(Estimator):
     needs = frozenset({"torch", "initial", "labels", "inputs"})
     costly = True
 
-    @classmethod
-    def create(cls, resources: Resources) -> ProjNorm:
-        """With the initial network of the resources, and their reference where there is one."""
-        r = resources
-        assert r.initial is not None
-        reference = LEARNT if r.reference is None else r.reference()
-        return cls(r.initial, reference, r.recipe, r.seed, r.prepare, r.device, r.labels, r.trajectory, r.samples)
-
-    def measure(self, target: Outputs, *, watch: Callable[[int, nn.Module], None] | None = None) -> ProjNormValue:
-        """Train on a target and compare with the reference; `watch` as in `deep.training.train`.
+    def measure(self, target: Outputs, *, watch: Watch | None = None) -> ProjNormValue:
+        """Train on a target and compare with the reference; `watch` is called after every step.
 
         Raises:
             InputError: If true labels are asked for and there are none.
         """
-        from deep.projnorm import measure
+        from deep.projnorm import ProjNormValue, squared_distances, total_distance
+        from deep.training import train
 
         assert target.inputs is not None
         labels = self.labels_of(target)
         few = self._few(labels)
-        return measure(
-            self.initial,
-            self.reference,
+        recipe = self._recipe(len(few))
+        distances: dict[int, float] = {}
+
+        def watched(step: int, model: nn.Module) -> None:
+            if watch is not None:
+                watch(step, model)
+            if step in self.trajectory:
+                distances[step] = total_distance(squared_distances(model, self.reference))
+
+        model = train(
+            copy.deepcopy(self.initial),
             target.inputs[few],
             labels[few],
-            self._recipe(len(few)),
+            recipe,
             seed=self.seed,
             prepare=self.prepare,
             device=self.device,
-            trajectory=self.trajectory,
-            watch=watch,
+            watch=watched,
         )
+        layers = squared_distances(model, self.reference)
+        return ProjNormValue(total_distance(layers), layers, distances, recipe.count_steps(len(few)))
 
     def labels_of(self, target: Outputs) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs, or true ones."""
@@ -125,7 +128,7 @@ class ProjNorm(Estimator):
         return few_indices(len(labels), self.samples or len(labels), self.seed)
 
     def _recipe(self, count: int) -> Recipe:
-        from deep.config import Recipe
+        from deep.recipe import Recipe
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")

@@ -42,15 +42,6 @@ class Rotation(Estimator):
     costly = True
 
     @classmethod
-    def create(cls, resources: Resources) -> Rotation:
-        """With the network of the resources, and their head where there is one."""
-        r = resources
-        assert r.network is not None
-        assert r.last is not None
-        head = LEARNT if r.rotation_head is None else r.rotation_head()
-        return cls(r.network, r.last, r.prepare, r.device, r.seed, head)
-
-    @classmethod
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
         """Images must be square as well, or a turn would change their shape."""
         x = outputs.inputs

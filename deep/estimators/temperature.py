@@ -36,5 +36,5 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
         return -float(logs[np.arange(len(labels)), labels].mean())
 
     ends = (-math.log(HOTTEST), -math.log(COLDEST))
-    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-8})
-    return math.exp(-float(found.x))
+    least = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-8})
+    return math.exp(-float(least.x))

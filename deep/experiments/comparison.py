@@ -25,11 +25,11 @@ from deep.scores import MEANINGS, Row, Scores
 from deep.stages import (
     STAGE_NAMES,
     data_of,
+    for_workers,
     forget_stages,
     has_stages,
     initial_of,
     meter_of,
-    on_chosen_device,
     outputs_of,
     projnorm_identity,
     projnorm_samples,
@@ -74,10 +74,10 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
         OSError: If something cannot be read or written. What was finished before stays.
     """
     kind = kind_of(config)
-    run = Run(config, on_chosen_device(context), record_id(kind, config))
+    run = Run(config, for_workers(context), record_id(kind, config))
+    require_shared(context.root, context.backend)
     facts = checked_facts(run)
     with context.store("").lock(run.name):
-        require_shared(context.root, context.backend)
         if context.fresh:  # not before the inputs were found good
             forget_stages(run)
             run.forget()
@@ -111,7 +111,7 @@ def finished_run(name: str, context: RunContext) -> Run:
         InputError: If there is none, it is not finished, or its samples or weights have changed.
         OSError: If it cannot be read.
     """
-    run = replace(open_run(context.root, name), context=on_chosen_device(context))
+    run = replace(open_run(context.root, name), context=for_workers(context))
     if run.begun_with() != checked_facts(run)["inputs"]:
         raise _changed(run)
     if _tasks(run) or not has_stages(run):

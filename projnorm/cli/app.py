@@ -24,7 +24,7 @@ from projnorm.lazy import missing_extra
 
 BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
-_GROUPS = {
+GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
     "deep": "Error estimators on trained networks: runs, tables, figures and analyses.",
     "runs": "Earlier runs: list, show, remove, or compute one again and compare.",
@@ -105,7 +105,7 @@ def _dispatch(name: str, rest: list[str]) -> int:
     if rest[:1] == ["--version"]:
         sys.stdout.write(f"projnorm {__version__}\n")
         return 0
-    group = rest[0] if rest and rest[0] in _GROUPS else ""
+    group = rest[0] if rest and rest[0] in GROUPS else ""
     words = rest[1:] if group else rest
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(_overview(group))
@@ -126,7 +126,7 @@ def _overview(group: str) -> str:
     """The list of commands, all of them or those of a group."""
     names = [name for name in SUMMARIES if not group or name.split()[0] == group]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
-    lines += [*textwrap.wrap(_GROUPS.get(group, _DESCRIPTION), 80), ""]
+    lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
     first = ("predict", "report", "toy", "bound", "figures", "replay")
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
         lines += textwrap.wrap(SUMMARIES[name], 79, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)

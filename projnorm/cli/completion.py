@@ -25,7 +25,7 @@ def completion(options: CompletionOptions) -> None:
 
 def _whole_parser() -> Parser:
     """One parser with every command, as shtab reads it."""
-    from projnorm.cli.app import SUMMARIES, command_function
+    from projnorm.cli.app import GROUPS, SUMMARIES, command_function
     from projnorm.cli.experiment import experiment_parser
     from projnorm.cli.options import make_parser
     from projnorm.errors import MissingExtraError
@@ -36,7 +36,7 @@ def _whole_parser() -> Parser:
     for name in sorted(SUMMARIES, key=lambda n: n.count(" ")):
         group, _, last = name.rpartition(" ")
         if group and group not in places:
-            places[group] = places[""].add_parser(group).add_subparsers()
+            places[group] = places[""].add_parser(group, help=GROUPS[group]).add_subparsers()
         try:
             parser = next((experiment_parser(one) for one in EXPERIMENTS if one.command == name), None)
             if parser is None:

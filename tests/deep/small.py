@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deep.config import DeepConfig, ImageData, ProjNormConfig, Recipe, RotationConfig
+from deep.config import DeepConfig, ImageData, ProjNormConfig, RotationConfig
+from deep.recipe import Recipe
 from projnorm.vision.settings import ImageNetwork
 
 SMALL = DeepConfig(

@@ -10,114 +10,140 @@ import numpy as np
 import pytest
 import torch
 
+from deep.config import METHODS, TEXT_METHODS
+from deep.experiments.sweep import AS_RUN
 from projnorm.vision import resnet18
 from projnorm.vision.networks import SmallCNN
 
 QUICK = [
-    *("--families", "contrast,gaussian_blur,fog", "--severities", "1,5", "--n-train", "100", "--n-validation", "40"),
-    *("--m", "40", "--epochs", "2", "--T", "3", "--projnorm-batch", "20", "--rotation-samples", "40"),
+    *("--families", "contrast,gaussian_blur,fog", "--severities", "1,5", "--n", "100", "--n-validation", "40"),
+    *("--m", "40", "--finetune-epochs", "2", "--projnorm-steps", "3", "--projnorm-trajectory", "1,3"),
+    *("--projnorm-batch", "20", "--rotation-samples", "40"),
+]
+RUN = ("deep", "run", "digits", *QUICK)
+QUICK_TEXT = [
+    *("--n", "100", "--n-validation", "50", "--m", "30", "--finetune-epochs", "1", "--projnorm-steps", "2"),
+    *("--projnorm-trajectory", "1,2"),
 ]
 
 
+def fine(result: tuple[int, str, str]) -> str:
+    code, out, err = result
+    assert (code, err) == (0, ""), result
+    return out
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("pictures")
-def test_a_run_ends_in_a_table_and_figures_that_come_back_from_the_ledger(projnorm, tmp_path):
-    code, out, err = projnorm("deep", "run", "digits", *QUICK, "--workers", "1")
-    assert (code, err) == (0, "")
-    for method in ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm"):
+def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projnorm, tmp_path):
+    out = fine(projnorm(*RUN, "--workers", "1"))
+    for method in METHODS:
         assert f"\n{method} " in out
     assert "random: the network was never trained before" in out
     folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-*"))
-    for name in ("scatter.png", "severity.pdf", "table.md", "table.tex", "table.csv", "table.txt", "ledger.jsonl"):
+    for name in ("scatter.png", "severity.pdf", "table.md", "table.tex", "table.csv", "table.txt", "config.toml"):
         assert (folder / name).stat().st_size > 100, name
-    code, markdown, _ = projnorm("deep", "table", "--format", "markdown")
-    assert code == 0
-    assert markdown == (folder / "table.md").read_text()
-    assert markdown.startswith("| method | R^2 | rho | MAE |\n| --- |")
-    code, text, _ = projnorm("deep", "table", folder.name[:8], "--targets", "--format", "csv")
+    assert fine(projnorm("deep", "table", "--format", "markdown")) == (folder / "table.md").read_text()
+    text = fine(projnorm("deep", "table", folder.name[:8], "--targets", "--format", "csv"))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["target"] for row in rows][:2] == ["clean", "contrast-1"]
     assert rows[1]["origin"] == "generated"
-    code, latex, _ = projnorm("deep", "table", "--format", "latex")
-    assert latex.startswith("\\begin{tabular}{llll}")
-    assert "R\\textasciicircum{}2" in latex
+    assert fine(projnorm("deep", "table", "--format", "latex")).startswith("\\begin{tabular}")
     before = (folder / "scatter.svg").read_bytes()
-    code, paths, _ = projnorm("deep", "figures")
-    assert code == 0
-    assert "scatter.png" in paths
+    assert "scatter.png" in fine(projnorm("deep", "figures"))
     assert (folder / "scatter.svg").read_bytes() == before
-    code, out, _ = projnorm("deep", "run", "digits", *QUICK, "--json")
-    document = json.loads(out)
+    document = json.loads(fine(projnorm(*RUN, "--json")))
     assert {row["method"] for row in document["rows"]} >= {"ATC", "ProjNorm"}
-    assert document["facts"]["inputs"]["device"] == "cpu"
-    code, out, err = projnorm("deep", "ntk", "--n", "20", "--m", "15")
-    assert (code, err) == (0, "")
-    assert "raw, ridge 0, labels of the kernel" in out
-    _, out, _ = projnorm("deep", "table")
-    assert "ProjNormLinear-NTK " in out
-    code, out, _ = projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")
-    document = json.loads(out)
+
+
+def test_every_experiment_about_a_run_finds_it(projnorm):
+    fine(projnorm(*RUN))
+    document = json.loads(fine(projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")))
     assert len(document["variants"]) == 40
-    assert document["rows"][0]["r_squared"][0] == pytest.approx(
-        _variant(document, "raw, ridge 0, labels of the kernel")
-    )
+    assert "ProjNormLinear-NTK " in fine(projnorm("deep", "table"))
+    assert AS_RUN in fine(projnorm("deep", "sweep", "deep-", "--steps", "2", "--labels", "true"))
+    assert "\neps = 4 " in fine(projnorm("deep", "adversarial", "--eps", "0,4", "--m", "20", "--steps", "2"))
+    assert "group 5 of 5" in fine(projnorm("deep", "label-shift", "--draws", "1", "--m", "30"))
+    assert "COT" in fine(projnorm("deep", "small-samples", "--sizes", "20", "--draws", "1"))
+    assert "\nProjNorm " in fine(projnorm("deep", "residuals"))
+    assert "ProjNorm + ATC " in fine(projnorm("deep", "ensemble", "--methods", "ProjNorm,ATC"))
+    assert "trajectory" in fine(projnorm("deep", "trajectory"))
+    for command, words in (
+        (("sweep", "--steps", "two"), "--steps"),
+        (("sweep", "--samples", "400"), "must be 0 for all, or from 2 to m = 40"),
+        (("sweep", "--reference", "mine"), "must be one of trained, fine-tuned"),
+        (("adversarial", "--m", "400"), "must be at most 40"),
+        (("label-shift", "--groups", "11"), "must be at most 10"),
+        (("residuals", "deep-none"), "must name one run"),
+        (("ensemble", "--methods", "Crystal,ATC"), "Crystal"),
+        (("table", "--format", "yaml"), "must be one of text, markdown, latex, csv"),
+    ):
+        one_line(projnorm("deep", *command), words)
 
 
-def _variant(document, name):
-    return next(row["all"][0] for row in document["variants"] if row["variant"] == name)
+def test_a_run_on_text_and_its_tables(projnorm):
+    out = fine(projnorm("deep", "text", "templates", *QUICK_TEXT))
+    assert "tiny" in out
+    document = json.loads(fine(projnorm("deep", "text", "templates", *QUICK_TEXT, "--json")))
+    assert [row["method"] for row in document["rows"]] == list(TEXT_METHODS)
+    for command in ("table", "trajectory", "residuals", "ensemble"):
+        fine(projnorm("deep", command))
 
 
 def test_presets_and_gallery(projnorm, tmp_path):
-    code, out, _ = projnorm("deep", "presets")
-    assert code == 0
-    assert "paper-cifar100-vgg11" in out
-    assert json.loads(projnorm("deep", "presets", "--json")[1])["digits"]["data"] == "digits"
-    code, out, _ = projnorm("deep", "gallery")
-    assert code == 0
+    assert "paper-cifar100-vgg11" in fine(projnorm("deep", "presets"))
+    assert json.loads(fine(projnorm("deep", "presets", "--json")))["digits"]["data"]["data"] == "digits"
+    fine(projnorm("deep", "gallery"))
     assert (tmp_path / "projnorm-out" / "figures" / "corruptions.png").exists()
-    assert "run" in projnorm("deep")[1]
+
+
+def test_a_dry_run_says_what_it_takes_for_granted_and_leaves_nothing(projnorm, tmp_path):
+    out = fine(projnorm("deep", "run", "cpu-cifar10-resnet18", "--dry-run"))
+    for word in ("ProjNorm on targets", "11,181,642 parameters", "nothing was measured on a GPU", "Note: images"):
+        assert word in out
+    assert "outputs of targets" in fine(projnorm("deep", "text", "templates", "--dry-run"))
+    assert not list(tmp_path.rglob("*"))
+    one_line(projnorm("deep", "run", "digits", "--data", "nowhere.npz", "--dry-run"), "must be given to plan a run")
 
 
 def one_line(result: tuple[int, str, str], *parts: str) -> None:
     code, out, err = result
-    assert code == 2
-    assert out == ""
+    assert (code, out, err.count("\n")) == (2, "", 1), result
     assert err.startswith("projnorm: ")
-    assert err.count("\n") == 1
     for part in parts:
         assert part in err
 
 
 def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
-    images = np.zeros((40, 32, 32, 3), np.uint8)
-    labels = np.arange(40) % 4
-    run = ("deep", "run", "digits", *QUICK)
-    one_line(projnorm("deep", "run", "nonsense"), "`preset` must be one of", "digits", "got 'nonsense'")
-    one_line(projnorm(*run, "--methods", "ATC,Oracle"), "`methods` must be of", "got 'Oracle'")
-    one_line(projnorm(*run, "--families", "rain"), "`families` must be of", "got 'rain'")
-    one_line(projnorm(*run, "--severities", "1,x"), "--severities must be numbers")
-    one_line(projnorm(*run, "--device", "abacus"), "`device` must be auto or one of")
-    one_line(projnorm(*run, "--precision", "mixed"), "`precision` mixed needs CUDA")
-    one_line(projnorm(*run, "--architecture", "vgg11", "--size", "16"), "vgg11 cannot see images of `size` 16 px")
-    one_line(projnorm(*run, "--download"), "--download needs --data to be one of cifar10, cifar100; got 'digits'")
-    one_line(projnorm(*run, "--data", "none.npz"), "there is no data at none.npz")
-    one_line(projnorm(*run, "--data", "cifar10"), "cifar10 is not at", "--download")
-    one_line(projnorm(*run, "--weights", "none.pth"), "there are no weights at none.pth")
-    one_line(projnorm(*run, "--weights", "imagenet"), "no ImageNet weights of small-cnn")
-    one_line(projnorm(*run, "--corruptions", "nowhere"), "nowhere")
+    images, labels = np.zeros((40, 32, 32, 3), np.uint8), np.arange(40) % 4
     np.savez(tmp_path / "labels.npz", images=images, labels=labels.astype(float))
-    one_line(projnorm(*run, "--data", "labels.npz"), "labels must be 40 integers; got float64")
     np.savez(tmp_path / "shape.npz", images=images[..., 0], labels=labels)
-    one_line(projnorm(*run, "--data", "shape.npz"), "images must be uint8 of shape (n, height, width, 3)")
     np.savez(tmp_path / "float.npz", images=images / 255.0, labels=labels)
-    one_line(projnorm(*run, "--target", "float.npz"), "images must be uint8")
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(b"\x1f\x8b" + bytes(50))
-    one_line(projnorm(*run, "--data", "cifar-10-binary.tar.gz"), "cifar-10-binary.tar.gz: not a whole archive of CIFAR")
     torch.save(resnet18(10).state_dict(), tmp_path / "other.pth")
-    one_line(projnorm(*run, "--weights", "other.pth"), "other.pth: ", "features")
     torch.save(SmallCNN(4, (8, 8, 8)).state_dict(), tmp_path / "narrow.pth")
-    one_line(projnorm(*run, "--weights", "narrow.pth"), "narrow.pth: 'features.0.weight' has shape (8, 3, 3, 3)")
-    assert not list((tmp_path / "projnorm-out").rglob("ledger.jsonl"))
-    assert not list((tmp_path / "projnorm-out").rglob("run.json"))
-    one_line(projnorm("deep", "table"), "ID must name one run in", "matches none")
-    one_line(projnorm("deep", "table", "--format", "yaml"), "`format` must be one of text, markdown, latex, csv")
-    one_line(projnorm("deep", "ntk"), "ID must name one run in")
+    one_line(projnorm("deep", "run", "nonsense"), "digits", "'nonsense'")
+    for options, *words in (
+        (("--methods", "ATC,Oracle"), "must be one of", "got 'Oracle'"),
+        (("--families", "rain"), "must be one of", "got 'rain'"),
+        (("--severities", "1,x"), "--severities"),
+        (("--device", "abacus"), "must be auto or one of"),
+        (("--projnorm-precision", "mixed"), "mixed needs CUDA"),
+        (("--projnorm-layers", "nope"), "must be of features, avgpool, fc", "got nope"),
+        (("--architecture", "vgg11", "--size", "16"), "vgg11 cannot see images of", "16 px"),
+        (("--data", "none.npz"), "there is no data at none.npz"),
+        (("--data", "cifar10"), "cifar10 is not at"),
+        (("--weights", "none.pth"), "there are no weights at none.pth"),
+        (("--weights", "imagenet"), "no ImageNet weights of small-cnn"),
+        (("--corruptions", "nowhere"), "nowhere"),
+        (("--data", "labels.npz"), "labels must be 40 integers; got float64"),
+        (("--data", "shape.npz"), "images must be uint8 of shape (n, height, width, 3)"),
+        (("--targets", "float.npz"), "images must be uint8"),
+        (("--data", "cifar-10-binary.tar.gz"), "cifar-10-binary.tar.gz: not a whole archive of CIFAR"),
+        (("--weights", "other.pth"), "other.pth: ", "features"),
+        (("--weights", "narrow.pth"), "narrow.pth: 'features.0.weight' has shape (8, 3, 3, 3)"),
+    ):
+        one_line(projnorm(*RUN, *options), *words)
+    assert not list((tmp_path / "projnorm-out").rglob("deep-*"))
+    for command in ("table", "ntk"):
+        one_line(projnorm("deep", command), "must name one run in", "none")

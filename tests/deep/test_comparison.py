@@ -68,6 +68,7 @@ def test_a_run_scores_every_target_with_every_method(finished):
     assert "random" in record.facts["weights"]
 
 
+@pytest.mark.slow
 def test_the_numbers_do_not_depend_on_the_workers_and_a_finished_run_is_read(finished, tmp_path, monkeypatch):
     _, record = finished
     other = run_comparison(SMALL, RunContext(tmp_path, Backend(2)))

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from deep.config import Recipe, run_methods
+from deep.config import run_methods
 from deep.estimate import estimate_error
 from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 from deep.estimators.agree_score import AgreeScore
@@ -25,6 +25,7 @@ from deep.estimators.gde import GDE
 from deep.estimators.rotation import Rotation
 from deep.forward import forward
 from deep.outputs import Outputs
+from deep.recipe import Recipe
 from deep.rotation import JointRotation, joint_loss
 from deep.training import train
 from projnorm.errors import InputError
@@ -105,21 +106,6 @@ def test_what_cannot_be_learnt_or_scored_is_said():
         ATC().score(outputs(ROWS))
     with pytest.raises(InputError, match="ATC needs labels; the source has none"):
         ATC().fit(outputs(ROWS))
-
-
-def estimators():
-    validation, labels = RNG.standard_normal((30, 4)), RNG.integers(0, 4, 30)
-    return [ConfScore(), Entropy(), ATC().fit(Outputs(validation, labels=labels))]
-
-
-@pytest.mark.parametrize("method", estimators(), ids=lambda e: e.name)
-def test_order_classes_and_duplication_change_nothing(method):
-    logits = RNG.standard_normal((40, 4)).astype(np.float32)
-    value = method.score(outputs(logits))
-    assert method.score(outputs(logits[::-1])) == pytest.approx(value, rel=1e-12)
-    assert method.score(outputs(logits[:, [2, 0, 3, 1]])) == pytest.approx(value, rel=1e-6)
-    assert method.score(outputs(np.concatenate([logits, logits]))) == pytest.approx(value, rel=1e-12)
-    assert method.score(outputs(logits + 3.0)) == pytest.approx(value, rel=1e-5)
 
 
 class Corner(nn.Module):

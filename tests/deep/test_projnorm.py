@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from deep.config import Recipe
 from deep.estimators.projnorm import ProjNorm
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of, squared_distances, train_reference
+from deep.recipe import Recipe
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from deep.config import TEXT_KIND, TEXT_METHODS, Recipe, TextConfig, TextData, TextNetwork
+from deep.config import TEXT_KIND, TEXT_METHODS, TextConfig, TextData, TextNetwork
 from deep.estimators.projnorm import ProjNorm
 from deep.experiments.adversarial import run_adversarial
 from deep.experiments.comparison import run_comparison
@@ -21,6 +21,7 @@ from deep.experiments.ntk_predict import run_ntk_predict
 from deep.experiments.sweep import run_sweep
 from deep.presets import TEXT_PRESETS, text_preset
 from deep.projnorm import train_reference
+from deep.recipe import Recipe
 from deep.runs import Run, open_run
 from deep.stages import data_of, initial_of, network_of, outputs_of, stage_key
 from deep.text import load_text_data
@@ -102,6 +103,7 @@ def test_projnorm_on_text_is_algorithm_1_with_adamw_in_plain_torch(finished):
     assert record.arrays["scores"][2, TEXT_METHODS.index("ProjNorm")] == pytest.approx(expected, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_run_on_text_does_not_depend_on_the_workers(finished, tmp_path):
     other = run_comparison(SMALL, RunContext(tmp_path, Backend(2)))
     assert other.id == finished[1].id
@@ -255,8 +257,8 @@ def test_presets_on_text_are_the_papers():
         ({"data": {"targets": ("",)}}, "a target must be FILE or NAME=FILE.FILE; got ''"),
         ({"data": {"targets": ("a=",)}}, "a target must be FILE or NAME=FILE.FILE; got 'a='"),
         ({"data": {"targets": ("x=+",)}}, "a target must be FILE or NAME=FILE.FILE"),
-        ({"data": {"targets": ("templates-words-9",)}}, "`templates-words-9` is no set of templates"),
-        ({"data": {"targets": ("bad.tsv",)}}, "bad.tsv, line 3: 'maybe' is no label"),
+        ({"data": {"targets": ("templates-words-9",)}}, "'templates-words-9' is not a set of templates"),
+        ({"data": {"targets": ("bad.tsv",)}}, "bad.tsv, line 3: 'maybe' is not a label"),
         ({"data": {"targets": ("good.jsonl", "good=good.jsonl")}}, "no two targets may be called 'good'"),
         ({"data": {"targets": ("=good.jsonl",)}}, "a target must have a name of 1 to 80"),
         ({"data": {"targets": ("clean=good.jsonl",)}}, "a target must have a name of 1 to 80"),

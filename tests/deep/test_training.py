@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from deep.config import Recipe, batches_per_epoch
+from deep.recipe import Recipe, batches_per_epoch
 from deep.training import Checkpoint, batch_indices, to_arrays, to_tensors, train
 from projnorm.errors import InputError
 from projnorm.store import Store

@@ -24,6 +24,7 @@ def _quick_figures(monkeypatch, request):
         without_pictures(monkeypatch)
 
 
+@pytest.mark.slow
 def test_predict_runs_with_no_download_and_draws_the_three_panels(tmp_path):
     result = run_cli("ntk", "predict", *SMALL, "--out", str(tmp_path))
     assert (result.code, result.err) == (0, "")

@@ -74,6 +74,7 @@ def test_ridge_and_top_change_no_kernel(context):
     assert find_record(context.root, "ntk", other) is not None
 
 
+@pytest.mark.slow
 def test_own_images_own_targets_and_own_weights(tmp_path, images, context):
     weights = tmp_path / "net.pth"
     torch.save(resnet18(7).state_dict(), weights)

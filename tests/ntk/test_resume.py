@@ -212,6 +212,7 @@ def test_a_manifest_with_a_strange_cut_is_not_believed(inputs, tmp_path):
             gram(*inputs, config=CONFIG, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_tiles_are_the_same_bits_in_one_process_and_in_two(inputs, tmp_path):
     alone = gram(*inputs, config=CONFIG, backend=Backend(1))
     for folder in (None, tmp_path):

@@ -43,7 +43,7 @@ def fuzz(reader: str, seconds: float, seed: int) -> tuple[int, list[str]]:
             capture_output=True,
             text=True,
             errors="replace",
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PROJNORM_MAX_READ_GB": "0.2"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PROJNORM_MAX_READ_GB": "0.2"},
             cwd=ROOT,
             check=False,
         )

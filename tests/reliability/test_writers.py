@@ -36,6 +36,7 @@ def test_nothing_is_lost_whichever_line_is_the_last(writer):
         put_fault(KILL, WRITERS[writer], trial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", CHECKED, ids=lambda writer: writer.name)
 def test_damage_is_detected_reported_and_recomputed_and_costs_nothing_else(writer, tmp_path):
     assert len(list(damaged_files(writer, tmp_path / "job", random.Random(4), parts=3))) > 10
