@@ -28,8 +28,7 @@ def draw(figure: Figure, record: Record) -> None:
         values = record.arrays[name].mean(axis=0)
         top = max(top, float(values.max()))
         flat.plot(sigma, values, style, ms=3.5, color=colour, label=label)
-    flat.set_ylim(0, 1.75 * top)
-    flat.set_ylabel("statistic of the outputs")
+    flat.set(ylim=(0, 1.75 * top), ylabel="statistic of the outputs")
     for name, label, colour, marker in (
         ("test_error", "test error", TRUTH, "s"),
         ("projnorm_linear", "ProjNormLinear", PAPER, "o"),

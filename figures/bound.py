@@ -115,8 +115,7 @@ def draw(figure: Figure, record: Record) -> None:
     x = np.arange(order.size)
     axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
     axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
-    axes.set_yscale("log")
-    axes.set_xlabel(f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
+    axes.set(yscale="log", xlabel=f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
     axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
     axes.legend(loc="lower right")
 

@@ -37,8 +37,7 @@ def draw(figure: Figure, record: Record) -> None:
         label=r"$\theta^*$ with $\cot$",
     )
     axes.set_yscale("log")
-    axes.set_xlabel(r"angle $\varphi$ between the tails (degrees)")
-    axes.set_ylabel(r"$m\cdot$TestLoss / ProjNormLinear$^2$")
+    axes.set(xlabel=r"angle $\varphi$ between the tails (degrees)", ylabel=r"$m\cdot$TestLoss / ProjNormLinear$^2$")
     axes.legend(ncols=2)
 
 

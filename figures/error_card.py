@@ -112,8 +112,6 @@ def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSu
     ends = [[error - low], [high - error]]
     axes.errorbar([error], [error], yerr=ends, fmt="x", color=CYCLE[0], capsize=3, ms=7, label="target")
     top = 100 * max(float(np.max(calibration.errors)), float(np.max(calibration.predicted)), estimate.high)
-    axes.set_xlim(-3, min(103.0, 1.05 * top + 3))
-    axes.set_ylim(-3, min(103.0, 1.05 * top + 3))
-    axes.set_xlabel("predicted error (%)")
-    axes.set_ylabel("true error (%)")
+    limits = (-3, min(103.0, 1.05 * top + 3))
+    axes.set(xlim=limits, ylim=limits, xlabel="predicted error (%)", ylabel="true error (%)")
     axes.set_title(f"{len(calibration.errors)} labelled shifted sets", fontsize=8)

@@ -36,6 +36,5 @@ def draw(figure: Figure, record: Record) -> None:
     axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
     axes.set_xscale("log")
     axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("squared loss")
+    axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="squared loss")
     figure.legend(fontsize=7, ncols=4, loc="outside lower center")

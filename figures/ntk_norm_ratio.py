@@ -27,6 +27,5 @@ def draw(figure: Figure, record: Record) -> None:
         axes.axhline(level, color=TRUTH, ls="--", lw=0.8, label=label)
     axes.axhline(0.0, color=TRUTH, lw=0.8, label="equal norms, as the paper assumes")
     axes.set_xticks(sorted(set(arrays["severities"].tolist())))
-    axes.set_xlabel("severity (0: no corruption)")
-    axes.set_ylabel(r"$(\|\tilde P\theta^*\| - \|P\theta^*\|)\,/\,\|P\theta^*\|$")
+    axes.set(xlabel="severity (0: no corruption)", ylabel=r"$(\|\tilde P\theta^*\| - \|P\theta^*\|)\,/\,\|P\theta^*\|$")
     figure.legend(loc="outside right upper", fontsize=6.5)

@@ -95,9 +95,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
     index = np.arange(1, overlap.shape[1] + 1)
     for i, colour, style in ((0, TRUTH, "--"), (target, CYCLE[3], "-"))[: 2 if target else 1]:
         axes.plot(index, overlap[i], style, color=colour, lw=1, label=spoken(str(names[i])))
-    axes.set_xlim(0.5, index[-1] + 0.5)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("training eigenvector, j")
+    axes.set(xlim=(0.5, index[-1] + 0.5), ylim=(0, 1), xlabel="training eigenvector, j")
     axes.set_ylabel("shared\nspan", fontsize=8)
     axes.legend(fontsize=6, loc="upper right")
 
@@ -112,9 +110,7 @@ def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
         family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"
         axes.loglog(*spectrum(record, target), line, color=styles[family]["color"], lw=1, label=name)
-    axes.set_xlabel("index")
-    axes.set_ylabel("eigenvalue of the covariance")
-    axes.set_title("(b) decay")
+    axes.set(xlabel="index", ylabel="eigenvalue of the covariance", title="(b) decay")
     if len(targets) <= _LEGEND + 1:
         axes.legend(fontsize=6, loc="upper right")
 
@@ -123,7 +119,6 @@ def _prediction(axes: Axes, record: Record) -> None:
     arrays, truth = record.arrays, true_error(record)
     scatter(axes, arrays["projnorm"], 100 * truth, arrays["families"], arrays["severities"])
     quality = fit_quality(arrays["projnorm"], truth)
-    axes.set_title(rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}")
-    axes.set_xlabel("ProjNormLinear")
+    axes.set(title=rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}", xlabel="ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
     axes.set_ylabel(f"error of the {whose} (%)")

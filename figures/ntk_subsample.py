@@ -55,8 +55,7 @@ def draw(figure: Figure, record: Record) -> None:
         right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
     for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
         _root(axes)
-        axes.set_xlabel("features (coordinates or width)")
-        axes.set_ylabel(f"relative error, {what}")
+        axes.set(xlabel="features (coordinates or width)", ylabel=f"relative error, {what}")
     right.legend(fontsize=7, loc="lower left")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=7)
 

@@ -51,25 +51,18 @@ def draw(figure: Figure, residuals: Residuals, heading: str = "") -> None:
 
 def build(residuals: Residuals) -> Table:
     """The same numbers, one row per method."""
-    count = len(residuals.methods)
+    methods = residuals.methods
     rows: list[list[Cell]] = [
-        [
-            residuals.methods[row],
-            *(_cell(residuals, row, column) if column < row else "" for column in range(count - 1)),
-        ]
-        for row in range(1, count)
+        [method, *(_cell(residuals, row, column) if column < row else "" for column in range(len(methods) - 1))]
+        for row, method in enumerate(methods)
     ]
-    return Table(("method", *residuals.methods[:-1]), rows)
+    return Table(("method", *methods[:-1]), rows[1:])
 
 
 def values(residuals: Residuals) -> dict[str, object]:
     """The same as plain numbers."""
-    return {
-        "methods": list(residuals.methods),
-        "correlation": residuals.correlation.tolist(),
-        "low": residuals.low.tolist(),
-        "high": residuals.high.tolist(),
-    }
+    matrices = {key: getattr(residuals, key).tolist() for key in ("correlation", "low", "high")}
+    return {"methods": list(residuals.methods), **matrices}
 
 
 def _cell(residuals: Residuals, row: int, column: int) -> Number:

@@ -29,6 +29,5 @@ def draw(figure: Figure, scores: Scores, heading: str = "") -> None:
             axes.plot(x, y, ms=4, lw=1, label=spoken(family), **look)
     axes.set_xticks(sorted(set(scores.severities[scores.severities > 0].tolist())))
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("severity")
-    axes.set_ylabel("true error (%)")
+    axes.set(xlabel="severity", ylabel="true error (%)")
     figure.legend(loc="outside right upper", fontsize=6.5)

@@ -100,7 +100,5 @@ def draw(figure: Figure, summary: SmallSampleQualities, heading: str = "") -> No
     ticks = sorted({one.size for sizes in summary.qualities.values() for one in sizes})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_ylim(0, 1.02)
-    axes.set_xlabel("samples of each target, m")
-    axes.set_ylabel("$R^2$ of predicted errors, families left out")
+    axes.set(ylim=(0, 1.02), xlabel="samples of each target, m", ylabel="$R^2$ of predicted errors, families left out")
     figure.legend(loc="outside right upper", fontsize=7)

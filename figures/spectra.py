@@ -28,8 +28,7 @@ def draw(figure: Figure, record: Record) -> None:
         decay.loglog(
             index, prefactor * index**-exponent, "-" if name == "train" else "--", color=TRUTH, lw=1, label=fit
         )
-    decay.set_xlabel("index")
-    decay.set_ylabel("eigenvalue of the covariance")
+    decay.set(xlabel="index", ylabel="eigenvalue of the covariance")
     decay.legend(fontsize=7, loc="lower left")
     top = len(arrays["alignment"])
     image = heat.imshow(
@@ -38,8 +37,7 @@ def draw(figure: Figure, record: Record) -> None:
     heat.axvline(k + 0.5, color="0.3", ls="--", lw=0.8)
     heat.axhline(k + 0.5, color="0.3", ls="--", lw=0.8)
     heat.grid(visible=False)
-    heat.set_xlabel("training eigenvector")
-    heat.set_ylabel("shifted eigenvector")
+    heat.set(xlabel="training eigenvector", ylabel="shifted eigenvector")
     figure.colorbar(image, ax=heat, label="|cosine|", shrink=0.9)
 
 

@@ -30,12 +30,19 @@ _TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Error
 
 def show(record: Record, _folder: Path) -> Shown:
     """Errors under attack, or under label shift."""
+    arrays, methods = record.arrays, predictions(record)
     title = _TITLES[record.kind]
     name = record.kind.removeprefix("deep-").replace("-", "_")
     return Shown(
         [build(record), CAPTION],
         {name: replace(draw.of(record, about_run(record)), title=title)},
-        values(record),
+        {
+            **{key: arrays[key].tolist() for key in ("sets", "sizes", "errors")},
+            "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
+            "predicted": {method.method: method.predicted.tolist() for method in methods},
+            "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
+            "mse": {method.method: method.mse for method in methods},
+        },
         title=title,
         record=record,
     )
@@ -44,31 +51,13 @@ def show(record: Record, _folder: Path) -> Shown:
 def build(record: Record) -> Table:
     """One row per set: true error and predictions in percent; then the mean squared error of each method."""
     arrays, methods = record.arrays, predictions(record)
+    percents = 100 * np.stack([arrays["errors"], *(method.predicted for method in methods)], axis=1)
     rows: list[tuple[Cell, ...]] = [
-        (
-            str(name),
-            Number(int(size), ",d"),
-            Number(100 * float(error), ".1f"),
-            *(Number(100 * float(method.predicted[i]), ".1f") for method in methods),
-        )
-        for i, (name, size, error) in enumerate(zip(arrays["sets"], arrays["sizes"], arrays["errors"], strict=True))
+        (name, Number(size, ",d"), *(Number(percent, ".1f") for percent in line))
+        for name, size, line in zip(arrays["sets"].tolist(), arrays["sizes"].tolist(), percents.tolist(), strict=True)
     ]
     mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in methods))
     return Table(("set", "images", "true error (%)", *(method.method for method in methods)), [*rows, mse])
-
-
-def values(record: Record) -> dict[str, object]:
-    """The same as plain numbers."""
-    arrays, methods = record.arrays, predictions(record)
-    return {
-        "sets": arrays["sets"].tolist(),
-        "sizes": arrays["sizes"].tolist(),
-        "errors": arrays["errors"].tolist(),
-        "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
-        "predicted": {method.method: method.predicted.tolist() for method in methods},
-        "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
-        "mse": {method.method: method.mse for method in methods},
-    }
 
 
 @plot("Errors under a shift that is no corruption", CAPTION)
@@ -93,7 +82,6 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
         for number in {1, len(predicted)}:
             point = (true[number - 1], predicted[number - 1])
             axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
-    axes.set_xlim(-3, 103)
-    axes.set_ylim(_LOWEST - 5, _HIGHEST + 5)
+    axes.set(xlim=(-3, 103), ylim=(_LOWEST - 5, _HIGHEST + 5))
     keys = max((axes.get_legend_handles_labels() for axes, _ in grid), key=lambda pair: len(pair[0]))
     figure.legend(*keys, loc="outside right upper", fontsize=7)

@@ -59,9 +59,7 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
         axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
         axes.errorbar(range(len(members)), centre, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
         axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
-        axes.set_xlim(-0.6, len(members) - 0.4)
-        axes.set_xlabel(_SPOKEN[name])
-    grid[0].set_ylabel("$R^2$")
-    grid[0].set_ylim(0, 1.03)
+        axes.set(xlim=(-0.6, len(members) - 0.4), xlabel=_SPOKEN[name])
+    grid[0].set(ylabel="$R^2$", ylim=(0, 1.03))
     if names:
         grid[0].legend(loc="lower left", fontsize=7)

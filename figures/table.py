@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from figures.markup import to_html, to_latex
@@ -47,12 +48,12 @@ Cell = str | Number
 Column = Callable[[Any], Cell]
 
 
-def number(key: str, form: str = ".3f", scale: float = 1.0) -> Column:
-    """A column of numbers: an entry or attribute of each row in another unit; a dash where it is None."""
+def number(key: str, form: str = ".3f", scale: float = 1) -> Column:
+    """A column of numbers: an entry or (dotted) attribute of each row in another unit; a dash where it is None."""
 
     def cell(row: Any) -> Number:
-        value = row[key] if isinstance(row, Mapping) else getattr(row, key)
-        return Number(math.nan if value is None else scale * value if scale != 1.0 else value, form)
+        value = row[key] if isinstance(row, Mapping) else attrgetter(key)(row)
+        return Number(math.nan if value is None else scale * value, form)
 
     return cell
 

@@ -37,8 +37,6 @@ def draw(figure: Figure, record: Record) -> None:
             axes.plot(ordered, share, style, color=colour, lw=1.8, label=label)
     for axes, label, limit in ((above, "upper end / loss", 1e3), (below, "loss / lower end", 1e9)):
         axes.axvline(1.0, color="0.4", lw=0.8)
-        axes.set_xscale("log")
-        axes.set_xlim(0.05, limit)
-        axes.set_xlabel(label)
+        axes.set(xscale="log", xlim=(0.05, limit), xlabel=label)
     above.set_ylabel("share of designs")
     figure.legend(*above.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)

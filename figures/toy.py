@@ -11,7 +11,7 @@ import numpy as np
 
 from figures import blindness
 from figures.show import Shown
-from figures.style import GENERALISED, TRUTH, Axes, Figure, plot
+from figures.style import GENERALISED, TRUTH, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 from simulations.summaries import closed_form_gap, closed_forms, toy_rows
@@ -74,7 +74,11 @@ def draw(figure: Figure, record: Record) -> None:
     sigma, theory = record.arrays["sigma"], closed_forms(record)
     grid = figure.subplots(2, 2, sharex=True)
     for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
-        _band(axes, sigma, record.arrays[name])
+        values = record.arrays[name]
+        mean = values.mean(axis=0)
+        band = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+        axes.plot(sigma, mean, "o-", ms=3, color=GENERALISED, label="mean of trials")
+        axes.fill_between(sigma, mean - band, mean + band, color=GENERALISED, alpha=0.25, lw=0, label="± 1 s.d.")
         if theory is not None:
             axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
         axes.set_ylabel(label)
@@ -107,13 +111,6 @@ def tracking(records: Sequence[Record]) -> Table:
         coverage: list[Cell] = [_coverage(interval) for interval in intervals] or ["-"] * 3
         rows.append((str(record.config["design"]), *correlations, *coverage))
     return Table(header, rows)
-
-
-def _band(axes: Axes, sigma: np.ndarray, values: np.ndarray) -> None:
-    mean = values.mean(axis=0)
-    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    axes.plot(sigma, mean, "o-", ms=3, color=GENERALISED, label="mean of trials")
-    axes.fill_between(sigma, mean - deviation, mean + deviation, color=GENERALISED, alpha=0.25, lw=0, label="± 1 s.d.")
 
 
 def _verdict(record: Record) -> str:
