@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from figures.markup import to_html
-from figures.show import Drawing, Shown, save_figures
+from figures.show import Shown, save_figures
 from figures.style import FORMATS, rendered
 from figures.table import Table
 from projnorm.records import flat
@@ -51,16 +51,14 @@ def section(
     """
     if folder is not None:
         save_figures(shown, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)
-    parts, captions = [], set()
+    parts, captions = [], {drawing.caption for drawing in shown.figures.values()}
     for name, drawing in shown.figures.items():
         svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
-        caption, title = (drawing.caption, drawing.title) if isinstance(drawing, Drawing) else ("", "")
-        if title != shown.title and len(shown.figures) > 1:
-            parts.append(f"<h3>{to_html(title)}</h3>")
+        if drawing.title != shown.title and len(shown.figures) > 1:
+            parts.append(f"<h3>{to_html(drawing.title)}</h3>")
         source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
-        parts.append(f'<figure><img alt="{html.escape(caption)}" src="{source}"></figure>')
-        parts.append(f"<p>{to_html(caption)}</p>")
-        captions.add(caption)
+        parts.append(f'<figure><img alt="{html.escape(drawing.caption)}" src="{source}"></figure>')
+        parts.append(f"<p>{to_html(drawing.caption)}</p>")
     for block in shown.blocks:
         if isinstance(block, Table):
             parts.append(block.html())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from figures.style import FORMATS as FILES, Drawing as Drawing, Figure, Plot, save
+from figures.style import FORMATS as FILES, Drawing as Drawing, Plot, save
 from figures.table import ENDINGS, FORMATS, Table
 from projnorm import __version__
 from projnorm.atomic import write_atomically
@@ -37,7 +37,7 @@ class Shown:
     """
 
     blocks: Sequence[str | Table]
-    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    figures: Mapping[str, Drawing] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     ok: bool = True
     title: str = ""

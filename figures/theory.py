@@ -23,11 +23,9 @@ _SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
 
 
 def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> list[Shown]:
-    """What the records of the theory say, by the names that `simulations.presets.theory_records` gives them.
+    """What the records of the theory say, by the names that `simulations.presets.theory_configs` gives them.
 
-    Args:
-        records: Records by name.
-        root: Folder of the records, where designs that break an interval are saved; None saves none.
+    Designs that break an interval are saved in the folders of their records under `root`; None saves none.
     """
     shows = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
     shows.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))

@@ -14,6 +14,7 @@ from projnorm.cli.options import (
     FigureOptions,
     MemoryOption,
     OutOption,
+    Parser,
     RunOptions,
     built,
     count_workers,
@@ -31,8 +32,6 @@ _CONFIG = "--config"
 
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     """Run an experiment with the options of a command line; returns the exit code."""
-    from figures.show import save_tables
-
     preset, file, rest = _sources(experiment, argv)
     base = _preset(experiment, preset) if preset else None
     classes = command_classes(experiment)
@@ -51,6 +50,8 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
         return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
+    from figures.show import save_tables
+
     record = experiment.compute(config, context)
     folder = context.root / record.id
     shown = resolve(experiment.show)(record, folder)
@@ -98,19 +99,13 @@ def run_context(options: dict[type[Config], Any]) -> RunContext:
 
 def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | None, list[str]]:
     """The preset and the file that settings start from, and the other words."""
-    rest, preset, file = list(argv), "", None
+    rest, preset = list(argv), ""
     if experiment.presets and rest and not rest[0].startswith("-"):
         preset = rest.pop(0)
-    for place, word in enumerate(rest):
-        if word == _CONFIG and place + 1 < len(rest):
-            file = Path(rest[place + 1])
-            del rest[place : place + 2]
-            break
-        if word.startswith(f"{_CONFIG}="):
-            file = Path(word.partition("=")[2])
-            del rest[place]
-            break
-    return preset, file, rest
+    parser = Parser(prog=f"projnorm {experiment.command}", add_help=False)
+    parser.add_argument(_CONFIG, type=Path)
+    known, others = parser.parse_known_args(rest)
+    return preset, known.config, others
 
 
 def _preset(experiment: Experiment, name: str) -> Config:
