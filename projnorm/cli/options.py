@@ -99,11 +99,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options, allow_abbrev=False, formatter_class=_Formatter)
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raise an `InputError` instead of printing the usage."""
         if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
             known = [flag for action in self._actions for flag in action.option_strings]
             near = difflib.get_close_matches(unknown[1], known, n=1)
@@ -126,13 +122,9 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def make_parser(prog: str, description: str, classes: Sequence[type[Config]], base: Config | None = None) -> Parser:
-    """A parser with the flags of several configurations.
+    """A parser with the flags of several configurations: a group for each, and one for each nested configuration.
 
-    Args:
-        prog: Words of the command.
-        description: What it does.
-        classes: Its configurations, one group of flags each, and one for each nested configuration.
-        base: Configuration of the first class whose values are the defaults.
+    The defaults of the first class are those of `base`, where there is one.
     """
     parser = Parser(prog=prog, description=description)
     for place, cls in enumerate(classes):
@@ -146,11 +138,7 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
 
 
 def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) -> list[dict[str, Any]]:
-    """The settings given on a command line, as a nested mapping for each configuration class.
-
-    Raises:
-        InputError: If an option is unknown, or its value is not of its type.
-    """
+    """The settings given on a command line, as a nested mapping for each configuration class."""
     given = vars(parser.parse_args(list(argv)))
     _flags.clear()
     documents = []
