@@ -90,6 +90,11 @@ class CostOptions(Config):
     devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
     tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
 
+    def check(self) -> None:
+        """Refuse assumptions that would be ignored."""
+        if not self.dry_run and (self.devices, self.tflops) != ((1, 8, 64), 10.0):
+            raise InputError("`devices` and `tflops` are for `dry_run`.")
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are exceptions, and whose help fits 80 columns."""
@@ -145,7 +150,9 @@ def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) 
     for cls in classes:
         document: dict[str, Any] = {}
         for flag in _flags_of(cls):
-            _flags[".".join(flag.path)] = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
+            spelling = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
+            _flags[".".join(flag.path)] = spelling
+            _flags.setdefault(flag.path[-1], spelling)  # as functions call it
             if flag.destination in given:
                 inside = document
                 for name in flag.path[:-1]:
