@@ -28,7 +28,7 @@ class Experiment:
         kind: Kind of its records.
         command: Words of its command; empty where only the report runs it.
         summary: One line for the list of commands.
-        config: Its configuration class.
+        config: Configuration class of the experiment.
         run: Function of a configuration and a `RunContext` that gives the record.
         show: Function of a record and its folder that gives a `figures.show.Shown`.
         presets: Named configurations, one of which the command takes by position.

@@ -195,7 +195,7 @@ def recorded(
     Args:
         kind: Name of the experiment.
         config: Its configuration, which names the record.
-        context: Where it runs.
+        context: Where and how it runs.
         items: One argument of `work` for each task.
         work: Computes one task. It must depend on its argument alone.
         meanings: For every array, what it holds and in which unit.

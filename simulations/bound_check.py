@@ -80,7 +80,7 @@ class Instance:
     Attributes:
         design: The design; its `k` is the true shared dimension.
         family: Which assumption is broken, if any.
-        dial: How far.
+        dial: How far the assumption is broken.
     """
 
     design: Design

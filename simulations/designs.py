@@ -63,8 +63,8 @@ def spectral_design(
 
     Args:
         rng: Source of randomness.
-        train_singular_values: Of `X`, descending; as many as its rank.
-        ood_singular_values: Of `X_ood`, descending; as many as its rank.
+        train_singular_values: Singular values of `X`, descending; as many as its rank.
+        ood_singular_values: Singular values of `X_ood`, descending; as many as its rank.
         dim: Number of features; at least both ranks minus `k`, and `k` more with a tilt.
         k: Dimension of the shared span.
         n_train: Rows of `X`. Default: its rank; more make it rank deficient.
