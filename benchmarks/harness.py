@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,5 +32,5 @@ def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
 def write_result(path: Path, command: str, result: Mapping[str, Any]) -> None:
     """Write a benchmark's numbers with the command and the environment behind them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"command": command, "environment": asdict(current_environment()), **result}
+    document = {"command": command, "environment": current_environment(), **result}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from figures.style import CYCLE, WIDTH, Figure, drawing
+from figures.style import CYCLE, Figure, plot
 
-TITLE = "What a cheaper ProjNorm costs in quality"
 CAPTION = (
     "R^2 between score and true error, with 95 % intervals from bootstrap draws of whole families, against the time of "
     "one target relative to the full ProjNorm, one forward pass of the evaluated network included."
@@ -29,21 +28,18 @@ class Form:
     r_squared: tuple[float, float, float]
 
 
-def draw(forms: Sequence[Form]) -> Figure:
+@plot("What a cheaper ProjNorm costs in quality", CAPTION, height=3.0)
+def draw(figure: Figure, forms: Sequence[Form]) -> None:
     """A point a form."""
-    with drawing(WIDTH, 3.0) as figure:
-        axes = figure.subplots()
-        ordered = sorted(forms, key=lambda form: form.cost)
-        axes.plot([f.cost for f in ordered], [f.r_squared[0] for f in ordered], color="0.6", lw=0.8, zorder=0)
-        for form, colour in zip(ordered, CYCLE, strict=False):
-            value, low, high = form.r_squared
-            axes.errorbar([form.cost], [value], yerr=[[value - low], [high - value]], fmt="o", color=colour, capsize=2)
-            axes.annotate(
-                form.name, (form.cost, low), xytext=(0, -9), textcoords="offset points", fontsize=7, ha="center"
-            )
-        axes.set_xscale("log")
-        axes.margins(x=0.2)
-        axes.set_ylim(max(0.0, min(form.r_squared[1] for form in forms) - 0.1), 1.02)
-        axes.set_xlabel("time of a target, full ProjNorm = 1")
-        axes.set_ylabel("$R^2$")
-    return figure
+    axes = figure.subplots()
+    ordered = sorted(forms, key=lambda form: form.cost)
+    axes.plot([f.cost for f in ordered], [f.r_squared[0] for f in ordered], color="0.6", lw=0.8, zorder=0)
+    for form, colour in zip(ordered, CYCLE, strict=False):
+        value, low, high = form.r_squared
+        axes.errorbar([form.cost], [value], yerr=[[value - low], [high - value]], fmt="o", color=colour, capsize=2)
+        axes.annotate(form.name, (form.cost, low), xytext=(0, -9), textcoords="offset points", fontsize=7, ha="center")
+    axes.set_xscale("log")
+    axes.margins(x=0.2)
+    axes.set_ylim(max(0.0, min(form.r_squared[1] for form in forms) - 0.1), 1.02)
+    axes.set_xlabel("time of a target, full ProjNorm = 1")
+    axes.set_ylabel("$R^2$")

@@ -76,9 +76,9 @@ def run_costs(
     require_layers(projnorm, model, "projnorm.layers")
     network = network_cost(model, x)
     retrained = network_cost(model, x, trains=projnorm.trains) if projnorm.layers else network
-    stages = list(_stage_jobs(config, network, retrained, n, sample_bytes))
-    between = list(_jobs_between(config, network, n, sample_bytes))
-    tasks = list(_target_jobs(config, network, retrained, sample_bytes)) * targets
+    stages = list(_stage_jobs(config, network, retrained, n))
+    between = list(_jobs_between(config, network, n))
+    tasks = list(_target_jobs(config, network, retrained)) * targets
     phases = [stages, *([job] for job in between), sorted(tasks, key=lambda job: _TRAINED in job.samples)]
     held = _OPTIMISER_STATE[projnorm.optimiser] + 2  # weights and gradients besides
     batch = max(config.finetune.batch * (1 + _is_joint(config)), projnorm.batch)
@@ -138,9 +138,7 @@ def network_cost(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] =
     )
 
 
-def _stage_jobs(
-    config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int, sample_bytes: int
-) -> Iterator[Job]:
+def _stage_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int) -> Iterator[Job]:
     """What is trained first, beside each other."""
     for stage in stages_of(config):
         if stage == REFERENCE:
@@ -148,32 +146,29 @@ def _stage_jobs(
             trained, cost = _samples_trained(config.projnorm, seen), retrained.training
         else:
             doubled = 1 + (_is_joint(config) and stage == NETWORK)
-            seen, trained, cost = n, _samples_trained(config.finetune, n) * doubled, network.training
-        moved = seen * sample_bytes + 2 * network.state_bytes
-        yield Job(STAGE_NAMES[stage], trained * cost, moved, {_TRAINED: trained})
+            trained, cost = _samples_trained(config.finetune, n) * doubled, network.training
+        yield Job(STAGE_NAMES[stage], trained * cost, {_TRAINED: trained})
 
 
-def _jobs_between(config: RunConfig, network: NetworkCost, n: int, sample_bytes: int) -> Iterator[Job]:
+def _jobs_between(config: RunConfig, network: NetworkCost, n: int) -> Iterator[Job]:
     """What is computed one after the other, before any target."""
     counts = {"validation outputs": config.data.n_validation}
     if isinstance(config, DeepConfig) and "Rotation" in config.methods and not _is_joint(config):
         counts[STAGE_NAMES[ROTATION]] = TURNS * min(config.rotation.samples, n)
     for name, count in counts.items():
-        yield Job(name, count * network.forward, count * sample_bytes + network.state_bytes, {_PASSED: count})
+        yield Job(name, count * network.forward, {_PASSED: count})
 
 
-def _target_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost, sample_bytes: int) -> Iterator[Job]:
+def _target_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost) -> Iterator[Job]:
     """One or two jobs for a target."""
     m = config.data.m
     if others := [method for method in config.methods if method != "ProjNorm"]:
         networks = 1 + ("AgreeScore" in others)
         passed = (networks + (TURNS - 1) * ("Rotation" in others)) * m
-        moved = m * sample_bytes + networks * network.state_bytes
-        yield Job("outputs of targets", passed * network.forward, moved, {_PASSED: passed})
+        yield Job("outputs of targets", passed * network.forward, {_PASSED: passed})
     if "ProjNorm" in config.methods:
         trained = _samples_trained(config.projnorm, projnorm_samples(config))
-        moved = projnorm_samples(config) * sample_bytes + 2 * network.state_bytes
-        yield Job("ProjNorm on targets", trained * retrained.training, moved, {_TRAINED: trained})
+        yield Job("ProjNorm on targets", trained * retrained.training, {_TRAINED: trained})
 
 
 def _samples_trained(recipe: Recipe, samples: int) -> int:

@@ -10,7 +10,7 @@ from projnorm.lazy import attach
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
-    from figures.show import Drawing, Shown, save_figures, save_tables
-    from figures.style import save
+    from figures.show import Shown, save_figures, save_tables
+    from figures.style import Drawing, plot, save
     from figures.table import Number, Table
     from figures.theory import theory_page, theory_shows

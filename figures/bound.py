@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import dials, tightness
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import PAPER, TRUTH, WIDTH, Figure, drawing
-from figures.table import Cell, Number, Table
+from figures.show import Shown
+from figures.style import PAPER, TRUTH, Figure, plot
+from figures.table import Cell, Column, Number, Table, number
 from projnorm.records import Record
 from simulations.bound_check import FAMILIES, Family, load_instance, violations
-from simulations.summaries import bound_rows, instance_rows, misses_by_dial, save_violations
+from simulations.summaries import bound_rows, instance_rows, misses_by_dial
 
-TITLE = "The paper's bound where its assumptions hold"
 CAPTION = (
     "Each vertical line is one drawn design that satisfies every assumption, from the smallest tail eigenvalue over m "
     "to the largest; the dot is its true ratio of loss to ProjNormLinear squared. No dot leaves its line; most lie "
@@ -57,10 +54,10 @@ def show(record: Record, folder: Path | None) -> Shown:
 
     Args:
         record: Record of a verification.
-        folder: Folder that the first designs which break an interval are saved in; None saves none.
+        folder: Folder of the record, in which the first designs that break an interval are saved.
     """
     broken = violations(record)
-    saved = [] if folder is None else save_violations(record, folder)
+    saved = [] if folder is None else sorted(folder.glob("violation-*.npz"))
     deficient, total = int(record.arrays["deficient"].sum()), len(record.arrays["loss"])
     verdict = "No interval was broken where it must hold"
     if broken:
@@ -76,9 +73,9 @@ def show(record: Record, folder: Path | None) -> Shown:
     return Shown(
         blocks,
         {
-            "bound": Drawing(TITLE, CAPTION, partial(draw, record)),
-            "dials": drawing_of(dials, record),
-            "tightness": drawing_of(tightness, record),
+            "bound": draw.of(record),
+            "dials": dials.draw.of(record),
+            "tightness": tightness.draw.of(record),
         },
         {
             "deficient": deficient,
@@ -94,12 +91,7 @@ def show(record: Record, folder: Path | None) -> Shown:
 
 
 def show_instance(path: Path) -> Shown:
-    """One saved design, checked again.
-
-    Raises:
-        OSError: If the file cannot be read.
-        InputError: If it holds something else.
-    """
+    """One saved design, checked again."""
     instance = load_instance(path)
     rows = instance_rows(instance)
     family = f"{instance.family} ({FAMILY_NAMES[instance.family]})"
@@ -110,7 +102,8 @@ def show_instance(path: Path) -> Shown:
     )
 
 
-def draw(record: Record) -> Figure:
+@plot("The paper's bound where its assumptions hold", CAPTION)
+def draw(figure: Figure, record: Record) -> None:
     """A sample of instances, sorted by their upper limit."""
     exact = np.flatnonzero(record.arrays["family"] == FAMILIES.index("exact"))
     some = exact[np.linspace(0, exact.size - 1, min(SHOWN, exact.size)).astype(int)]
@@ -118,34 +111,27 @@ def draw(record: Record) -> Figure:
     lower, upper = record.arrays["paper"][some].T / square
     ratio = record.arrays["loss"][some] / square
     order = np.lexsort((ratio, upper))
-    with drawing(WIDTH, 3.4) as figure:
-        axes = figure.add_subplot()
-        x = np.arange(order.size)
-        axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
-        axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
-        axes.set_yscale("log")
-        axes.set_xlabel(f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
-        axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
-        axes.legend(loc="lower right")
-    return figure
+    axes = figure.add_subplot()
+    x = np.arange(order.size)
+    axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
+    axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
+    axes.set(yscale="log", xlabel=f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
+    axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
+    axes.legend(loc="lower right")
 
 
 def table(record: Record) -> Table:
     """Misses, slack and width."""
-    rows = [
-        (
-            FAMILY_NAMES[row["family"]],
-            INTERVAL_NAMES[row["interval"]],
-            Number(row["instances"], ",d"),
-            Number(100 * row["missed"], ".2f"),
-            _yes(row["must_hold"]),
-            Number(math.nan if row["worst_slack"] is None else row["worst_slack"], ".1e"),
-            Number(math.nan if row["median_width"] is None else row["median_width"], ".3g"),
-        )
-        for row in bound_rows(record)
-    ]
-    header = ("designs", "interval", "instances", "missed (%)", "must hold", "worst slack", "median width")
-    return Table(header, rows)
+    columns: dict[str, Column] = {
+        "designs": lambda row: FAMILY_NAMES[row["family"]],
+        "interval": lambda row: INTERVAL_NAMES[row["interval"]],
+        "instances": number("instances", ",d"),
+        "missed (%)": number("missed", ".2f", 100),
+        "must hold": lambda row: _yes(row["must_hold"]),
+        "worst slack": number("worst_slack", ".1e"),
+        "median width": number("median_width", ".3g"),
+    }
+    return Table.of(bound_rows(record), columns)
 
 
 def by_dial(record: Record) -> Table:
@@ -161,16 +147,13 @@ def by_dial(record: Record) -> Table:
 
 def instance_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Every interval of a single design beside its loss."""
-    cells: list[list[Cell]] = [
-        [
-            INTERVAL_NAMES[row["interval"]],
-            *(Number(row[key], ".9g") for key in ("lower", "loss", "upper")),
-            _yes(row["holds"]),
-            _yes(row["must_hold"]),
-        ]
-        for row in rows
-    ]
-    return Table(("interval", "lower", "loss", "upper", "holds", "must hold"), cells)
+    columns: dict[str, Column] = {
+        "interval": lambda row: INTERVAL_NAMES[row["interval"]],
+        **{key: number(key, ".9g") for key in ("lower", "loss", "upper")},
+        "holds": lambda row: _yes(row["holds"]),
+        "must hold": lambda row: _yes(row["must_hold"]),
+    }
+    return Table.of(rows, columns)
 
 
 def _yes(answer: bool) -> str:

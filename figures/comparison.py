@@ -14,7 +14,7 @@ from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import data_name, network_name, run_heading
-from figures.show import Shown, drawing_of, of_figure
+from figures.show import Shown, of_figure
 from figures.table import Table
 from projnorm.errors import InputError
 from projnorm.records import Record
@@ -26,21 +26,15 @@ def show(record: Record, folder: Path) -> Shown:
 
 
 def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | None = None) -> Shown:
-    """The table of a run, finished or not.
-
-    Args:
-        config: Configuration of the run, as plain values.
-        scores: Scores of every method on every target so far.
-        record: Record of the run, if it is finished.
-    """
+    """The table of a run with these settings and scores so far, or with its record if it is finished."""
     heading, by_method, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
     table = deep_table.of_qualities(by_method)
     blocks: list[str | Table] = [heading, table, deep_table.CAPTION, *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
-    figures = {"scatter": drawing_of(deep_scatter, scores, heading=heading)}
+    figures = {"scatter": deep_scatter.draw.of(scores, heading)}
     if len(set(scores.severities.tolist())) > 1:
-        figures["severity"] = drawing_of(severity, scores, heading=heading)
+        figures["severity"] = severity.draw.of(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
     best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
@@ -56,30 +50,23 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
 
 
 def show_trajectory(record: Record, folder: Path) -> Shown:
-    """ProjNorm along its training.
-
-    Raises:
-        InputError: If the run kept no trajectory.
-    """
-    trajectory.require(record)
+    """ProjNorm along its training; refused for a run that kept no trajectory."""
+    if len(record.arrays["trajectory_steps"]) < 2:
+        raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
     heading = run_heading(record.config, run_scores(record, folder))
-    return of_figure(record, "trajectory", drawing_of(trajectory, record, heading=heading))
+    return of_figure(record, "trajectory", trajectory.draw.of(record, heading))
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
-    """What the methods of a run get wrong together.
-
-    Raises:
-        InputError: If there is one method only.
-    """
+    """What the methods of a run get wrong together; there must be two or more."""
     if len(scores.methods) < 2:
         raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
     correlations = residual_correlations(scores)
     return Shown(
         [residuals.build(correlations), residuals.CAPTION],
-        {"residuals": drawing_of(residuals, correlations, heading=run_heading(config, scores))},
+        {"residuals": residuals.draw.of(correlations, run_heading(config, scores))},
         residuals.values(correlations),
-        title=residuals.TITLE,
+        title=residuals.draw.title,
     )
 
 

@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from figures.families import spoken
-from figures.style import Figure, drawing
+from figures.style import Figure, plot
 from projnorm.vision import FAMILIES, SEVERITIES, corrupt
 
-TITLE = "The corruptions"
 CAPTION = (
     "A photograph that comes with scikit-learn at 32 px, clean on the left, then at severities 1 to 5 of each of the "
     "19 families of CIFAR-10-C. All are generated here; the frost is a drawn texture, where CIFAR-10-C has photographs."
@@ -19,27 +18,22 @@ _COLUMNS = 2
 _SIZE = 32
 
 
-def draw(picture: NDArray[np.uint8] | None = None, *, seed: int = 0) -> Figure:
-    """A grid of pictures.
-
-    Args:
-        picture: Shape ``(height, width, 3)``; the sample by default.
-        seed: Of what the corruptions draw.
-    """
+@plot("The corruptions", CAPTION)
+def draw(figure: Figure, picture: NDArray[np.uint8] | None = None, *, seed: int = 0) -> None:
+    """A grid of pictures: of one with shape ``(height, width, 3)``, or of the sample."""
     image = (_sample() if picture is None else picture)[None]
     strips = {
         family: np.concatenate([image[0], *(corrupt(image, family, s, seed=seed)[0] for s in SEVERITIES)], axis=1)
         for family in sorted(FAMILIES)
     }
     rows = -(-len(strips) // _COLUMNS)
-    with drawing(7.4, 0.74 * rows) as figure:
-        grid = figure.subplots(rows, _COLUMNS, squeeze=False)
-        for axes in grid.flat:
-            axes.set_axis_off()
-        for axes, (family, strip) in zip(grid.T.flat, strips.items(), strict=False):
-            axes.imshow(strip, interpolation="nearest")
-            axes.set_title(spoken(family), fontsize=7, loc="left", pad=2)
-    return figure
+    figure.set_size_inches(7.4, 0.74 * rows)
+    grid = figure.subplots(rows, _COLUMNS, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, (family, strip) in zip(grid.T.flat, strips.items(), strict=False):
+        axes.imshow(strip, interpolation="nearest")
+        axes.set_title(spoken(family), fontsize=7, loc="left", pad=2)
 
 
 def _sample() -> NDArray[np.uint8]:

@@ -14,14 +14,13 @@ def show(report: CostReport) -> Shown:
     columns = list(dict.fromkeys(column for part in report.parts for column in part))
     parts = Table(columns, [[_cell(part.get(column, "")) for column in columns] for part in report.parts])
     samples = list(dict.fromkeys(name for row in report.devices for name in row.samples))
-    header = ("devices", "tasks", *(f"samples {name}" for name in samples), "TFLOP", "GB moved", "GB a device", "hours")
+    header = ("devices", "tasks", *(f"samples {name}" for name in samples), "TFLOP", "GB a device", "hours")
     rows = [
         (
             f"{row.devices}",
             f"{row.tasks:,}",
             *(f"{row.samples.get(name, 0):,}" for name in samples),
             f"{row.flops / 1e12:,.3g}",
-            f"{row.moved_bytes / 1e9:,.3g}",
             f"{row.device_bytes / 1e9:.2f}",
             f"{row.hours:.3g}",
         )

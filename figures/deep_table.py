@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any
 
-from deep.calibration import Interval, Quality, qualities
-from deep.ensemble import STACKED
+from deep.calibration import Interval, Quality
 from deep.scores import Scores
-from figures.table import Number, Table
+from figures.table import Column, Number, Table
 
 CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
@@ -19,43 +20,33 @@ CAPTION = (
 _NAMED = 3
 
 
-def build(scores: Scores, *, first: str = "method") -> Table:
-    """One row per method, or whatever the `first` column holds."""
-    return of_qualities(qualities(scores, predicting=(STACKED,)), first=first)
-
-
 def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Table:
-    """One row per method, from qualities that are known already."""
-    rows = [(_short(q.method), cell(q.r_squared, 3), cell(q.spearman, 3), cell(q.mae, 1, 100.0)) for q in by_method]
-    return Table((first, "R^2", "rho", "MAE (points)"), rows)
+    """One row per method, or whatever the `first` column holds."""
+    columns: dict[str, Column] = {
+        first: lambda quality: _short(quality.method),
+        "R^2": interval("r_squared", ".3f"),
+        "rho": interval("spearman", ".3f"),
+        "MAE (points)": interval("mae", ".1f", 100.0),
+    }
+    return Table.of(by_method, columns)
 
 
 def values(by_method: Sequence[Quality], *, first: str = "method") -> list[dict[str, object]]:
     """The same as plain numbers."""
+    parts = ("r_squared", "spearman", "mae")
     return [
-        {
-            first: q.method,
-            "targets": q.targets,
-            **{
-                key: [interval.value, interval.low, interval.high]
-                for key, interval in (("r_squared", q.r_squared), ("spearman", q.spearman), ("mae", q.mae))
-            },
-        }
-        for q in by_method
+        {first: quality.method, "targets": quality.targets}
+        | {part: list(astuple(getattr(quality, part))) for part in parts}
+        for quality in by_method
     ]
 
 
 def targets(scores: Scores) -> Table:
     """One row per target: its true error and every score."""
+    columns = (scores.targets, scores.origins, scores.errors, scores.values)
     rows = [
         (name, origin, Number(100 * error, ".1f"), *(Number(value, ".4g") for value in line))
-        for name, origin, error, line in zip(
-            scores.targets.tolist(),
-            scores.origins.tolist(),
-            scores.errors.tolist(),
-            scores.values.tolist(),
-            strict=True,
-        )
+        for name, origin, error, line in zip(*(column.tolist() for column in columns), strict=True)
     ]
     return Table(("target", "origin", "error (%)", *scores.methods), rows)
 
@@ -66,6 +57,11 @@ def _short(method: str) -> str:
     return method if count <= _NAMED else f"mean of {count} methods"
 
 
-def cell(interval: Interval, digits: int, scale: float = 1.0) -> Number:
-    """A number with its interval in brackets, where it has one."""
-    return Number.interval(scale * interval.value, scale * interval.low, scale * interval.high, f".{digits}f")
+def interval(key: str, form: str, scale: float = 1.0) -> Column:
+    """A column of numbers with their intervals in brackets, where they have one."""
+
+    def cell(row: Any) -> Number:
+        ends: Interval = getattr(row, key)
+        return Number.interval(scale * ends.value, scale * ends.low, scale * ends.high, form)
+
+    return cell

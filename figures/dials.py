@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Figure, drawing
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, Figure, plot
 from projnorm.records import Record
 from simulations.bound_check import Family
 from simulations.summaries import misses_by_dial
 
-TITLE = "Breaking one assumption at a time"
 CAPTION = (
     "Share of drawn designs on which an interval misses the true loss, as the tails lean from a right angle (left), "
     "the norms become unequal (middle) or the shared span tilts (right). The paper's interval (orange) and the "
@@ -32,16 +31,15 @@ _PANELS: dict[Family, tuple[str, float]] = {
 }
 
 
-def draw(record: Record) -> Figure:
+@plot("Breaking one assumption at a time", CAPTION, height=2.9)
+def draw(figure: Figure, record: Record) -> None:
     """One panel per dial."""
-    with drawing(WIDTH, 2.9) as figure:
-        row = figure.subplots(1, 3, sharey=True)
-        for axes, (family, (label, unit)) in zip(row, _PANELS.items(), strict=True):
-            for name, legend, style, look in _LINES:
-                centres, share = misses_by_dial(record, family, name)
-                axes.plot(centres * unit, 100 * share, style, label=legend, **look)
-            axes.set_xlabel(label, fontsize=8)
-            axes.set_ylim(-3, 103)
-        row[0].set_ylabel("designs missed (%)")
-        figure.legend(*row[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    return figure
+    row = figure.subplots(1, 3, sharey=True)
+    for axes, (family, (label, unit)) in zip(row, _PANELS.items(), strict=True):
+        for name, legend, style, look in _LINES:
+            centres, share = misses_by_dial(record, family, name)
+            axes.plot(centres * unit, 100 * share, style, label=legend, **look)
+        axes.set_xlabel(label, fontsize=8)
+        axes.set_ylim(-3, 103)
+    row[0].set_ylabel("designs missed (%)")
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)

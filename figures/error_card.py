@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from deep.estimate import CalibrationSummary, ErrorEstimate
 from figures.report import page, section
-from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
-from figures.table import Number, Table
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Axes, Figure, plot
+from figures.table import Column, Table, number
 from projnorm.environment import current_environment
 
 _CALIBRATED = (
@@ -29,32 +28,29 @@ _UNCALIBRATED = (
 )
 
 
-def draw(estimate: ErrorEstimate) -> Figure:
+@plot("", _CALIBRATED)
+def draw(figure: Figure, estimate: ErrorEstimate) -> None:
     """Methods, and beside them the calibration where there is one."""
     known = [one for one in estimate.methods if math.isfinite(one.error)]
     panels = 1 if estimate.calibration is None else 2
-    with drawing(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known))) as figure:
-        grid = figure.subplots(1, panels, squeeze=False)[0]
-        _methods(grid[0], estimate)
-        if estimate.calibration is not None:
-            _calibration(grid[1], estimate, estimate.calibration)
-        figure.legend(loc="outside lower center", ncols=3, fontsize=7)
-    return figure
+    figure.set_size_inches(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known)))
+    grid = figure.subplots(1, panels, squeeze=False)[0]
+    _methods(grid[0], estimate)
+    if estimate.calibration is not None:
+        _calibration(grid[1], estimate, estimate.calibration)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7)
 
 
 def build(estimate: ErrorEstimate) -> Table:
     """One row per method."""
-    rows = [
-        (
-            one.method,
-            Number(one.score, ".4g"),
-            Number(100 * one.error, ".1f"),
-            Number(100 * one.mae, ".1f"),
-            one.note or ("in the estimate" if one.method in estimate.based_on else ""),
-        )
-        for one in estimate.methods
-    ]
-    return Table(("method", "score", "error (%)", "MAE on families left out (points)", "note"), rows)
+    columns: dict[str, Column] = {
+        "method": lambda one: one.method,
+        "score": number("score", ".4g"),
+        "error (%)": number("error", ".1f", 100),
+        "MAE on families left out (points)": number("mae", ".1f", 100),
+        "note": lambda one: one.note or ("in the estimate" if one.method in estimate.based_on else ""),
+    }
+    return Table.of(estimate.methods, columns)
 
 
 def show(estimate: ErrorEstimate) -> Shown:
@@ -62,7 +58,7 @@ def show(estimate: ErrorEstimate) -> Shown:
     caption = _UNCALIBRATED if estimate.calibration is None else _CALIBRATED
     return Shown(
         [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
-        {"error_card": Drawing("", caption, partial(draw, estimate))},
+        {"error_card": replace(draw.of(estimate), caption=caption)},
         estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
     )
@@ -82,7 +78,7 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
         "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
         "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
         [section(show(one)) for one in estimates],
-        {"date": date, "command": command, "model": model, **data, **asdict(current_environment())},
+        {"date": date, "command": command, "model": model, **data, **current_environment()},
     )
 
 
@@ -116,8 +112,6 @@ def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSu
     ends = [[error - low], [high - error]]
     axes.errorbar([error], [error], yerr=ends, fmt="x", color=CYCLE[0], capsize=3, ms=7, label="target")
     top = 100 * max(float(np.max(calibration.errors)), float(np.max(calibration.predicted)), estimate.high)
-    axes.set_xlim(-3, min(103.0, 1.05 * top + 3))
-    axes.set_ylim(-3, min(103.0, 1.05 * top + 3))
-    axes.set_xlabel("predicted error (%)")
-    axes.set_ylabel("true error (%)")
+    limits = (-3, min(103.0, 1.05 * top + 3))
+    axes.set(xlim=limits, ylim=limits, xlabel="predicted error (%)", ylabel="true error (%)")
     axes.set_title(f"{len(calibration.errors)} labelled shifted sets", fontsize=8)

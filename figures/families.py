@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from figures.style import CYCLE, TRUTH, Axes, shades
+from figures.style import CYCLE, TRUTH, Axes, Figure, panels, shades
 
 _MARKERS = "osD^vP<>pXhd8*H"
 CLEAN = "clean"
@@ -28,13 +28,17 @@ def spoken(family: str) -> str:
     return family.replace("_", " ")
 
 
+def by_family(families: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
+    """The families of a run, the clean set first: name, indices of its targets, and look."""
+    groups = [(name, np.flatnonzero(families == name), look) for name, look in looks(families.tolist()).items()]
+    return [group for group in groups if len(group[1])]
+
+
 def scatter(axes: Axes, x: np.ndarray, y: np.ndarray, families: np.ndarray, severities: np.ndarray) -> None:
     """One point per target: its family in colour and marker, its severity in size."""
-    for family, style in looks(families.tolist()).items():
-        members = np.flatnonzero(families == family)
-        if len(members):
-            sizes = _area(severities[members]) if family != CLEAN else 60
-            axes.scatter(x[members], y[members], s=sizes, alpha=0.8, linewidths=0, label=spoken(family), **style)
+    for family, members, look in by_family(families):
+        sizes = _area(severities[members]) if family != CLEAN else 60
+        axes.scatter(x[members], y[members], s=sizes, alpha=0.8, linewidths=0, label=spoken(family), **look)
 
 
 def size_keys(severities: np.ndarray) -> list[Any]:
@@ -49,22 +53,31 @@ def size_keys(severities: np.ndarray) -> list[Any]:
     ]
 
 
-def severity_shades(severities: Iterable[int]) -> dict[int, Any]:
-    """A colour for each severity, darker for stronger shifts."""
-    levels = sorted({int(level) for level in severities if level > 0})
-    return {0: TRUTH} | dict(zip(levels, shades(len(levels)), strict=True))
+def severity_panels(
+    figure: Figure,
+    arrays: Mapping[str, np.ndarray],
+    families: Sequence[str],
+    *,
+    size: tuple[float, float],
+    margin: tuple[float, float],
+    dashed: str,
+) -> Iterator[tuple[Axes, str, list[tuple[int, Any]]]]:
+    """A panel for each family with the indices of its targets and a colour for each, darker for stronger shifts.
 
-
-def severity_keys(severities: Iterable[int], dashed: str) -> list[Any]:
-    """Legend entries for lines: one for each severity, and what the dashed line is."""
+    The legend has the severities, and what the dashed line is that the caller draws in every panel.
+    """
     from matplotlib.lines import Line2D
 
-    lines = [
-        Line2D([], [], color=colour, lw=1.2, label=f"severity {level}")
-        for level, colour in severity_shades(severities).items()
-        if level
-    ]
-    return [*lines, Line2D([], [], color=TRUTH, ls="--", lw=0.9, label=dashed)]
+    severities = arrays["severities"].tolist()
+    levels = sorted({level for level in severities if level > 0})
+    shade = {0: TRUTH} | dict(zip(levels, shades(len(levels)), strict=True))
+    options: dict[str, Any] = {"columns": (3, 5), "sharex": True, "sharey": True}
+    for axes, family in panels(figure, families, size=size, margin=margin, **options):
+        members = np.flatnonzero(arrays["families"] == family).tolist()
+        yield axes, family, [(target, shade[severities[target]]) for target in members]
+    keys = [Line2D([], [], color=shade[level], lw=1.2, label=f"severity {level}") for level in levels]
+    keys.append(Line2D([], [], color=TRUTH, ls="--", lw=0.9, label=dashed))
+    figure.legend(handles=keys, loc="outside right upper", fontsize=7)
 
 
 def _area(severity: Any) -> Any:

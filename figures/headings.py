@@ -42,12 +42,7 @@ def train_images(record: Record) -> int:
 
 
 def network(config: Mapping[str, Any], size: int = 0) -> str:
-    """The network and how much it sees of a sample; random weights are called random.
-
-    Args:
-        config: Configuration of a comparison or of an experiment on kernels.
-        size: Pixels that it sees, where they are not those of the configuration.
-    """
+    """The network, its weights and how much it sees of a sample: `size` pixels, or as many as are configured."""
     settings = config["network"]
     if "model" in settings:
         return f"{network_name(config)}, {settings['length']} tokens"

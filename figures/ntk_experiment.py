@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import Figure
-from figures.table import Number, Table
+from figures.show import Drawing, Shown
+from figures.table import Column, Number, Table, number
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
 from simulations.bound_check import holds
@@ -24,16 +21,19 @@ TABLE_CAPTION = (
     "nothing assumed shared. The last three columns say whether the interval at k = 0 holds the loss: the paper's need "
     "not; ours and the sharp one must."
 )
-_COLUMNS = {
-    "projnorm": ("ProjNormLinear", 1.0, ".4f"),
-    "error": ("error (%)", 100.0, ".1f"),
-    "rho": ("rho", 1.0, ".3f"),
-    "overlap": ("c", 1.0, ".3f"),
-    "exponent": ("decay", 1.0, ".2f"),
-    "test_loss": ("loss", 1.0, ".4f"),
-}
-_INTERVALS = {"proposition": "paper's", "generalised": "ours", "sharp": "sharp"}
 _SAID = {True: "holds", False: "fails", None: "none"}
+_COLUMNS: dict[str, Column] = {
+    "target": lambda row: row["target"],
+    "ProjNormLinear": number("projnorm", ".4f"),
+    "error (%)": number("error", ".1f", 100),
+    "rho": number("rho"),
+    "c": number("overlap"),
+    "decay": number("exponent", ".2f"),
+    "loss": number("test_loss", ".4f"),
+    "paper's": lambda row: _SAID[row["proposition_holds"]],
+    "ours": lambda row: _SAID[row["generalised_holds"]],
+    "sharp": lambda row: _SAID[row["sharp_holds"]],
+}
 
 
 def show_gram(record: Record, _folder: Path) -> Shown:
@@ -55,8 +55,8 @@ def show_analysis(record: Record, _folder: Path) -> Shown:
     """The theory's assumptions and intervals on every target."""
     values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
-        [table(record), TABLE_CAPTION, *_notes(record)],
-        {"ntk_panels": panels_drawing(record, ntk_panels.draw), **other_drawings(record)},
+        [Table.of(target_rows(record), _COLUMNS), TABLE_CAPTION, *_notes(record)],
+        {"ntk_panels": ntk_panels.draw.of(record), **other_drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
         record=record,
@@ -70,9 +70,11 @@ def show_predictions(record: Record, _folder: Path) -> Shown:
         f"ProjNormLinear against the error: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, "
         f"over {len(record.arrays['targets'])} targets."
     )
+    columns = {name: _COLUMNS[name] for name in ("target", "ProjNormLinear")}
+    columns["error of the kernel regression (%)"] = _COLUMNS["error (%)"]
     return Shown(
-        [predictions(record), follows, *_notes(record)],
-        {"ntk_panels": panels_drawing(record, ntk_panels.draw)},
+        [Table.of(target_rows(record), columns), follows, *_notes(record)],
+        {"ntk_panels": ntk_panels.draw.of(record)},
         {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
@@ -86,9 +88,9 @@ def target_rows(record: Record) -> list[dict[str, Any]]:
     rows = []
     for i, name in enumerate(arrays["targets"].tolist()):
         row: dict[str, Any] = {"target": name}
-        row |= {key: float(arrays[key][i]) for key in _COLUMNS if key != "exponent"}
+        row |= {key: float(arrays[key][i]) for key in ("projnorm", "error", "rho", "overlap", "test_loss")}
         row["exponent"] = float(arrays["decay"][i, 0])
-        for key in _INTERVALS:
+        for key in ("proposition", "generalised", "sharp"):
             ends = arrays[key][i]
             row[key] = ends.tolist()
             row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
@@ -96,38 +98,13 @@ def target_rows(record: Record) -> list[dict[str, Any]]:
     return rows
 
 
-def predictions(record: Record) -> Table:
-    """ProjNormLinear beside the error."""
-    cells = [
-        (row["target"], Number(row["projnorm"], ".4f"), Number(100 * row["error"], ".1f"))
-        for row in target_rows(record)
-    ]
-    return Table(("target", "ProjNormLinear", "error of the kernel regression (%)"), cells)
-
-
-def table(record: Record) -> Table:
-    """Assumptions and intervals."""
-    header = ("target", *(title for title, _, _ in _COLUMNS.values()), *_INTERVALS.values())
-    cells = [
-        (
-            row["target"],
-            *(Number(scale * row[key], form) for key, (_, scale, form) in _COLUMNS.items()),
-            *(_SAID[row[f"{key}_holds"]] for key in _INTERVALS),
-        )
-        for row in target_rows(record)
-    ]
-    return Table(header, cells)
-
-
-def panels_drawing(record: Record, draw: Callable[[Record], Figure]) -> Drawing:
-    """The three panels of the paper, drawn by one function or another."""
-    return Drawing(ntk_panels.TITLE, ntk_panels.CAPTION, partial(draw, record))
-
-
 def other_drawings(record: Record) -> dict[str, Drawing]:
     """Norm ratio, decay and intervals on every target."""
-    modules = (ntk_norm_ratio, ntk_decay_grid, ntk_intervals)
-    return {module.__name__.rpartition(".")[2]: drawing_of(module, record) for module in modules}
+    return {
+        "ntk_norm_ratio": ntk_norm_ratio.draw.of(record),
+        "ntk_decay_grid": ntk_decay_grid.draw.of(record),
+        "ntk_intervals": ntk_intervals.draw.of(record),
+    }
 
 
 def _quality(record: Record) -> FitQuality:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from figures.families import CLEAN, looks, scatter, size_keys, spoken
+from figures.families import CLEAN, by_family, looks, scatter, size_keys, spoken
 from figures.headings import kernel_heading, train_images
-from figures.style import CYCLE, TRUTH, Axes, Figure, drawing
+from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from projnorm.fit_quality import fit_quality
 from projnorm.records import Record
 
-TITLE = "Tangent kernels: alignment, decay, prediction"
 CAPTION = (
     "(a) Cosines between the leading eigenvectors of the covariances of the training set and of a shifted set, colours "
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
@@ -20,15 +19,16 @@ CAPTION = (
     "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
     "larger marks are stronger shifts; R^2 and Spearman's rho above it."
 )
-_WIDTH = 8.2
 # More families than this have their legend below the panels.
 _LEGEND = 5
 
 
-def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | None = None) -> Figure:
+@plot("Tangent kernels: alignment, decay, prediction", CAPTION, 8.2)
+def draw(figure: Figure, record: Record, *, aligned: str | None = None, decays: Sequence[str] | None = None) -> None:
     """Three panels side by side.
 
     Args:
+        figure: Figure to fill.
         record: Record of an experiment on kernels.
         aligned: Target of the first panel; the one with the largest error by default.
         decays: Targets of the second panel; the strongest of each family by default.
@@ -38,22 +38,23 @@ def draw(record: Record, *, aligned: str | None = None, decays: Sequence[str] | 
     shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)
     lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
     many = len(looks(arrays["families"].tolist())) > _LEGEND
-    with drawing(_WIDTH, 4.1 if many else 3.4, heading=kernel_heading(record)) as figure:
-        axes = figure.subplot_mosaic(
-            [["heat", "decay", "scatter"], ["spans", "decay", "scatter"]],
-            width_ratios=(1.05, 1, 1.15),
-            height_ratios=(2.2, 1),
-        )
-        _alignment(figure, axes["heat"], record, shown)
-        _spans(axes["spans"], record, shown)
-        _decay(axes["decay"], record, lines)
-        _prediction(axes["scatter"], record)
-        handles = [*axes["scatter"].get_legend_handles_labels()[0], *size_keys(arrays["severities"])]
-        if many:
-            figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=6.5, title="panel (c)")
-        else:
-            axes["scatter"].legend(handles=handles, fontsize=6)
-    return figure
+    if many:
+        figure.set_figheight(4.1)
+    figure.suptitle(kernel_heading(record))
+    axes = figure.subplot_mosaic(
+        [["heat", "decay", "scatter"], ["spans", "decay", "scatter"]],
+        width_ratios=(1.05, 1, 1.15),
+        height_ratios=(2.2, 1),
+    )
+    _alignment(figure, axes["heat"], record, shown)
+    _spans(axes["spans"], record, shown)
+    _decay(axes["decay"], record, lines)
+    _prediction(axes["scatter"], record)
+    handles = [*axes["scatter"].get_legend_handles_labels()[0], *size_keys(arrays["severities"])]
+    if many:
+        figure.legend(handles=handles, loc="outside lower center", ncols=7, fontsize=6.5, title="panel (c)")
+    else:
+        axes["scatter"].legend(handles=handles, fontsize=6)
 
 
 def true_error(record: Record) -> np.ndarray:
@@ -69,9 +70,9 @@ def spectrum(record: Record, target: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _strongest(record: Record) -> list[int]:
-    families, severities = record.arrays["families"], record.arrays["severities"]
-    members = [np.flatnonzero(families == family) for family in looks(families.tolist())]
-    return [int(group[np.argmax(severities[group])]) for group in members if len(group)]
+    severities = record.arrays["severities"]
+    groups = by_family(record.arrays["families"])
+    return [int(members[np.argmax(severities[members])]) for _, members, _ in groups]
 
 
 def _alignment(figure: Figure, axes: Axes, record: Record, target: int) -> None:
@@ -94,9 +95,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
     index = np.arange(1, overlap.shape[1] + 1)
     for i, colour, style in ((0, TRUTH, "--"), (target, CYCLE[3], "-"))[: 2 if target else 1]:
         axes.plot(index, overlap[i], style, color=colour, lw=1, label=spoken(str(names[i])))
-    axes.set_xlim(0.5, index[-1] + 0.5)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("training eigenvector, j")
+    axes.set(xlim=(0.5, index[-1] + 0.5), ylim=(0, 1), xlabel="training eigenvector, j")
     axes.set_ylabel("shared\nspan", fontsize=8)
     axes.legend(fontsize=6, loc="upper right")
 
@@ -111,9 +110,7 @@ def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
         family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"
         axes.loglog(*spectrum(record, target), line, color=styles[family]["color"], lw=1, label=name)
-    axes.set_xlabel("index")
-    axes.set_ylabel("eigenvalue of the covariance")
-    axes.set_title("(b) decay")
+    axes.set(xlabel="index", ylabel="eigenvalue of the covariance", title="(b) decay")
     if len(targets) <= _LEGEND + 1:
         axes.legend(fontsize=6, loc="upper right")
 
@@ -122,7 +119,6 @@ def _prediction(axes: Axes, record: Record) -> None:
     arrays, truth = record.arrays, true_error(record)
     scatter(axes, arrays["projnorm"], 100 * truth, arrays["families"], arrays["severities"])
     quality = fit_quality(arrays["projnorm"], truth)
-    axes.set_title(rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}")
-    axes.set_xlabel("ProjNormLinear")
+    axes.set(title=rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}", xlabel="ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
     axes.set_ylabel(f"error of the {whose} (%)")

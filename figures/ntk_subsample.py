@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from figures.show import Drawing, Shown
-from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, drawing
-from figures.table import Number, Table
+from figures.show import Shown
+from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
+from figures.table import Column, Table, number
 from ntk.summaries import subsample_rows
 from projnorm.records import Record
 
-TITLE = "Sampled against exact kernels"
 CAPTION = (
     "Relative error of the eigenvalues of the training kernel (left: median and largest over the index, mean over "
     "draws) and of ProjNormLinear (right: root mean square over targets and draws) when only some coordinates of the "
@@ -21,54 +19,45 @@ CAPTION = (
     "square root of the number of features."
 )
 _LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
+_COLUMNS: dict[str, Column] = {
+    "features": lambda row: row["kind"],
+    "number": number("count", ",d"),
+    "eigenvalues, median error (%)": number("eigenvalue_median", ".2f", 100),
+    "largest (%)": number("eigenvalue_largest", ".2f", 100),
+    "ProjNormLinear, rms error (%)": number("projnorm_rms", ".2f", 100),
+    "error, rms shift (points)": number("error_shift_rms", ".2f", 100),
+}
 
 
 def show(record: Record, _folder: Path) -> Shown:
     """Sampled kernels beside the exact one."""
     return Shown(
-        [table(record), CAPTION, f"Weights: {record.facts['weights']}."],
-        {"ntk_subsample": Drawing(TITLE, CAPTION, partial(draw, record))},
+        [Table.of(subsample_rows(record), _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
+        {"ntk_subsample": draw.of(record)},
         {"rows": subsample_rows(record)},
-        title=TITLE,
+        title=draw.title,
         record=record,
     )
 
 
-def draw(record: Record) -> Figure:
+@plot("Sampled against exact kernels", CAPTION, WIDTH + 0.5, 3.3)
+def draw(figure: Figure, record: Record) -> None:
     """Eigenvalues on the left, ProjNormLinear on the right, against the number of features."""
     errors = subsample_rows(record)
-    with drawing(WIDTH + 0.5, 3.3) as figure:
-        left, right = figure.subplots(1, 2)
-        for kind in dict.fromkeys(row["kind"] for row in errors):
-            label, colour, marker = _LOOKS[kind]
-            rows = [row for row in errors if row["kind"] == kind]
-            counts = [row["count"] for row in rows]
-            look = {"marker": marker, "ms": 4, "color": colour}
-            left.loglog(counts, [row["eigenvalue_median"] for row in rows], label=f"{label}, median", **look)
-            left.loglog(counts, [row["eigenvalue_largest"] for row in rows], ls="--", label=f"{label}, largest", **look)
-            right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
-        for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
-            _root(axes)
-            axes.set_xlabel("features (coordinates or width)")
-            axes.set_ylabel(f"relative error, {what}")
-        right.legend(fontsize=7, loc="lower left")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=7)
-    return figure
-
-
-def table(record: Record) -> Table:
-    """One row per kind and number of features."""
-    errors = {
-        "eigenvalue_median": "eigenvalues, median error (%)",
-        "eigenvalue_largest": "largest (%)",
-        "projnorm_rms": "ProjNormLinear, rms error (%)",
-        "error_shift_rms": "error, rms shift (points)",
-    }
-    cells = [
-        (row["kind"], Number(row["count"], ",d"), *(Number(100 * row[key], ".2f") for key in errors))
-        for row in subsample_rows(record)
-    ]
-    return Table(("features", "number", *errors.values()), cells)
+    left, right = figure.subplots(1, 2)
+    for kind in dict.fromkeys(row["kind"] for row in errors):
+        label, colour, marker = _LOOKS[kind]
+        rows = [row for row in errors if row["kind"] == kind]
+        counts = [row["count"] for row in rows]
+        look = {"marker": marker, "ms": 4, "color": colour}
+        left.loglog(counts, [row["eigenvalue_median"] for row in rows], label=f"{label}, median", **look)
+        left.loglog(counts, [row["eigenvalue_largest"] for row in rows], ls="--", label=f"{label}, largest", **look)
+        right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
+    for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
+        _root(axes)
+        axes.set(xlabel="features (coordinates or width)", ylabel=f"relative error, {what}")
+    right.legend(fontsize=7, loc="lower left")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=2, fontsize=7)
 
 
 def _root(axes: Axes) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any
 
 from deep.calibration import qualities
 from deep.experiments.ntk_predict import VariantQuality, variant_qualities
 from deep.runs import kernel_rows
 from deep.scores import Scores
 from figures import deep_table, ntk_panels
-from figures.ntk_experiment import other_drawings, panels_drawing
-from figures.show import Shown
-from figures.style import Figure
-from figures.table import Cell, Number, Table
+from figures.ntk_experiment import other_drawings
+from figures.show import Drawing, Shown
+from figures.table import Column, Table, number
 from ntk.variants import PLAIN
 from projnorm.records import Record
 
@@ -23,6 +23,7 @@ CAPTION = (
     "follow in that order. The ridge is in units of the mean eigenvalue."
 )
 _SHOWN = 8
+_PARTS = ("probes", "others", "all")
 # The paper's figure shows these targets.
 _PAPER_ALIGNED = "snow-1"
 _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
@@ -31,13 +32,16 @@ _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noi
 def show(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
     keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
-    run = record.config["run"]
+    run, variants = record.config["run"], variant_qualities(record)
     return Shown(
-        [build(record), CAPTION],
-        {"ntk_panels": panels_drawing(record, paper_panels), **other_drawings(record)},
+        [build(variants), CAPTION],
+        {"ntk_panels": paper_panels(record), **other_drawings(record)},
         {
             "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder.parent / run)))),
-            "variants": values(record),
+            "variants": [
+                {"variant": row.variant} | {part: list(astuple(getattr(row, part))) for part in _PARTS}
+                for row in variants
+            ],
             "targets": {key: record.arrays[key].tolist() for key in keys},
         },
         title=f"ProjNormLinear on tangent kernels of {run}",
@@ -45,36 +49,18 @@ def show(record: Record, folder: Path) -> Shown:
     )
 
 
-def paper_panels(record: Record) -> Figure:
+def paper_panels(record: Record) -> Drawing:
     """The three panels on kernels with the targets that the paper shows, where they are there."""
     known = record.arrays["targets"].tolist()
+    aligned = _PAPER_ALIGNED if _PAPER_ALIGNED in known else None
     decays = [name for name in _PAPER_DECAYS if name in known]
-    return ntk_panels.draw(
-        record, aligned=_PAPER_ALIGNED if _PAPER_ALIGNED in known else None, decays=decays if decays[1:] else None
-    )
+    return ntk_panels.draw.of(record, aligned=aligned, decays=decays if decays[1:] else None)
 
 
-def values(record: Record) -> list[dict[str, Any]]:
-    """One row per variant, the best on the probes first."""
-    return [
-        {"variant": row.variant, **{part: [fit.r_squared, fit.spearman] for part, fit in _parts(row).items()}}
-        for row in variant_qualities(record)
-    ]
-
-
-def build(record: Record, *, every: bool = False) -> Table:
-    """The best variants and the plain one, or every one."""
-    ordered = variant_qualities(record)
-    rows = ordered if every else ordered[:_SHOWN]
-    if not any(row.variant == str(PLAIN) for row in rows):
-        rows = [*rows, *(row for row in ordered if row.variant == str(PLAIN))]
-    header = ("variant", *(f"{measure} {part}" for part in ("probes", "others", "all") for measure in ("R^2", "rho")))
-    cells: list[tuple[Cell, ...]] = [
-        (row.variant, *(Number(value) for fit in _parts(row).values() for value in (fit.r_squared, fit.spearman)))
-        for row in rows
-    ]
-    return Table(header, cells)
-
-
-def _parts(row: VariantQuality) -> dict[str, Any]:
-    return {"probes": row.probes, "others": row.others, "all": row.all}
+def build(variants: Sequence[VariantQuality]) -> Table:
+    """The best variants, and the plain one wherever it stands."""
+    columns: dict[str, Column] = {"variant": lambda row: row.variant}
+    for part in _PARTS:
+        columns[f"R^2 {part}"] = number(f"{part}.r_squared")
+        columns[f"rho {part}"] = number(f"{part}.spearman")
+    return Table.of([row for i, row in enumerate(variants) if i < _SHOWN or row.variant == str(PLAIN)], columns)

@@ -5,40 +5,20 @@ The command line prints it, `--json` writes its numbers, and the report makes a 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from figures.style import FORMATS as FILES, Figure, save
+from figures.style import FORMATS as FILES, Drawing as Drawing, Plot, save
 from figures.table import ENDINGS, FORMATS, Table
+from projnorm import __version__
 from projnorm.atomic import write_atomically
 from projnorm.records import Record
+from projnorm.store import digest
 
 _STAMPS = "figures.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A figure that is drawn when it is called.
-
-    Attributes:
-        title: Heading of the figure.
-        caption: What to see in it.
-        draw: Function that draws it.
-    """
-
-    title: str
-    caption: str
-    draw: Callable[[], Figure]
-
-    def __call__(self) -> Figure:
-        """Draw it."""
-        return self.draw()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +37,7 @@ class Shown:
     """
 
     blocks: Sequence[str | Table]
-    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    figures: Mapping[str, Drawing] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     ok: bool = True
     title: str = ""
@@ -70,19 +50,10 @@ class Shown:
         return "\n\n".join(block.text() if isinstance(block, Table) else block for block in self.blocks)
 
 
-def drawing_of(module: ModuleType, *arguments: Any, **options: Any) -> Drawing:
-    """The figure of a module, which has a TITLE, a CAPTION and a function `draw` of these arguments."""
-    return Drawing(module.TITLE, module.CAPTION, partial(module.draw, *arguments, **options))
-
-
-def single_figure(draw: Callable[[Record], Figure], title: str, caption: str) -> Callable[[Record, Path | None], Shown]:
+def single_figure(draw: Plot[[Record]]) -> Callable[[Record, Path | None], Shown]:
     """The function that shows a record which is one figure, named after the module that draws it."""
-    name = draw.__module__.rpartition(".")[2]
-
-    def show(record: Record, _folder: Path | None) -> Shown:
-        return of_figure(record, name, Drawing(title, caption, partial(draw, record)))
-
-    return show
+    name = draw.paint.__module__.rpartition(".")[2]
+    return lambda record, _folder: of_figure(record, name, draw.of(record))
 
 
 def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
@@ -106,13 +77,10 @@ def save_figures(
         formats: Endings of the files.
         width: Width as in `figures.style.save`.
         fresh: Whether to draw again what is there.
-
-    Raises:
-        InputError: If there is no such format or width.
-        OSError: If a file cannot be written.
     """
-    known = _stamps(folder)
-    stamp = _stamp(shown, width)
+    known = _known(folder)
+    about = [] if shown.record is None else [shown.record.id, shown.record.created]
+    stamp = digest([about, str(shown.values), width, __version__])
     paths = []
     for name, draw in shown.figures.items():
         wanted = [folder / f"{name}.{extension}" for extension in formats]
@@ -125,11 +93,7 @@ def save_figures(
 
 
 def save_tables(shown: Shown, folder: Path) -> list[Path]:
-    """Write the named tables into `folder`, a file for each format.
-
-    Raises:
-        OSError: If a file cannot be written.
-    """
+    """Write the named tables into `folder`, a file for each format."""
     paths = []
     for name, table in shown.tables.items():
         for form, ending in ENDINGS.items():
@@ -138,24 +102,10 @@ def save_tables(shown: Shown, folder: Path) -> list[Path]:
     return paths
 
 
-def _stamps(folder: Path) -> dict[str, str]:
+def _known(folder: Path) -> dict[str, str]:
     """What the figures in a folder were drawn from, by file name; nothing where that is not known."""
     try:
         stamps = json.loads((folder / _STAMPS).read_bytes())
     except (OSError, ValueError):
         return {}
     return stamps if isinstance(stamps, dict) else {}
-
-
-def _stamp(shown: Shown, width: str | float | None) -> str:
-    record = shown.record
-    about = [record.id, record.created] if record is not None else []
-    content = json.dumps([about, shown.values, width, _sources()], default=str)
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
-
-
-@lru_cache(maxsize=1)
-def _sources() -> str:
-    """Hash of the code that draws."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

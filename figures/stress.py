@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,11 @@ import numpy as np
 from deep.calibration import Line
 from deep.experiments.stress import predictions
 from figures.headings import about_run
-from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, Figure, drawing, grid_size, panels
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Figure, panels, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 
-ADVERSARIAL = "Errors under attack"
-LABEL_SHIFT = "Errors under label shift"
 CAPTION = (
     "Predicted against true error, one panel per method. Circles: the targets of the run, to which each method's line "
     "from score to error was fitted. Squares: sets of another kind, on which the line is used as it is; the first and "
@@ -27,18 +25,24 @@ CAPTION = (
 )
 # Predictions beyond these are drawn at the edge.
 _LOWEST, _HIGHEST = -25.0, 125.0
-_TITLES = {"deep-adversarial": ADVERSARIAL, "deep-label-shift": LABEL_SHIFT}
+_TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Errors under label shift"}
 
 
 def show(record: Record, _folder: Path) -> Shown:
     """Errors under attack, or under label shift."""
+    arrays, methods = record.arrays, predictions(record)
     title = _TITLES[record.kind]
     name = record.kind.removeprefix("deep-").replace("-", "_")
-    draw_it = partial(draw, record, heading=about_run(record))
     return Shown(
         [build(record), CAPTION],
-        {name: Drawing(title, CAPTION, draw_it)},
-        values(record),
+        {name: replace(draw.of(record, about_run(record)), title=title)},
+        {
+            **{key: arrays[key].tolist() for key in ("sets", "sizes", "errors")},
+            "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
+            "predicted": {method.method: method.predicted.tolist() for method in methods},
+            "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
+            "mse": {method.method: method.mse for method in methods},
+        },
         title=title,
         record=record,
     )
@@ -47,56 +51,37 @@ def show(record: Record, _folder: Path) -> Shown:
 def build(record: Record) -> Table:
     """One row per set: true error and predictions in percent; then the mean squared error of each method."""
     arrays, methods = record.arrays, predictions(record)
+    percents = 100 * np.stack([arrays["errors"], *(method.predicted for method in methods)], axis=1)
     rows: list[tuple[Cell, ...]] = [
-        (
-            str(name),
-            Number(int(size), ",d"),
-            Number(100 * float(error), ".1f"),
-            *(Number(100 * float(method.predicted[i]), ".1f") for method in methods),
-        )
-        for i, (name, size, error) in enumerate(zip(arrays["sets"], arrays["sizes"], arrays["errors"], strict=True))
+        (name, Number(size, ",d"), *(Number(percent, ".1f") for percent in line))
+        for name, size, line in zip(arrays["sets"].tolist(), arrays["sizes"].tolist(), percents.tolist(), strict=True)
     ]
     mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in methods))
     return Table(("set", "images", "true error (%)", *(method.method for method in methods)), [*rows, mse])
 
 
-def values(record: Record) -> dict[str, object]:
-    """The same as plain numbers."""
-    arrays, methods = record.arrays, predictions(record)
-    return {
-        "sets": arrays["sets"].tolist(),
-        "sizes": arrays["sizes"].tolist(),
-        "errors": arrays["errors"].tolist(),
-        "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
-        "predicted": {method.method: method.predicted.tolist() for method in methods},
-        "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
-        "mse": {method.method: method.mse for method in methods},
-    }
-
-
-def draw(record: Record, *, heading: str = "") -> Figure:
+@plot("Errors under a shift that is no corruption", CAPTION)
+def draw(figure: Figure, record: Record, heading: str = "") -> None:
     """One panel per method."""
     arrays, methods = record.arrays, predictions(record)
-    rows, columns = grid_size(len(methods))
-    size = (2.3 * columns + 1.8, 2.2 * rows + 0.5)
-    with drawing(*size, heading=heading, x="true error (%)", y="predicted error (%)") as figure:
-        grid = panels(figure, len(methods), columns, sharex=True, sharey=True)
-        for axes, method, scores in zip(grid, methods, arrays["run_scores"].T, strict=True):
-            axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
-            axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
-            if np.isnan(method.predicted).any():  # a constant score has no line
-                continue
-            fitted = Line.fitted(scores, arrays["run_errors"]).predict(scores)
-            true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
-            look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
-            fitted = np.clip(100 * fitted, _LOWEST, _HIGHEST)
-            axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
-            axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
-            for number in {1, len(predicted)}:
-                point = (true[number - 1], predicted[number - 1])
-                axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
-        grid[0].set_xlim(-3, 103)
-        grid[0].set_ylim(_LOWEST - 5, _HIGHEST + 5)
-        keys = max((axes.get_legend_handles_labels() for axes in grid), key=lambda pair: len(pair[0]))
-        figure.legend(*keys, loc="outside right upper", fontsize=7)
-    return figure
+    figure.suptitle(heading)
+    figure.supxlabel("true error (%)")
+    figure.supylabel("predicted error (%)")
+    columns = list(zip(methods, arrays["run_scores"].T, strict=True))
+    grid = panels(figure, columns, size=(2.3, 2.2), margin=(1.8, 0.5), sharex=True, sharey=True)
+    for axes, (method, scores) in grid:
+        axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
+        axes.set_title(f"{method.method}: MSE {method.mse:.3f}", fontsize=8)
+        if np.isnan(method.predicted).any():  # a constant score has no line
+            continue
+        fitted = np.clip(100 * Line.fitted(scores, arrays["run_errors"]).predict(scores), _LOWEST, _HIGHEST)
+        true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
+        look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
+        axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
+        axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
+        for number in {1, len(predicted)}:
+            point = (true[number - 1], predicted[number - 1])
+            axes.annotate(str(number), point, xytext=(3, 3), textcoords="offset points", fontsize=6)
+    axes.set(xlim=(-3, 103), ylim=(_LOWEST - 5, _HIGHEST + 5))
+    keys = max((axes.get_legend_handles_labels() for axes, _ in grid), key=lambda pair: len(pair[0]))
+    figure.legend(*keys, loc="outside right upper", fontsize=7)

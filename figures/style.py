@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from projnorm.atomic import write_atomically
 from projnorm.errors import InputError
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 else:  # names for annotations
     Axes = Figure = object
+
+P = ParamSpec("P")
+Group = TypeVar("Group")
 
 FORMATS = ("pdf", "svg", "png")
 # Width that most figures are drawn at, in inches, and the widths that a paper asks for.
@@ -39,6 +43,8 @@ _RC: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
+    "figure.titlesize": 7,
+    "figure.labelsize": 9,
     "legend.fontsize": 8,
     "legend.frameon": False,
     "axes.spines.top": False,
@@ -54,46 +60,85 @@ _POINTS = 72
 _SVG_SIZE = re.compile(rb'(?<= )(width|height)="([\d.]+)pt"')
 
 
-@contextmanager
-def drawing(width: float, height: float, *, heading: str = "", x: str = "", y: str = "") -> Iterator[Figure]:
-    """A new figure in the house style, laid out when the block ends; the caller's settings are left alone.
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure that is drawn when it is called.
 
-    The layout is computed once and kept, because one that is computed at every drawing drifts by a hair.
-
-    Args:
-        width: Width in inches.
-        height: Height in inches.
-        heading: What was run, in small print above the figure.
-        x: Label under all panels together.
-        y: Label beside all panels together.
+    Attributes:
+        title: Heading of the figure.
+        caption: What to see in it.
+        draw: Function that draws it.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    with mpl.rc_context(_RC):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure
-        if heading:
-            figure.suptitle(heading, fontsize=7)
-        if x:
-            figure.supxlabel(x, fontsize=9)
-        if y:
-            figure.supylabel(y, fontsize=9)
-        _lay_out(figure)
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+    def __call__(self) -> Figure:
+        """Draw it."""
+        return self.draw()
 
 
-def grid_size(count: int, few: int = 3, many: int = 4) -> tuple[int, int]:
-    """Rows and columns of a grid of panels: `few` columns up to nine panels, `many` for more."""
-    columns = min(count, few if count <= 9 else many)
-    return -(-count // columns), columns
+@dataclass(frozen=True, slots=True)
+class Plot(Generic[P]):
+    """A kind of figure, made by the decorator `plot`; called with what it shows, it gives the figure.
+
+    Attributes:
+        title: Heading of the figure.
+        caption: What to see in it.
+        size: Width and height in inches, unless the function sets others.
+        paint: Function that fills an empty figure.
+    """
+
+    title: str
+    caption: str
+    size: tuple[float, float]
+    paint: Callable[Concatenate[Figure, P], None]
+
+    def __call__(self, *args: P.args, **options: P.kwargs) -> Figure:
+        """Draw it in the house style; the caller's settings are left alone."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+
+        with mpl.rc_context(_RC):
+            figure = Figure(figsize=self.size, layout="constrained")
+            self.paint(figure, *args, **options)
+            _lay_out(figure)
+        return figure
+
+    def of(self, *args: P.args, **options: P.kwargs) -> Drawing:
+        """The figure of these arguments, to be drawn later."""
+        return Drawing(self.title, self.caption, partial(self, *args, **options))
 
 
-def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
-    """As many panels as asked for, row by row; the places left over stay empty."""
-    grid = figure.subplots(-(-count // columns), columns, squeeze=False, **options)
-    for axes in grid.flat[count:]:
+def plot(
+    title: str, caption: str, width: float = WIDTH, height: float = 3.4
+) -> Callable[[Callable[Concatenate[Figure, P], None]], Plot[P]]:
+    """Decorator of the function that fills an empty figure of this size in inches."""
+    return partial(Plot, title, caption, (width, height))
+
+
+def panels(
+    figure: Figure,
+    groups: Sequence[Group],
+    *,
+    size: tuple[float, float],
+    margin: tuple[float, float],
+    columns: tuple[int, int] = (3, 4),
+    **options: Any,
+) -> list[tuple[Axes, Group]]:
+    """A panel for each group, row by row; the places left over stay empty.
+
+    The figure becomes as large as panels of this size need, in inches, with a margin for labels and legends. The first
+    number of columns is for up to nine panels, the second for more.
+    """
+    width = min(len(groups), columns[len(groups) > 9])
+    height = -(-len(groups) // width)
+    figure.set_size_inches(margin[0] + size[0] * width, margin[1] + size[1] * height)
+    grid = figure.subplots(height, width, squeeze=False, **options)
+    for axes in grid.flat[len(groups) :]:
         axes.set_axis_off()
-    return list(grid.flat[:count])
+    return list(zip(grid.flat, groups, strict=False))
 
 
 def shades(count: int) -> list[Any]:
@@ -104,11 +149,11 @@ def shades(count: int) -> list[Any]:
 
 
 def rendered(figure: Figure, extension: str, *, scale: float = 1.0) -> bytes:
-    """The figure as bytes, the same for the same figure: no date is written into it.
+    """The figure as the bytes of a "pdf", "svg" or "png" file, the same for the same figure: without a date.
 
     Args:
         figure: The figure.
-        extension: "pdf", "svg" or "png".
+        extension: Format of the file.
         scale: Size of the result over that of the figure as drawn, text and lines included.
     """
     import matplotlib as mpl
@@ -142,10 +187,6 @@ def save(
         formats: Endings of the files: "pdf", "svg", "png".
         width: "column" (3.3 inches), "page" (6.8 inches), or a number of inches, to which the whole figure is scaled;
             as drawn by default.
-
-    Raises:
-        InputError: If there is no such format or width.
-        OSError: If a file cannot be written.
     """
     if unknown := [form for form in formats if form not in FORMATS]:
         raise InputError(f"`formats` must be of {', '.join(FORMATS)}; got {unknown[0]!r}.")
@@ -157,11 +198,7 @@ def save(
 
 
 def inches(width: str | float) -> float:
-    """A width in inches, from the name of a paper's width or a number.
-
-    Raises:
-        InputError: If it is neither.
-    """
+    """A width in inches, from the name of a paper's width or a number."""
     try:
         size = WIDTHS[width] if isinstance(width, str) and width in WIDTHS else float(width)
     except ValueError:
@@ -174,8 +211,7 @@ def inches(width: str | float) -> float:
 def _write_pdf(figure: Figure, buffer: io.BytesIO, scale: float) -> None:
     """As `savefig` does, on a page of another size, whose coordinates are scaled."""
     pdf: Any = import_module("matplotlib.backends.backend_pdf")
-    width, height = figure.get_size_inches()
-    dpi = figure.dpi
+    (width, height), dpi = figure.get_size_inches(), figure.dpi
     file = pdf.PdfFile(buffer, metadata={"CreationDate": None})
     try:
         figure.dpi = _POINTS
@@ -192,5 +228,6 @@ def _write_pdf(figure: Figure, buffer: io.BytesIO, scale: float) -> None:
 
 
 def _lay_out(figure: Figure) -> None:
+    """Lay the figure out once and keep that, because a layout computed at every drawing drifts by a hair."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

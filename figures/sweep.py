@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 
-from deep.calibration import Quality, qualities
+from deep.calibration import qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
 from figures.headings import about_run
-from figures.show import Drawing, Shown
-from figures.style import CYCLE, TRUTH, Figure, drawing
-from figures.table import Table
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Figure, plot
 from projnorm.records import Record
 
-TITLE = "ProjNorm under other settings"
 CAPTION = (
     "R^2 between ProjNorm and the true error, with 95 % intervals from bootstrap draws of whole families, as one "
     "setting at a time is changed; the dashed line is the run that they vary. T is scaled with m, so that every image "
@@ -35,49 +33,33 @@ _SPOKEN = {
 
 def show(record: Record, _folder: Path) -> Shown:
     """ProjNorm under every setting."""
+    settings = qualities(sweep_scores(record))
     return Shown(
-        [build(record), CAPTION],
-        {"sweep": Drawing(TITLE, CAPTION, partial(draw, record, heading=about_run(record)))},
-        {"settings": values(record)},
-        title=TITLE,
+        [deep_table.of_qualities(settings, first="setting"), CAPTION],
+        {"sweep": draw.of(record, about_run(record))},
+        {"settings": deep_table.values(settings, first="setting")},
+        title=draw.title,
         record=record,
     )
 
 
-def build(record: Record) -> Table:
-    """One row per setting."""
-    return deep_table.build(sweep_scores(record), first="setting")
-
-
-def values(record: Record) -> list[dict[str, object]]:
-    """The same as plain numbers."""
-    return deep_table.values(qualities(sweep_scores(record)), first="setting")
-
-
-def draw(record: Record, *, heading: str = "") -> Figure:
+@plot("ProjNorm under other settings", CAPTION)
+def draw(figure: Figure, record: Record, heading: str = "") -> None:
     """One panel per setting that is varied."""
     settings = qualities(sweep_scores(record))
     varied, values = record.arrays["varied"].tolist(), record.arrays["values"].tolist()
     names = [name for name in dict.fromkeys(varied) if name]
-    with drawing(0.6 + 2.0 * max(1, len(names)), 2.9, heading=heading) as figure:
-        grid = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
-        for axes, name, colour in zip(grid, names, CYCLE, strict=False):
-            members = [i for i, other in enumerate(varied) if other == name][::-1]
-            r_squared, ends = _bars([settings[i] for i in members])
-            axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
-            axes.errorbar(range(len(members)), r_squared, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
-            axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
-            axes.set_xlim(-0.6, len(members) - 0.4)
-            axes.set_xlabel(_SPOKEN[name])
-        grid[0].set_ylabel("$R^2$")
-        grid[0].set_ylim(0, 1.03)
-        if names:
-            grid[0].legend(loc="lower left", fontsize=7)
-    return figure
-
-
-def _bars(settings: list[Quality]) -> tuple[np.ndarray, np.ndarray]:
-    centre = np.array([quality.r_squared.value for quality in settings])
-    low = np.array([quality.r_squared.low for quality in settings])
-    high = np.array([quality.r_squared.high for quality in settings])
-    return centre, np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))
+    figure.suptitle(heading)
+    figure.set_size_inches(0.6 + 2.0 * max(1, len(names)), 2.9)
+    grid = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
+    for axes, name, colour in zip(grid, names, CYCLE, strict=False):
+        members = [i for i, other in enumerate(varied) if other == name][::-1]
+        centre, low, high = np.array([astuple(settings[i].r_squared) for i in members]).T
+        ends = np.nan_to_num(np.maximum([centre - low, high - centre], 0.0))
+        axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
+        axes.errorbar(range(len(members)), centre, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
+        axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
+        axes.set(xlim=(-0.6, len(members) - 0.4), xlabel=_SPOKEN[name])
+    grid[0].set(ylabel="$R^2$", ylim=(0, 1.03))
+    if names:
+        grid[0].legend(loc="lower left", fontsize=7)

@@ -6,8 +6,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from figures.markup import to_html, to_latex
 
@@ -43,6 +45,17 @@ class Number:
 
 
 Cell = str | Number
+Column = Callable[[Any], Cell]
+
+
+def number(key: str, form: str = ".3f", scale: float = 1) -> Column:
+    """A column of numbers: an entry or (dotted) attribute of each row in another unit; a dash where it is None."""
+
+    def cell(row: Any) -> Number:
+        value = row[key] if isinstance(row, Mapping) else attrgetter(key)(row)
+        return Number(math.nan if value is None else scale * value, form)
+
+    return cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,11 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+
+    @classmethod
+    def of(cls, rows: Iterable[Any], columns: Mapping[str, Column]) -> Table:
+        """A table with a row for each of `rows`, from columns by their headers."""
+        return cls(tuple(columns), [[column(row) for column in columns.values()] for row in rows])
 
     def text(self) -> str:
         """Aligned columns with a rule under the header; numbers end at the right."""

@@ -23,11 +23,9 @@ _SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
 
 
 def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> list[Shown]:
-    """What the records of the theory say, by the names that `simulations.presets.theory_records` gives them.
+    """What the records of the theory say, by the names that `simulations.presets.theory_configs` gives them.
 
-    Args:
-        records: Records by name.
-        root: Folder of the records, where designs that break an interval are saved; None saves none.
+    Designs that break an interval are saved in the folders of their records under `root`; None saves none.
     """
     shows = [show(records[name], root and root / records[name].id) for name, show in _SHOWS.items()]
     shows.insert(1, toy.show_designs([record for name, record in records.items() if name.startswith("sibling:")]))
@@ -48,17 +46,14 @@ def theory_page(
     """The report: every figure of the theory with its caption and configuration, the tables, and then `more`.
 
     Args:
-        records: Records of the theory by name.
+        records: Records of the theory by name, as in `theory_shows`.
         environment: Machine and versions.
         full: Whether the records are at publication quality.
         root: Folder of the records, as in `theory_shows`.
-        folder: Folder that the figures are saved in; None if they are for the page only.
-        formats: File formats of the figures that are saved.
-        width: Width of the figures, as in `figures.style.save`.
+        folder: Folder that the figures are saved in, as in `figures.report.section`, like `formats` and `width`.
+        formats: File formats of the figures.
+        width: Width of the figures.
         more: Further sections, such as those of networks.
-
-    Raises:
-        OSError: If a figure cannot be written.
     """
     quality = "at publication quality (`--full`)" if full else "in quick form; `--full` gives publication quality"
     introduction = (

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from figures import blindness
-from figures.show import Drawing, Shown, drawing_of
-from figures.style import GENERALISED, TRUTH, WIDTH, Axes, Figure, drawing
+from figures.show import Shown
+from figures.style import GENERALISED, TRUTH, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
-from simulations.summaries import closed_form_gap, closed_forms, toy_rows
-from simulations.tracking import IntervalTracking, interval_tracking, score_tracking
+from simulations.summaries import closed_form_gap, closed_forms, interval_tracking, score_tracking, toy_rows
 
-TITLE = "The Gaussian toy experiment"
 CAPTION = (
     "As coordinates unseen in training gain variance (sigma), the test error and the loss rise. ProjNormLinear rises "
     "with them; the confidence score, like anything made of the outputs alone, does not move. Blue: mean over trials "
@@ -43,9 +40,9 @@ PANELS = {
 def show(record: Record, _folder: Path | None) -> Shown:
     """The numbers beside their closed forms, and how scores and intervals follow the loss."""
     design, trials = record.config["design"], record.config["trials"]
-    figures = {"toy": Drawing(TITLE, CAPTION, partial(draw, record))}
+    figures = {"toy": draw.of(record)}
     if design == "gaussian":
-        figures["blindness"] = drawing_of(blindness, record)
+        figures["blindness"] = blindness.draw.of(record)
     return Shown(
         blocks=[
             f"Toy experiment, design {design}: mean ± standard error of {trials} trials [closed form]",
@@ -56,10 +53,10 @@ def show(record: Record, _folder: Path | None) -> Shown:
         figures=figures,
         values={
             "rows": toy_rows(record),
-            "scores": [asdict(row) for row in score_tracking(record)],
-            "intervals": [asdict(row) for row in interval_tracking(record)],
+            "scores": [{"score": score, **asdict(fit)} for score, fit in score_tracking(record).items()],
+            "intervals": interval_tracking(record),
         },
-        title=TITLE if design == "gaussian" else f"The toy experiment, design {design}",
+        title=draw.title if design == "gaussian" else f"The toy experiment, design {design}",
         verdict=_verdict(record),
         record=record,
     )
@@ -70,25 +67,28 @@ def show_designs(records: Sequence[Record]) -> Shown:
     return Shown([tracking(records), DESIGNS_CAPTION], title="Other designs")
 
 
-def draw(record: Record) -> Figure:
+@plot("The Gaussian toy experiment", CAPTION, height=4.2)
+def draw(figure: Figure, record: Record) -> None:
     """Four panels against sigma."""
     sigma, theory = record.arrays["sigma"], closed_forms(record)
-    with drawing(WIDTH, 4.2) as figure:
-        grid = figure.subplots(2, 2, sharex=True)
-        for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
-            _band(axes, sigma, record.arrays[name])
-            if theory is not None:
-                axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
-            axes.set_ylabel(label)
-        for axes in grid[1]:
-            axes.set_xlabel(r"$\sigma$")
-        # The flat line must not be blown up by its own noise: it gets the range of the test error.
-        spread = np.ptp(record.arrays["test_error"].mean(axis=0)) or 0.1
-        middle = float(record.arrays["confidence"].mean())
-        low, high = grid[1, 0].get_ylim()
-        grid[1, 0].set_ylim(min(low, middle - spread), max(high, middle + spread))
-        grid[0, 0].legend(loc="lower right")
-    return figure
+    grid = figure.subplots(2, 2, sharex=True)
+    for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
+        values = record.arrays[name]
+        mean = values.mean(axis=0)
+        band = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+        axes.plot(sigma, mean, "o-", ms=3, color=GENERALISED, label="mean of trials")
+        axes.fill_between(sigma, mean - band, mean + band, color=GENERALISED, alpha=0.25, lw=0, label="± 1 s.d.")
+        if theory is not None:
+            axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
+        axes.set_ylabel(label)
+    for axes in grid[1]:
+        axes.set_xlabel(r"$\sigma$")
+    # The flat line must not be blown up by its own noise: it gets the range of the test error.
+    spread = np.ptp(record.arrays["test_error"].mean(axis=0)) or 0.1
+    middle = float(record.arrays["confidence"].mean())
+    low, high = grid[1, 0].get_ylim()
+    grid[1, 0].set_ylim(min(low, middle - spread), max(high, middle + spread))
+    grid[0, 0].legend(loc="lower right")
 
 
 def table(record: Record) -> Table:
@@ -106,17 +106,10 @@ def tracking(records: Sequence[Record]) -> Table:
     rows = []
     for record in records:
         scores, intervals = score_tracking(record), interval_tracking(record)
-        correlations = [Number(value) for score in scores for value in (score.r_squared, score.spearman)]
+        correlations = [Number(value) for fit in scores.values() for value in (fit.r_squared, fit.spearman)]
         coverage: list[Cell] = [_coverage(interval) for interval in intervals] or ["-"] * 3
         rows.append((str(record.config["design"]), *correlations, *coverage))
     return Table(header, rows)
-
-
-def _band(axes: Axes, sigma: np.ndarray, values: np.ndarray) -> None:
-    mean = values.mean(axis=0)
-    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    axes.plot(sigma, mean, "o-", ms=3, color=GENERALISED, label="mean of trials")
-    axes.fill_between(sigma, mean - deviation, mean + deviation, color=GENERALISED, alpha=0.25, lw=0, label="± 1 s.d.")
 
 
 def _verdict(record: Record) -> str:
@@ -135,8 +128,8 @@ def _cell(entry: dict[str, Any]) -> Number:
     return Number(entry["mean"], ".4f", more, "{}" + "".join(layouts[name] for name in known))
 
 
-def _coverage(interval: IntervalTracking) -> Number:
-    if not interval.infeasible:
-        return Number(100 * interval.coverage, ".0f")
-    infeasible = {"infeasible": 100 * interval.infeasible}
-    return Number(100 * interval.coverage, ".0f", infeasible, "{} ({} infeasible)")
+def _coverage(interval: dict[str, Any]) -> Number:
+    coverage = 100 * interval["coverage"]
+    if not interval["infeasible"]:
+        return Number(coverage, ".0f")
+    return Number(coverage, ".0f", {"infeasible": 100 * interval["infeasible"]}, "{} ({} infeasible)")

@@ -57,19 +57,23 @@ class Responses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainAnalysis:
-    """What the training block alone says.
+    """What the training block alone says, and what targets are analysed with.
 
     Attributes:
         eigenvalues: Eigenvalues of ``k_train``, descending.
         decay: Power law of the eigenvalues; None with fewer than three.
         space: Eigendecomposition of ``k_train``, for `analyse_target`.
         warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
+        responses: Targets of the training set.
+        accumulate: Precision of the products that the kernels are made from.
     """
 
     eigenvalues: Floats
     decay: PowerLawFit | None
     space: GramSpace
     warning: str
+    responses: Responses
+    accumulate: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,29 +128,29 @@ class TargetAnalysis:
     warnings: tuple[str, ...]
 
 
-def analyse_train(k_train: Floats, *, accumulate: str = "float64") -> TrainAnalysis:
+def analyse_train(k_train: Floats, responses: Responses, *, accumulate: str = "float64") -> TrainAnalysis:
     """Spectrum of the training block.
 
     Args:
         k_train: Kernel of the training set, shape ``(n, n)``.
-        accumulate: Precision of the products it was made from.
+        responses: Targets of the training set.
+        accumulate: Precision of the products that it and the kernels of targets are made from.
 
     Raises:
         ValueError: If it is not a Gram matrix.
     """
     space = GramSpace.of(k_train, name="k_train", noise=kernel_noise(k_train, accumulate))
     eigenvalues = space.singular_values**2
-    return TrainAnalysis(eigenvalues, _decay(eigenvalues), space, _warning(k_train, space, accumulate))
+    warning = _warning(k_train, space, accumulate)
+    return TrainAnalysis(eigenvalues, _decay(eigenvalues), space, warning, responses, accumulate)
 
 
 def analyse_target(
     train: TrainAnalysis,
     k_ood_train: Floats,
     k_ood: Floats,
-    responses: Responses,
     labels: NDArray[np.int64],
     *,
-    accumulate: str = "float64",
     ridge: float = 0.0,
     top: int = 300,
 ) -> TargetAnalysis:
@@ -156,9 +160,7 @@ def analyse_target(
         train: From `analyse_train`.
         k_ood_train: Kernel of the target with the training set, shape ``(m, n)``.
         k_ood: Kernel of the target, shape ``(m, m)``.
-        responses: Targets of the training set.
         labels: True labels of the target set, shape ``(m,)``.
-        accumulate: Precision of the products the kernels were made from.
         ridge: Number added to the diagonals of both kernels for ProjNormLinear and the predicted labels; the intervals
             are those of the interpolating solution.
         top: Number of eigenvectors in the alignment, or as many as there are.
@@ -166,8 +168,8 @@ def analyse_target(
     Raises:
         ValueError: If the blocks do not belong together.
     """
-    pair, warning = _pair(train, k_ood_train, k_ood, accumulate)
-    Y, Y_ood = responses.train, responses.ood(labels)
+    pair, warning = _pair(train, k_ood_train, k_ood)
+    Y, Y_ood = train.responses.train, train.responses.ood(labels)
     rho = norm_assumption(pair, Y, Y_ood).rho
     generalised = generalised_bound(pair, Y, k=0, rho=rho)
     warnings = [warning] if warning else []
@@ -186,28 +188,22 @@ def analyse_target(
         proposition=proposition_bound(pair, Y, k=0),
         generalised=generalised,
         sharp=sharp,
-        prediction=_predict(pair, responses, labels, ridge),
+        prediction=_predict(pair, train.responses, labels, ridge),
         warnings=tuple(warnings),
     )
 
 
 def predict_target(
-    train: TrainAnalysis,
-    k_ood_train: Floats,
-    k_ood: Floats,
-    responses: Responses,
-    labels: NDArray[np.int64],
-    *,
-    accumulate: str = "float64",
-    ridge: float = 0.0,
+    train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, labels: NDArray[np.int64], *, ridge: float = 0.0
 ) -> TargetPrediction:
     """ProjNormLinear and predicted labels alone; arguments as in `analyse_target`."""
-    return _predict(_pair(train, k_ood_train, k_ood, accumulate)[0], responses, labels, ridge)
+    return _predict(_pair(train, k_ood_train, k_ood)[0], train.responses, labels, ridge)
 
 
-def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, accumulate: str) -> tuple[LinearPair, str]:
-    ood = GramSpace.of(k_ood, name="k_ood", noise=kernel_noise(k_ood, accumulate))
-    return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, accumulate)
+def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats) -> tuple[LinearPair, str]:
+    """Both sets under the kernel, and the warning about the target's eigenvalues."""
+    ood = GramSpace.of(k_ood, name="k_ood", noise=kernel_noise(k_ood, train.accumulate))
+    return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, train.accumulate)
 
 
 def _predict(pair: LinearPair, responses: Responses, labels: NDArray[np.int64], ridge: float) -> TargetPrediction:

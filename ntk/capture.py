@@ -45,13 +45,8 @@ class UnsupportedNetworkError(InputError):
 def parameter_layers(model: nn.Module, layers: Sequence[str] = ()) -> dict[str, nn.Module]:
     """The layers whose parameters are the coordinates of the features, by name, in the order of the network.
 
-    Args:
-        model: The network, in eval mode.
-        layers: Keep the layers with these names, or inside the modules with these names; all where there is none.
-
-    Raises:
-        UnsupportedNetworkError: If a parameter would not be covered by an exact rule.
-        InputError: If a name in `layers` is not in the network.
+    Of a network in eval mode; those called, or inside a module called, as `layers` says, or all where it says nothing.
+    Each must have an exact rule.
     """
     owners: dict[nn.Parameter, str] = {}
     found: dict[str, nn.Module] = {}
@@ -96,16 +91,7 @@ def count_parameters(*layers: nn.Module) -> int:
 
 
 def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> list[Captured]:
-    """Inputs and output gradients of `layers` for the batch `x`.
-
-    Args:
-        model: A network with one output per sample, in eval mode.
-        layers: From `parameter_layers`.
-        x: A batch, one sample per row.
-
-    Raises:
-        UnsupportedNetworkError: If a layer runs twice or not at all, or the network does not give one number a sample.
-    """
+    """Inputs and output gradients of `layers`, which come from `parameter_layers`, for the batch `x`."""
     inputs: dict[str, Tensor] = {}
     versions: dict[str, int] = {}
     grads: dict[str, Tensor] = {}

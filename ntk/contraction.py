@@ -260,11 +260,9 @@ class StructuredConv(_KeepsCaptured):
 
 
 def rule_for(captured: Captured, *, route: str = "best") -> Rule:
-    """The rule for a layer that was captured.
+    """The rule for a layer that was captured at the size of image it will be used with.
 
-    Args:
-        captured: The layer, at the size of image it will be used with.
-        route: "best" for the cheaper one, "direct" or "structured" to force it where the layer has it.
+    The route is "best" for the cheaper one, "direct" or "structured" to force it where the layer has it.
     """
     module = captured.module
     direct = _direct_rule(captured)
@@ -288,9 +286,7 @@ def geometry_of(captured: Captured) -> ConvGeometry:
 def write_gradient_rows(captured: Captured, out: Tensor) -> None:
     """Put the gradient of every sample into `out`: the layer's weight, then its bias, one row a sample.
 
-    Args:
-        captured: The layer and what it saw.
-        out: Shape ``(samples, parameters)``; its type is that of the arithmetic.
+    The type of `out`, of shape ``(samples, parameters)``, is that of the arithmetic.
     """
     module, x, grads = captured.module, captured.inputs.to(out.dtype), captured.grads.to(out.dtype)
     weight, bias = out, None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -18,59 +17,16 @@ from projnorm.vision import ImageNetInput, load_network, load_splits
 from projnorm.vision.settings import RANDOM
 from projnorm.vision.targets import Shifts, generated_targets, given_targets, require_distinct
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerPlan:
-    """A plan on several workers: what each task computes and what is sent.
-
-    Attributes:
-        plan: Panels and tiles of the kernels.
-        workers: Number of workers.
-        network_bytes: Size of all networks, which every worker is sent once.
-        sample_bytes: Size of one sample before it is prepared for a network.
-    """
-
-    plan: Plan
-    workers: int
-    network_bytes: int
-    sample_bytes: int
-
-    @property
-    def tasks(self) -> tuple[Job, ...]:
-        """The tasks in the order in which they are handed out."""
-        return tuple(self._task(tiles) for tiles in chunks(self.plan, self.workers))
-
-    @property
-    def memory(self) -> float:
-        """Estimate of the most memory that a worker needs, in bytes.
-
-        One worker holds what the plan says. One of several holds the same, but of the samples only those of its task,
-        and the tiles of its task until they are sent.
-        """
-        if self.workers == 1:
-            return self.plan.peak_bytes
-        held = max(self._received(tiles) + self._returned(tiles) for tiles in chunks(self.plan, self.workers))
-        return self.plan.peak_bytes + held - self.plan.samples * self.sample_bytes
-
-    def cost(self, assumptions: CostAssumptions) -> DeviceCost:
-        """The cost with one device for each worker."""
-        tasks = self.tasks
-        copies = min(self.workers, len(tasks)) * self.network_bytes
-        return device_cost([tasks], self.workers, assumptions, device_bytes=self.memory, moved_besides=copies)
-
-    def _task(self, tiles: Sequence[Tile]) -> Job:
-        passes = sum(self.plan.panels[panel].samples for panel in loads(tiles, self.plan.room))
-        products = sum(self.plan.tile_multiply_adds(tile) for tile in tiles)
-        flops = 2 * (products + passes * self.plan.fill_multiply_adds)
-        moved = self._received(tiles) + self._returned(tiles)
-        return Job("tiles", flops, moved, {"through the network": passes})
-
-    def _received(self, tiles: Sequence[Tile]) -> int:
-        needed = {panel for tile in tiles for panel in tile}
-        return self.sample_bytes * sum(self.plan.panels[panel].samples for panel in needed)
-
-    def _returned(self, tiles: Sequence[Tile]) -> int:
-        return sum(map(self.plan.bytes_of, tiles))
+# Columns of the table of layers, and the attribute of `LayerCost` that each shows.
+_COLUMNS = {
+    "layer": "name",
+    "parameters": "parameters",
+    "route": "route",
+    "multiply-adds a pair": "multiply_adds",
+    "numbers kept a sample": "kept",
+    "formed": "formed",
+}
+_SUMMED = ("parameters", "multiply-adds a pair", "numbers kept a sample")
 
 
 def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssumptions | None = None) -> CostReport:
@@ -86,15 +42,37 @@ def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssum
         OSError: If a file cannot be read.
     """
     assumptions = assumptions or CostAssumptions()
-    plan, network_bytes, sample_bytes = _planned(config, context)
-    workers = [WorkerPlan(plan, count, network_bytes, sample_bytes) for count in assumptions.devices]
-    return CostReport(
-        _layer_rows(plan), _summary(plan), tuple(w.cost(assumptions) for w in workers), assumptions, (), _values(plan)
-    )
+    plan, sample_bytes = _planned(config, context)
+    devices = [worker_cost(plan, count, assumptions, sample_bytes=sample_bytes) for count in assumptions.devices]
+    return CostReport(_layer_rows(plan), _summary(plan), tuple(devices), assumptions, values=_values(plan))
 
 
-def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int, int]:
-    """The plan, and the bytes of all networks and of a sample."""
+def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sample_bytes: int) -> DeviceCost:
+    """The cost of a plan on several workers, with one device for each.
+
+    One worker holds in memory what the plan says. One of several holds the same, but of the samples, which take
+    `sample_bytes` each, only those of its task, and the tiles of its task until they are sent.
+    """
+    tasks = chunks(plan, workers)
+    device_bytes = plan.peak_bytes
+    if workers > 1:
+        held = max(_samples_needed(plan, tiles) * sample_bytes + sum(map(plan.bytes_of, tiles)) for tiles in tasks)
+        device_bytes += held - plan.samples * sample_bytes
+    return device_cost([[_job(plan, tiles) for tiles in tasks]], workers, assumptions, device_bytes=device_bytes)
+
+
+def _job(plan: Plan, tiles: Sequence[Tile]) -> Job:
+    passes = sum(plan.panels[panel].samples for panel in loads(tiles, plan.room))
+    multiply_adds = sum(map(plan.tile_multiply_adds, tiles)) + passes * plan.fill_multiply_adds
+    return Job("tiles", 2 * multiply_adds, {"through the network": passes})
+
+
+def _samples_needed(plan: Plan, tiles: Sequence[Tile]) -> int:
+    return sum(plan.panels[panel].samples for panel in {panel for tile in tiles for panel in tile})
+
+
+def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
+    """The plan, and the bytes of a sample before it is prepared for a network."""
     data, splits = config.data, load_splits(config.data.data)
     shifts = Shifts(data.families, data.severities)
     generated = generated_targets(splits.test, np.arange(1), shifts, seed=config.seed)
@@ -109,7 +87,7 @@ def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int, int]:
         for head in range(network.heads)
     ]
     engine = Engine(models, sets[TRAIN], config.kernel_config(context), prepare=ImageNetInput(network.size))
-    return plan_kernels(engine, sets), engine.network_bytes, sets[TRAIN][:1].nbytes
+    return plan_kernels(engine, sets), sets[TRAIN][:1].nbytes
 
 
 def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
@@ -118,19 +96,8 @@ def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
 
 
 def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:
-    rows: list[dict[str, str | int]] = [
-        {
-            "layer": layer.name,
-            "parameters": layer.parameters,
-            "route": layer.route,
-            "multiply-adds a pair": layer.multiply_adds,
-            "numbers kept a sample": layer.kept,
-            "formed": layer.formed,
-        }
-        for layer in plan.layers
-    ]
-    counted = {"parameters": "parameters", "multiply-adds a pair": "multiply_adds", "numbers kept a sample": "kept"}
-    sums = {column: sum(getattr(layer, key) for layer in plan.layers) for column, key in counted.items()}
+    rows = [{column: getattr(layer, name) for column, name in _COLUMNS.items()} for layer in plan.layers]
+    sums = {column: sum(row[column] for row in rows) for column in _SUMMED}
     return (*rows, {"layer": "total", **sums})
 
 
@@ -150,7 +117,7 @@ def _values(plan: Plan) -> dict[str, object]:
     names = ("pairs", "multiply_adds", "fill_multiply_adds", "passes", "samples", "sample_bytes", "tile_bytes")
     return {
         "sets": dict(plan.sets),
-        "cut": asdict(plan.cut),
+        "cut": plan.cut.to_json(),
         "tiles": len(plan.tiles),
         "panels": len(plan.panels),
         "panels_kept": plan.room,

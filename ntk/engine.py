@@ -18,6 +18,7 @@ from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parame
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.kinds import FeatureMap, LayerCost, feature_map
+from ntk.plan import Sizes
 from projnorm.device import choose_device
 from projnorm.errors import InputError
 
@@ -42,10 +43,10 @@ class Engine:
         device: Device of forward and backward passes.
         parameters: Number of parameters, which are the coordinates of the full gradient.
         maps: One feature map for each network; the kernel is the mean over the networks.
-        sample_bytes: Number of bytes kept for a sample.
+        costs: Route and cost of each layer, and of those that are only passed through; the same for every network.
+        sizes: Numbers of bytes that a plan is made from, without the inputs.
         input_dtype: Floating-point type of the forward pass.
         dtype: Floating-point type of the products.
-        capture_bytes: Estimate of the bytes that a sample needs in a forward and backward pass.
     """
 
     def __init__(
@@ -56,18 +57,7 @@ class Engine:
         *,
         prepare: Prepare | None = None,
     ) -> None:
-        """Look at the networks with one sample.
-
-        Args:
-            models: A network with one output per sample, in eval mode, or several whose kernels are averaged.
-            example: A batch of at least one sample, of the size that will be used.
-            config: Settings of the kernel.
-            prepare: Applied to every batch before the network.
-
-        Raises:
-            UnsupportedNetworkError: If a network has no exact rule somewhere.
-            InputError: If the configuration does not fit the network.
-        """
+        """Look at the networks with one sample, the first of `example`; the other arguments are those of `ntk.gram`."""
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
         networks = [models] if isinstance(models, nn.Module) else list(models)
@@ -91,10 +81,18 @@ class Engine:
                 f"the network must compute in float32 or float64; it uses {self.input_dtype}."
             )
         self.dtype = torch.promote_types(self.input_dtype, getattr(torch, self.config.accumulate))
-        numbers = sum(math.prod(shape) for m in self.maps for shape in m.shapes)
-        self.sample_bytes = numbers * self.dtype.itemsize
-        self.capture_bytes = _capture_bytes(captured[0])
-        self._others = _passed_through(self._models[0], self._prepared(example[:1])) if self.config.layers else 0
+        whole = _passed_through(self._models[0], self._prepared(example[:1])) if self.config.layers else 0
+        rest = whole - sum(layer.forward for layer in self.maps[0].costs)
+        passed = (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
+        self.costs = self.maps[0].costs + passed
+        networks_bytes = sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
+        self.sizes = Sizes(
+            sample=sum(math.prod(shape) for m in self.maps for shape in m.shapes) * self.dtype.itemsize,
+            formed=max(layer.formed for layer in self.costs) * self.dtype.itemsize,
+            # A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each.
+            capture=3 * sum(layer.inputs.nbytes + layer.grads.nbytes for layer in captured[0]),
+            fixed=networks_bytes + sum(m.fixed_bytes for m in self.maps),
+        )
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -107,28 +105,6 @@ class Engine:
                 digest.update(value.detach().cpu().contiguous().numpy().tobytes())
         drawn = hashlib.sha256("".join(m.fingerprint for m in self.maps).encode()).hexdigest()
         return {"network": digest.hexdigest(), "drawn": drawn, "prepare": tensor_hash(self._prepared(self._example))}
-
-    @property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """Route and cost of each layer, and of those that are only passed through; the same for every network."""
-        rest = self._others - sum(layer.forward for layer in self.maps[0].costs)
-        passed = (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
-        return self.maps[0].costs + passed
-
-    @property
-    def formed_bytes(self) -> int:
-        """Number of bytes that the widest layer whose gradients are not kept forms for a sample."""
-        return max(layer.formed for layer in self.costs) * self.dtype.itemsize
-
-    @property
-    def fixed_bytes(self) -> int:
-        """Number of bytes of the networks, and of what was drawn."""
-        return self.network_bytes + sum(m.fixed_bytes for m in self.maps)
-
-    @property
-    def network_bytes(self) -> int:
-        """Number of bytes of the networks."""
-        return sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
 
     def empty_panel(self, samples: int) -> list[Factors]:
         """Room for the factors of so many samples, one tuple per network."""
@@ -159,15 +135,14 @@ class Engine:
             raise SelfCheckError("the kernel is not finite: gradients of this network overflow in this precision.")
         return np.triu(kernel) + np.triu(kernel, 1).T if symmetric else kernel
 
-    def plain_features(self, x: Tensor, index: int) -> Tensor:
-        """Features of one sample of a batch by plain autograd, those of all networks side by side.
+    def plain_features(self, x: Tensor, index: int, *, batch: int) -> Tensor:
+        """Features of one of the samples `x` by plain autograd, those of all networks side by side.
 
-        The forward pass is that of the whole batch: a ReLU within a rounding of zero then falls on the same side as in
-        `fill`, while the backward pass is that of the one sample.
-
-        Raises:
-            SelfCheckError: If the network says something else of the sample alone.
+        The forward pass is that of the whole batch that the sample is in: a ReLU within a rounding of zero then falls
+        on the same side as in `fill`, while the backward pass is that of the one sample.
         """
+        start, index = index - index % batch, index % batch
+        x = x[start : start + batch]
         with torch.no_grad():
             together, alone = (self._models[0](self._prepared(s)).reshape(-1) for s in (x, x[index : index + 1]))
         apart = float((together[index] - alone[0]).abs())
@@ -183,11 +158,7 @@ class Engine:
         return torch.cat(rows) / math.sqrt(len(rows))
 
     def require_rounding(self, error: float) -> None:
-        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding.
-
-        Raises:
-            SelfCheckError: If it is.
-        """
+        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding."""
         if not error <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
             raise SelfCheckError(
                 f"what was computed differs from plain autograd by {error:.2g} of its scale on this network; its "
@@ -221,11 +192,7 @@ class Engine:
 
 
 def as_inputs(x: Inputs, name: str) -> Tensor:
-    """The inputs as a tensor, one sample per row.
-
-    Raises:
-        InputError: If there is no sample or an entry is not finite.
-    """
+    """The inputs as a tensor, one sample per row."""
     x = torch.as_tensor(x)
     if x.ndim < 2 or len(x) == 0:
         raise InputError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
@@ -259,8 +226,3 @@ def _passed_through(model: nn.Module, x: Tensor) -> int:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(x)
     return int(counter.get_total_flops()) // 2
-
-
-def _capture_bytes(sample: Sequence[Captured]) -> int:
-    """A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each."""
-    return 3 * sum(layer.inputs.nbytes + layer.grads.nbytes for layer in sample)

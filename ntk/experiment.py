@@ -74,12 +74,7 @@ class DrawnImages:
 
     @classmethod
     def load(cls, config: GramConfig) -> DrawnImages:
-        """Read the images and draw those that are asked for.
-
-        Raises:
-            InputError: If there are not so many, or they are all of one class.
-            OSError: If a file cannot be read.
-        """
+        """Read the images and draw those that are asked for."""
         data, rng = config.data, np.random.default_rng(config.seed)
         splits = load_splits(data.data)
         train = splits.train.take(draw_indices(splits.train, data.n, rng, "n"))
@@ -103,11 +98,7 @@ class DrawnImages:
         return {**self.inputs, "labels_sha256": _hash(*(part.labels.astype("<i8") for part in self._sets))}
 
     def targets(self) -> tuple[Target, ...]:
-        """The clean test set, its corruptions, and the sets from files.
-
-        Raises:
-            InputError: If two have the same name.
-        """
+        """The clean test set, its corruptions, and the sets from files."""
         shifts = Shifts(self.config.data.families, self.config.data.severities)
         generated = generated_targets(self.splits.test, self.test_indices, shifts, seed=self.config.seed)
         targets = [*generated, *self.given]
@@ -139,12 +130,7 @@ class Experiment:
 
     @classmethod
     def of(cls, config: GramConfig, images: DrawnImages | None = None) -> Experiment:
-        """Corrupt the images and load the networks; `images` are those of the configuration, if they are there.
-
-        Raises:
-            InputError: If something asked for is not there or does not fit.
-            OSError: If a file cannot be read.
-        """
+        """Corrupt the images and load the networks; `images` are those of the configuration, if they are there."""
         images = images or DrawnImages.load(config)
         targets = images.targets()
         classes = 1 + int(max(images.train.labels.max(), *(target.images.labels.max() for target in targets)))
@@ -158,11 +144,7 @@ class Experiment:
         return cls(config, networks, images.train, targets, classes)
 
     def task(self, context: RunContext, **others: Any) -> GramTask:
-        """The kernels, checked and ready to be computed; `others` are further fields of `KernelConfig`.
-
-        Raises:
-            InputError: If a network, the memory or the configuration does not fit.
-        """
+        """The kernels, checked and ready to be computed; `others` are further fields of `KernelConfig`."""
         sets = as_sets(self.train.images, {target.name: target.images.images for target in self.targets})
         models = [network.model for network in self.networks]
         return GramTask(
@@ -240,19 +222,11 @@ def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, di
     """Every target of an experiment, one after the other."""
     config = experiment.config
     responses = Responses.of(experiment.train.labels, experiment.classes)
-    train = analyse_train(kernels.train, accumulate=config.kernel.accumulate)
+    train = analyse_train(kernels.train, responses, accumulate=config.kernel.accumulate)
     targets = {}
     for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
-        targets[target.name] = analyse_target(
-            train,
-            kernels.ood_train(target.name),
-            kernels.ood(target.name),
-            responses,
-            target.images.labels,
-            accumulate=config.kernel.accumulate,
-            ridge=config.ridge,
-            top=config.top,
-        )
+        blocks = kernels.ood_train(target.name), kernels.ood(target.name)
+        targets[target.name] = analyse_target(train, *blocks, target.images.labels, ridge=config.ridge, top=config.top)
     return train, targets
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
-from ntk.plan import TRAIN, Cut, Filling, Plan, Sizes, Tile, chunks, make_plan
+from ntk.plan import TRAIN, Cut, Filling, Plan, Tile, chunks, make_plan
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
@@ -28,6 +28,8 @@ from projnorm.store import Store
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
 # Of a manifest that asks for more, the number is not believed.
 _MOST_THREADS = 1024
+# Tiles that follow each other in a plan, and the inputs of their panels.
+_Job = tuple[Sequence[Tile], Mapping[int, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +173,7 @@ class GramTask:
         return {
             **{key: value for key, value in self._config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
             "device": str(self.engine.device),
-            "cut": asdict(plan.cut),
+            "cut": plan.cut.to_json(),
             "threads": threads,
             "torch": torch.__version__,
             "sets": dict(plan.sets),
@@ -182,32 +184,36 @@ class GramTask:
         if backend == ONE_PROCESS:
             todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
             inputs = partial(_panel_inputs, plan, self._sets)
-            _keep(_blocks(self.engine, inputs, plan.cut, plan.room, todo), tiles, plan, todo)
+            _store_blocks(_blocks(self.engine, inputs, plan.cut, plan.room, todo), tiles, plan, todo)
             return len(todo)
         runs = [[t for t in run if _name(t) not in tiles] for run in chunks(plan, max(2, count_workers(backend)))]
         runs = [run for run in runs if run]
         todo = [tile for run in runs for tile in run]
-        work = _TileWork(
-            self._models,
-            self._sets[TRAIN][:1].clone(),
-            replace(self._config, device=str(self.engine.device)),
-            self._prepare,
-            plan.cut,
-            plan.room,
-            threads,
-            None if backend.scheduler else tiles.store,
+        work = partial(
+            _compute_job,
+            models=self._models,
+            example=self._sets[TRAIN][:1].clone(),
+            config=replace(self._config, device=str(self.engine.device)),
+            prepare=self._prepare,
+            cut=plan.cut,
+            room=plan.room,
+            threads=threads,
+            store=None if backend.scheduler else tiles.store,
         )
-        jobs = (_job(plan, self._sets, run) for run in runs)
+        # Copies: of a view, all that it is a view of would travel.
+        jobs = (
+            (run, {panel: _panel_inputs(plan, self._sets, panel).clone() for tile in run for panel in tile})
+            for run in runs
+        )
         with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
             finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
-            _keep(finished, tiles, plan, todo)
+            _store_blocks(finished, tiles, plan, todo)
         return len(todo)
 
 
 def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None = None) -> Plan:
     """The plan that `gram` follows; `cut` groups the samples as tiles that are there were cut."""
-    inputs = sum(x.nbytes for x in sets.values())
-    sizes = Sizes(engine.sample_bytes, engine.formed_bytes, engine.capture_bytes, engine.fixed_bytes + inputs)
+    sizes = replace(engine.sizes, fixed=engine.sizes.fixed + sum(x.nbytes for x in sets.values()))
     return make_plan(
         {name: len(x) for name, x in sets.items()},
         engine.costs,
@@ -221,11 +227,7 @@ def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None 
 
 
 def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
-    """The inputs as tensors by name, the training set first.
-
-    Raises:
-        InputError: If a set is empty or its samples differ in shape from the training set's.
-    """
+    """The inputs as tensors by name, the training set first."""
     if targets and TRAIN in targets:
         raise InputError(f"a target must not be called {TRAIN!r}.")
     sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **(targets or {})}.items()}
@@ -238,51 +240,40 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Te
     return sets
 
 
-def _keep(computed: Iterator[tuple[Tile, np.ndarray | None]], tiles: Tiles, plan: Plan, todo: Sequence[Tile]) -> None:
+def _store_blocks(
+    blocks: Iterator[tuple[Tile, np.ndarray | None]], tiles: Tiles, plan: Plan, todo: Sequence[Tile]
+) -> None:
     total = len(plan.tiles)
-    for tile, block in tracked(computed, description="tiles of the kernel", total=total, done=total - len(todo)):
+    for tile, block in tracked(blocks, description="tiles of the kernel", total=total, done=total - len(todo)):
         tiles.put(_name(tile), block)
 
 
-def _job(plan: Plan, sets: Mapping[str, Tensor], tiles: Sequence[Tile]) -> _TileJob:
-    # Copies: of a view, all that it is a view of would travel.
-    return _TileJob(tiles, {panel: _panel_inputs(plan, sets, panel).clone() for tile in tiles for panel in tile})
+def _compute_job(
+    job: _Job,
+    *,
+    models: nn.Module | Sequence[nn.Module],
+    example: Tensor,
+    config: KernelConfig,
+    prepare: Prepare | None,
+    cut: Cut,
+    room: int,
+    threads: int,
+    store: Store | None,
+) -> list[np.ndarray | None]:
+    """The tiles of a job, in another process.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _TileJob:
-    """Tiles that follow each other in a plan, and the inputs of their panels."""
-
-    tiles: Sequence[Tile]
-    inputs: Mapping[int, Tensor]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _TileWork:
-    """What every task of a kernel needs; it travels to the workers.
-
-    A process of this machine puts each tile into the store when it is done, so that nothing is lost with a task that is
+    A process of this machine puts each tile into the store when it is done, so that nothing is lost with a job that is
     not; a worker of a cluster may not see the folder, and sends the tiles.
     """
-
-    models: nn.Module | Sequence[nn.Module]
-    example: Tensor
-    config: KernelConfig
-    prepare: Prepare | None
-    cut: Cut
-    room: int
-    threads: int
-    store: Store | None
-
-    def __call__(self, job: _TileJob) -> list[np.ndarray | None]:
-        blocks: list[np.ndarray | None] = []
-        with full_precision(), torch_threads(self.threads):
-            engine = Engine(self.models, self.example, self.config, prepare=self.prepare)
-            for tile, block in _blocks(engine, job.inputs.__getitem__, self.cut, self.room, job.tiles):
-                if self.store is not None:
-                    write_tile(self.store, _name(tile), block)
-                blocks.append(block if self.store is None else None)
-        return blocks
+    tiles, inputs = job
+    blocks: list[np.ndarray | None] = []
+    with full_precision(), torch_threads(threads):
+        engine = Engine(models, example, config, prepare=prepare)
+        for tile, block in _blocks(engine, inputs.__getitem__, cut, room, tiles):
+            if store is not None:
+                write_tile(store, _name(tile), block)
+            blocks.append(block if store is None else None)
+    return blocks
 
 
 def _blocks(
@@ -309,30 +300,21 @@ def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
 
 
 def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> float:
-    """Largest error of a few entries against plain autograd.
-
-    Raises:
-        SelfCheckError: If it is more than rounding.
-    """
+    """Largest error of a few entries against plain autograd."""
     rng = np.random.default_rng(engine.config.seed)
     worst = 0.0
     for _ in range(engine.config.checks):
         i, j = plan.tiles[rng.integers(len(plan.tiles))]
         tile = tiles.get(_name((i, j)))
         r, c = (int(rng.integers(plan.panels[k].samples)) for k in (i, j))
-        x, y = (_plain_features(engine, plan, sets, panel, index) for panel, index in ((i, r), (j, c)))
+        x, y = (
+            engine.plain_features(_panel_inputs(plan, sets, panel), index, batch=plan.cut.batch)
+            for panel, index in ((i, r), (j, c))
+        )
         scale = float(x.norm() * y.norm())
         worst = max(worst, abs(float(tile[r, c]) - float(x @ y)) / scale if scale else abs(float(tile[r, c])))
     engine.require_rounding(worst)
     return worst
-
-
-def _plain_features(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], panel: int, index: int) -> Tensor:
-    """Features of a sample by plain autograd, in the batch it was computed in."""
-    batch = plan.cut.batch
-    first = index - index % batch
-    x = _panel_inputs(plan, sets, panel)[first : first + batch]
-    return engine.plain_features(x, index - first)
 
 
 def _name(tile: Tile) -> str:
@@ -341,11 +323,10 @@ def _name(tile: Tile) -> str:
 
 def _resumed_cut(manifest: Mapping[str, Any]) -> Cut | None:
     """How the tiles of a manifest were cut, so that a resumed run cuts the rest the same way."""
-    cut = manifest.get("cut")
-    if not isinstance(cut, dict) or set(cut) != {field.name for field in fields(Cut)}:
+    try:
+        return Cut.from_json(manifest.get("cut", {}))
+    except InputError:
         return None
-    values = {key: value for key, value in cut.items() if type(value) is int and value >= (key != "formed")}
-    return Cut(**values) if len(values) == len(cut) else None
 
 
 def _resumed_threads(manifest: Mapping[str, Any]) -> int | None:

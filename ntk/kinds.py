@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ntk.capture import Captured, count_parameters
-from ntk.config import COORDINATES, EXACT, KernelConfig
+from ntk.config import COORDINATES, EXACT, PROJECTION, KernelConfig
 from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product, write_gradient_rows
 from ntk.geometry import patches
 from projnorm.errors import InputError
@@ -56,62 +56,56 @@ class LayerCost:
         return 0 if self.route in ("structured", "passed") else self.forward
 
 
-class FeatureMap(Protocol):
-    """What is kept of a batch, and how two batches give a block of the kernel."""
+class FeatureMap(ABC):
+    """What is kept of a batch, and how two batches give a block of the kernel.
 
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape per sample of each tensor that is kept."""
-        ...
+    Attributes:
+        shapes: Shape per sample of each tensor that is kept.
+        costs: Route and cost of each layer.
+        fingerprint: Hash of everything drawn at random; empty where nothing is.
+        fixed_bytes: Number of bytes of what was drawn.
+    """
 
-    @property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """Route and cost of each layer."""
-        ...
+    shapes: tuple[tuple[int, ...], ...]
+    costs: tuple[LayerCost, ...]
+    fingerprint: str = ""
+    fixed_bytes: int = 0
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of everything drawn at random."""
-        ...
-
-    @property
-    def fixed_bytes(self) -> int:
-        """Number of bytes of what was drawn."""
-        ...
-
+    @abstractmethod
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
         """Put what is kept of a batch into `out`, one sample per row."""
-        ...
 
-    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:
-        """Blocks whose sum is the kernel, for the caller to add in double precision; without `b`, upper triangles."""
-        ...
-
+    @abstractmethod
     def of_gradient(self, gradient: Tensor) -> Tensor:
         """The features that a full gradient, shape ``(parameters,)``, stands for."""
-        ...
+
+    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
+        """Blocks whose sum is the kernel, for the caller to add in double precision; without `b`, upper triangles.
+
+        What is kept are the features themselves, rows of numbers, unless a subclass says otherwise.
+        """
+        for i, rows in enumerate(a):
+            yield upper_product(rows) if b is None else rows @ b[i].T
 
 
-class ExactMap:
+class ExactMap(FeatureMap):
     """All parameters, each layer by its cheaper rule."""
 
     def __init__(self, sample: Sequence[Captured], *, route: str = "best") -> None:
         """From one captured sample, which shows the sizes."""
-        self._names = [captured.name for captured in sample]
-        self._parameters = [count_parameters(captured.module) for captured in sample]
-        self._forward = [_forward_multiply_adds(captured) for captured in sample]
         self._rules: list[Rule] = [rule_for(captured, route=route) for captured in sample]
         self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
-        self.fingerprint = ""
-        self.fixed_bytes = 0
-
-    @property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """By layer."""
-        layers = zip(self._names, self._parameters, self._rules, self._forward, strict=True)
-        return tuple(
-            LayerCost(name, size, r.route, r.multiply_adds, sum(map(math.prod, r.shapes)), r.formed, forward)
-            for name, size, r, forward in layers
+        self.costs = tuple(
+            LayerCost(
+                layer.name,
+                count_parameters(layer.module),
+                rule.route,
+                rule.multiply_adds,
+                kept=sum(map(math.prod, rule.shapes)),
+                formed=rule.formed,
+                forward=_forward_multiply_adds(layer),
+            )
+            for layer, rule in zip(sample, self._rules, strict=True)
         )
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
@@ -138,26 +132,13 @@ class ExactMap:
         return parts
 
 
-class _Rows:
-    """Features that are rows of numbers, whose products give the kernel."""
-
-    def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
-        """Part by part."""
-        for i, rows in enumerate(a):
-            yield upper_product(rows) if b is None else rows @ b[i].T
-
-
-class CoordinateMap(_Rows):
+class CoordinateMap(FeatureMap):
     """A random subset of the coordinates, without replacement: the paper's features."""
 
     def __init__(
         self, sample: Sequence[Captured], count: int, rng: np.random.Generator, *, route: str = "best"
     ) -> None:
-        """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it.
-
-        Raises:
-            InputError: If there are fewer parameters than `count`.
-        """
+        """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it."""
         sizes = [count_parameters(captured.module) for captured in sample]
         total = sum(sizes)
         if not 1 <= count <= total:
@@ -166,24 +147,17 @@ class CoordinateMap(_Rows):
         self.fingerprint = hashlib.sha256(self.indices.astype("<i8").tobytes()).hexdigest()
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cuts = np.searchsorted(self.indices, starts)
-        self._names = [captured.name for captured in sample]
         self._picks = [
             torch.from_numpy(self.indices[low:high] - start).to(captured.inputs.device)
             for captured, low, high, start in zip(sample, cuts[:-1], cuts[1:], starts[:-1], strict=True)
         ]
-        self._sizes = sizes
-        self._forward = [_forward_multiply_adds(captured) for captured in sample]
         self._may_pick = route != "direct"
         self.shapes = tuple((len(pick),) for pick in self._picks)
-        self.fixed_bytes = 2 * self.indices.nbytes
-
-    @property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """By layer."""
-        return tuple(
-            LayerCost(name, size, "coordinates", len(pick), len(pick), forward=forward)
-            for name, size, pick, forward in zip(self._names, self._sizes, self._picks, self._forward, strict=True)
+        self.costs = tuple(
+            LayerCost(layer.name, size, COORDINATES, len(pick), len(pick), forward=_forward_multiply_adds(layer))
+            for layer, size, pick in zip(sample, sizes, self._picks, strict=True)
         )
+        self.fixed_bytes = 2 * self.indices.nbytes
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
         """Form only the coordinates picked where that is cheaper."""
@@ -201,7 +175,7 @@ class CoordinateMap(_Rows):
         return gradient[torch.from_numpy(self.indices).to(gradient.device)]
 
 
-class ProjectionMap(_Rows):
+class ProjectionMap(FeatureMap):
     r"""A sparse random projection: every coordinate goes, with a random sign, into one of `width` sums.
 
     Charikar, Chen and Farach-Colton, "Finding frequent items in data streams" (2002). The inner product of two
@@ -212,22 +186,17 @@ class ProjectionMap(_Rows):
     def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
         """Draw a projection onto `width` numbers."""
         self._width = width
-        self._names = [captured.name for captured in sample]
         self._sizes = [count_parameters(captured.module) for captured in sample]
-        self._forward = sum(map(_forward_multiply_adds, sample))
-        self._buckets = torch.from_numpy(rng.integers(width, size=sum(self._sizes)))
-        self._signs = torch.from_numpy(rng.integers(2, size=sum(self._sizes), dtype=np.int8) * 2 - 1)
+        size, forward = sum(self._sizes), sum(map(_forward_multiply_adds, sample))
+        self._buckets = torch.from_numpy(rng.integers(width, size=size))
+        self._signs = torch.from_numpy(rng.integers(2, size=size, dtype=np.int8) * 2 - 1)
         digest = hashlib.sha256(self._buckets.numpy().astype("<i8").tobytes() + self._signs.numpy().tobytes())
         self._buckets, self._signs = (t.to(sample[0].inputs.device) for t in (self._buckets, self._signs))
         self.fingerprint = digest.hexdigest()
         self.shapes = ((width,),)
+        # One product for all layers together.
+        self.costs = (LayerCost("all layers", size, PROJECTION, width, width, forward=forward),)
         self.fixed_bytes = self._buckets.nbytes + self._signs.nbytes
-
-    @property
-    def costs(self) -> tuple[LayerCost, ...]:
-        """One product for all layers together."""
-        size = sum(self._sizes)
-        return (LayerCost("all layers", size, "projection", self._width, self._width, forward=self._forward),)
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
         """The sum of what the layers project to."""
@@ -243,15 +212,7 @@ class ProjectionMap(_Rows):
 
 
 def feature_map(config: KernelConfig, sample: Sequence[Captured]) -> FeatureMap:
-    """The map of the kind, count, seed and route of a configuration.
-
-    Args:
-        config: Settings of the kernel.
-        sample: One captured sample, which shows the sizes.
-
-    Raises:
-        InputError: If `count` is more than there are parameters.
-    """
+    """The map of the kind, count, seed and route of a configuration, for layers of the sizes of one captured sample."""
     if config.kind == EXACT:
         return ExactMap(sample, route=config.route)
     rng = np.random.default_rng(config.seed)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ntk.kinds import LayerCost
+from projnorm.config import Config, setting
 from projnorm.errors import InputError
 
 # Indices of two panels.
@@ -32,6 +33,15 @@ _LATE, _HELD = 1 / 2, 1 / 8
 _SCRATCH = 0.25e9
 
 
+@dataclass(frozen=True)
+class Cut(Config):
+    """Grouping of the samples; another grouping may change the last bit of a sum."""
+
+    panel: int = setting(help="Number of samples in a panel.", least=1)
+    batch: int = setting(help="Number of samples in a forward and backward pass.", least=1)
+    formed: int = setting(help="Number of samples whose gradients are formed at once, if not kept.", least=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """Samples `start` to `stop` of one set."""
@@ -44,21 +54,6 @@ class Panel:
     def samples(self) -> int:
         """Number of samples."""
         return self.stop - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Grouping of the samples; another grouping may change the last bit of a sum.
-
-    Attributes:
-        panel: Number of samples in a panel.
-        batch: Number of samples in a forward and backward pass.
-        formed: Number of samples whose gradients are formed at once, in layers where they are not kept.
-    """
-
-    panel: int
-    batch: int
-    formed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +87,17 @@ class Plan:
     @property
     def pairs(self) -> int:
         """Number of pairs of samples computed; a diagonal tile counts half."""
-        return sum(
-            self.panels[i].samples * (self.panels[j].samples if i != j else (self.panels[i].samples + 1) // 2)
-            for i, j in self.tiles
-        )
+        return sum(map(self.pairs_of, self.tiles))
 
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of the products of all tiles."""
         return self.pairs * self.networks * sum(layer.multiply_adds for layer in self.layers)
+
+    def pairs_of(self, tile: Tile) -> int:
+        """Number of pairs of samples of a tile."""
+        rows, columns = (self.panels[index].samples for index in tile)
+        return rows * ((rows + 1) // 2 if tile[0] == tile[1] else columns)
 
     @property
     def fill_multiply_adds(self) -> int:
@@ -110,11 +107,10 @@ class Plan:
     def tile_multiply_adds(self, tile: Tile) -> int:
         """Multiply-adds of a tile: its products, and forming the gradients that are not kept."""
         rows, columns = (self.panels[index].samples for index in tile)
-        diagonal = tile[0] == tile[1]
-        pairs = rows * ((rows + 1) // 2 if diagonal else columns)
+        products = self.pairs_of(tile) * sum(layer.multiply_adds for layer in self.layers)
         forming = sum(layer.forming for layer in self.layers if layer.formed)
-        formed = _formed_samples(rows, columns, self.cut.formed, diagonal=diagonal) if forming else 0
-        return self.networks * (pairs * sum(layer.multiply_adds for layer in self.layers) + formed * forming)
+        formed = _formed_samples(rows, columns, self.cut.formed, diagonal=tile[0] == tile[1]) if forming else 0
+        return self.networks * (products + formed * forming)
 
     @property
     def passes(self) -> int:
@@ -169,20 +165,10 @@ def make_plan(
     networks: int = 1,
     cut: Cut | None = None,
 ) -> Plan:
-    """Fit the panels to the memory.
+    """Fit panels of at most `panel` samples, which pass a network at most `batch` at once, to `memory` bytes.
 
-    Args:
-        sets: Number of samples of each set by name, the training set under "train".
-        layers: Costs of the layers, from a feature map.
-        sizes: Bytes that a sample takes.
-        panel: Largest number of samples in a panel.
-        batch: Largest number of samples in a pass.
-        memory: Largest number of bytes allowed.
-        networks: Number of networks whose kernels are averaged.
-        cut: Grouping of tiles that are there already, which is then kept.
-
-    Raises:
-        InputError: If the memory is too small for two panels.
+    `sets` are numbers of samples by name, "train" among them. A `cut` that is given, that of tiles which are there
+    already, is kept.
     """
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
@@ -237,9 +223,6 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
     before had filled already costs at most a 32nd of its tiles; else it goes on until it does, or until it has half of
     a worker's share, or its tiles, which a worker holds until they are sent, take an eighth of the memory. So where
     there are tiles enough a worker has two to eight tasks, or more where there is little memory.
-
-    Raises:
-        InputError: If there is no worker.
     """
     if workers < 1:
         raise InputError(f"`workers` must be at least 1; got {workers}.")

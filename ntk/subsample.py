@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,14 +27,8 @@ _MEANINGS = {
 }
 # Sampled kernels are drawn with seeds of their own, apart from the images'.
 _FIRST_SEED = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Draw:
-    experiment: NtkConfig
-    kind: str
-    count: int
-    seed: int
+# Kind, count and seed of a sampled kernel.
+_Draw = tuple[str, int, int]
 
 
 def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
@@ -46,7 +40,7 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
     """
     exact = run_analysis(config.experiment, context)
     draws = [
-        _Draw(config.experiment, kind, count, _FIRST_SEED + draw)
+        (kind, count, _FIRST_SEED + draw)
         for kind in config.kinds
         for count in config.counts
         for draw in range(config.draws)
@@ -56,7 +50,7 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
         config,
         replace(context, backend=on_device(context.backend, choose_device(context.device))),
         items=draws,
-        work=partial(_compare, exact=dict(exact.arrays), context=context),
+        work=partial(_compare, config=config.experiment, exact=dict(exact.arrays), context=context),
         assemble=partial(_assemble, draws=draws, targets=exact.arrays["targets"]),
         meanings=_MEANINGS,
         facts=exact.facts,
@@ -64,27 +58,19 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
     )
 
 
-def _compare(draw: _Draw, *, exact: Arrays, context: RunContext) -> Arrays:
-    experiment = Experiment.of(draw.experiment)
+def _compare(draw: _Draw, *, config: NtkConfig, exact: Arrays, context: RunContext) -> Arrays:
+    kind, count, seed = draw
+    experiment = Experiment.of(config)
     with torch_threads(1):  # parallelism is over the draws, as in every list of tasks
-        kernels = experiment.task(context, kind=draw.kind, count=draw.count, seed=draw.seed).run()
+        kernels = experiment.task(context, kind=kind, count=count, seed=seed).run()
     # Coordinates are kept as they are; a projection already has the right scale.
-    scale = kernels.parameters / draw.count if draw.kind == COORDINATES else 1.0
+    scale = kernels.parameters / count if kind == COORDINATES else 1.0
     responses = Responses.of(experiment.train.labels, experiment.classes)
-    accumulate = draw.experiment.kernel.accumulate
-    train = analyse_train(scale * kernels.train, accumulate=accumulate)
-    targets = [
-        predict_target(
-            train,
-            scale * kernels.ood_train(target.name),
-            scale * kernels.ood(target.name),
-            responses,
-            target.images.labels,
-            accumulate=accumulate,
-            ridge=draw.experiment.ridge,
-        )
-        for target in experiment.targets
-    ]
+    train = analyse_train(scale * kernels.train, responses, accumulate=config.kernel.accumulate)
+    targets = []
+    for target in experiment.targets:
+        blocks = scale * kernels.ood_train(target.name), scale * kernels.ood(target.name)
+        targets.append(predict_target(train, *blocks, target.images.labels, ridge=config.ridge))
     eigenvalues = exact["train_eigenvalues"]
     sampled = np.zeros_like(eigenvalues)
     sampled[: len(train.eigenvalues)] = train.eigenvalues[: len(eigenvalues)]
@@ -97,8 +83,8 @@ def _compare(draw: _Draw, *, exact: Arrays, context: RunContext) -> Arrays:
 
 def _assemble(results: Sequence[Arrays], *, draws: Sequence[_Draw], targets: np.ndarray) -> Arrays:
     return {
-        "kinds": np.array([draw.kind for draw in draws]),
-        "counts": np.array([draw.count for draw in draws]),
+        "kinds": np.array([kind for kind, _, _ in draws]),
+        "counts": np.array([count for _, count, _ in draws]),
         "targets": targets,
         **stacked(results),
     }

@@ -35,10 +35,6 @@ class Tiles:
             folder: Folder of the manifest and the tiles; None keeps the tiles in memory.
             identity: Hashes of what the tiles are computed from, and every choice that changes a bit of them.
             fresh: Whether tiles that are there are removed.
-
-        Raises:
-            ChangedInputError: If the tiles there were computed from something else.
-            OSError: If the folder cannot be written to.
         """
         self.store: Store | None = None
         self.damaged: list[str] = []
@@ -72,11 +68,7 @@ class Tiles:
         return name in self._memory or name in self._stored
 
     def put(self, name: str, tile: np.ndarray | None) -> None:
-        """Keep a tile; None says that a worker has put it into the store.
-
-        Raises:
-            OSError: If it cannot be written.
-        """
+        """Keep a tile; None says that a worker has put it into the store."""
         if self.store is None:
             assert tile is not None
             self._memory[name] = tile
@@ -86,11 +78,7 @@ class Tiles:
         self._stored.add(name)
 
     def get(self, name: str) -> np.ndarray:
-        """A tile that is there.
-
-        Raises:
-            ChangedInputError: If it was damaged or removed after the folder was opened.
-        """
+        """A tile that is there."""
         if self.store is None:
             return self._memory[name]
         entry = self.store.get(name)

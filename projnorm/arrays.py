@@ -43,11 +43,7 @@ def to_npz(arrays: Arrays, *, compress: bool = True) -> bytes:
 
 
 def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays in the bytes of an NPZ file.
-
-    Raises:
-        InputError: If it is not a whole NPZ file of plain arrays, or would unpack to more than `memory_ceiling`.
-    """
+    """The arrays in the bytes of an NPZ file."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = _members(archive)
@@ -57,11 +53,7 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def from_npy(data: bytes) -> NDArray[Any]:
-    """The array in the bytes of an NPY file.
-
-    Raises:
-        InputError: If it is not a whole NPY file of a plain array.
-    """
+    """The array in the bytes of an NPY file."""
     try:
         return _array(io.BytesIO(data), len(data))
     except _UNREADABLE as error:
@@ -69,12 +61,7 @@ def from_npy(data: bytes) -> NDArray[Any]:
 
 
 def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file, or the array of an NPY file under the name `name`.
-
-    Raises:
-        InputError: If it is neither, or too large.
-        OSError: If it cannot be read.
-    """
+    """The arrays of an NPZ file, or the array of an NPY file under the name `name`."""
     data = read_file(path)
     try:
         return {name: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
@@ -83,12 +70,7 @@ def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
 
 
 def map_npy(path: Path) -> NDArray[Any]:
-    """The array of an NPY file as a memory map, which may be larger than `memory_ceiling`.
-
-    Raises:
-        InputError: If it is not a whole NPY file of a plain array.
-        OSError: If it cannot be read.
-    """
+    """The array of an NPY file as a memory map, which may be larger than `memory_ceiling`."""
     with open_file(path, most=np.iinfo(np.int64).max) as file:
         try:
             size = file.seek(0, io.SEEK_END)

@@ -19,22 +19,14 @@ _PART = ".part"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path`; if that fails, an earlier file stays as it was.
-
-    Raises:
-        OSError: If the folder cannot be written to.
-    """
+    """Write `data` to `path`; if that fails, an earlier file stays as it was."""
     with unfinished(path) as part:
         part.write_bytes(data)
 
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """A temporary file that is renamed to `path` at the end; after an exception, `path` stays as it was.
-
-    Raises:
-        OSError: If the folder cannot be written to.
-    """
+    """A temporary file that is renamed to `path` at the end; after an exception, `path` stays as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent, os.getpid())
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_machine()}-{os.getpid()}-", suffix=_PART)

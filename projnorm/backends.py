@@ -77,9 +77,6 @@ def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend
         function: Function of one item that depends on nothing else; it and the items must be picklable.
         items: Items, taken one by one as workers become free.
         backend: Processes or cluster that the tasks run on.
-
-    Raises:
-        ClusterError: If the cluster cannot be reached, or is lost after some of the results.
     """
     # Closed here: when it is garbage collected, joblib would stop whatever runs at that time.
     with closing(_results(partial(_numbered, function), enumerate(items), backend)) as results:
@@ -98,11 +95,7 @@ def in_order(numbered: Iterable[tuple[int, R]]) -> Iterator[R]:
 
 
 def count_workers(backend: Backend) -> int:
-    """Number of tasks that can run at once now.
-
-    Raises:
-        ClusterError: If the cluster cannot be reached.
-    """
+    """Number of tasks that can run at once now."""
     if not backend.scheduler:
         return backend.workers
     from projnorm.cluster import count_processes
@@ -111,11 +104,7 @@ def count_workers(backend: Backend) -> int:
 
 
 def require_shared(folder: Path, backend: Backend) -> None:
-    """Check that every worker of a cluster can see this folder; does nothing on this machine.
-
-    Raises:
-        ClusterError: If a worker does not.
-    """
+    """Check that every worker of a cluster can see this folder; does nothing on this machine."""
     if backend.scheduler:
         from projnorm.cluster import require_seen
 

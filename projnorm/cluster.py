@@ -1,4 +1,8 @@
-"""Tasks on a Dask cluster, whose scheduler distributes them and reruns those of a lost worker."""
+"""Tasks on a Dask cluster, whose scheduler distributes them and reruns those of a lost worker.
+
+A cluster that cannot be reached, is lost or has other library versions, and a task that kills its workers, raise
+`ClusterError`.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +43,7 @@ _RESUMABLE = "finished tasks are stored, and running the same again resumes from
 
 
 def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: str) -> Iterator[R]:
-    """Results of `function` for the items, in the order in which they finish.
-
-    Raises:
-        ClusterError: If the cluster cannot be reached, is lost, or has other library versions, or if a task kills its
-            workers.
-    """
+    """Results of `function` for the items, in the order in which they finish."""
     with _connected(scheduler) as client:
         with _naming_loss(scheduler):
             # As the result of a task, the function is restored if the worker that holds it is lost.
@@ -76,21 +75,13 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
 
 
 def count_processes(scheduler: str) -> int:
-    """Number of workers of a cluster; each runs one task at a time.
-
-    Raises:
-        ClusterError: If it cannot be reached.
-    """
+    """Number of workers of a cluster; each runs one task at a time."""
     with _connected(scheduler) as client, _naming_loss(scheduler):
         return len(client.nthreads())
 
 
 def require_seen(folder: Path, scheduler: str) -> None:
-    """Check that every worker can see this folder.
-
-    Raises:
-        ClusterError: If a worker does not, or the cluster cannot be reached.
-    """
+    """Check that every worker can see this folder."""
     probe = folder / f".seen-{uuid4().hex}"
     write_atomically(probe, b"")
     try:
@@ -168,11 +159,7 @@ def _require_workers(client: Client, scheduler: str) -> None:
 
 
 def _some_done(client: Client, running: set[Future]) -> set[Future]:
-    """Wait until at least one future is finished; returns those that are.
-
-    Raises:
-        ClusterError: If no worker is left and none comes back in time.
-    """
+    """Wait until at least one future is finished; returns those that are."""
     without_workers_since: float | None = None
     while True:
         try:

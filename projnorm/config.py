@@ -130,20 +130,12 @@ class Config:
         return "\n".join(_toml(self.to_json())) + "\n"
 
     def updated(self, document: Mapping[str, Any]) -> Self:
-        """The same configuration with the settings of a nested mapping in place of its own.
-
-        Raises:
-            InputError: If a setting is unknown or its value not allowed.
-        """
+        """The same configuration with the settings of a nested mapping in place of its own."""
         return self._built(document, {one.name: getattr(self, one.name) for one in settings(type(self))})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """A configuration from what `to_json` gave.
-
-        Raises:
-            InputError: If a setting is missing or unknown, or its value not allowed.
-        """
+        """A configuration from what `to_json` gave."""
         return cls._built(document, {one.name: one.default for one in settings(cls) if one.default is not MISSING})
 
     @classmethod
@@ -183,12 +175,7 @@ def _describe(cls: type[Config]) -> tuple[Setting, ...]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file, as `Config.updated` takes them.
-
-    Raises:
-        InputError: If it is no TOML file.
-        OSError: If it cannot be read.
-    """
+    """The settings in a TOML file, as `Config.updated` takes them."""
     try:
         return tomllib.loads(read_file(path, most=_LARGEST_FILE).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -18,33 +18,30 @@ class CostAssumptions(Config):
 
     devices: tuple[int, ...] = setting((1, 8, 64), "Numbers of devices to estimate hours for.", least=1, nonempty=True)
     tflops: float = setting(10.0, "Operations that a device is assumed to sustain, in 10^12 a second.", above=0.0)
-    gbps: float = setting(10.0, "Rate of the link that all data moves over, in 10^9 bits a second.", above=0.0)
 
-    def hours(self, flops: float, moved: float) -> float:
-        """Hours for so many operations on one device, after so many bytes were moved."""
-        return (flops / (self.tflops * 1e12) + 8.0 * moved / (self.gbps * 1e9)) / 3600.0
+    def hours(self, flops: float) -> float:
+        """Hours for so many operations on one device."""
+        return flops / (self.tflops * 1e12) / 3600.0
 
     def __str__(self) -> str:
         return (
-            f"Hours are arithmetic from the plan and assumed rates, {self.tflops:g} TFLOP/s sustained by each device "
-            f"and {self.gbps:g} Gbit/s for all data that moves; nothing was measured on a GPU."
+            f"Hours are arithmetic from the plan and an assumed rate of {self.tflops:g} TFLOP/s on each device, "
+            "without the time in which data moves; nothing was measured on a GPU."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one job computes and moves; jobs of one name are shown in one row.
+    """What one job computes; jobs of one name are shown in one row.
 
     Attributes:
         name: Name of this kind of job.
         flops: Number of floating-point operations, two for a multiply-add.
-        moved: Number of bytes sent to the worker and back.
         samples: Numbers of samples by what is done with them, such as "trained on" or "through the network".
     """
 
     name: str
     flops: int
-    moved: int
     samples: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -56,16 +53,14 @@ class DeviceCost:
         devices: Number of devices.
         tasks: Number of jobs that they share.
         flops: Number of floating-point operations of all jobs.
-        moved_bytes: Number of bytes that are moved.
         device_bytes: Estimate of the most memory that one device needs, in bytes.
-        hours: Estimated hours: the operations of the busiest device, then all that is moved over one link.
+        hours: Estimated hours, from the operations of the busiest device.
         samples: Numbers of samples of all jobs, by what is done with them.
     """
 
     devices: int
     tasks: int
     flops: int
-    moved_bytes: int
     device_bytes: float
     hours: float
     samples: Mapping[str, int]
@@ -98,36 +93,21 @@ class CostReport:
             "parts": [dict(part) for part in self.parts],
             "notes": list(self.notes),
             "tflops": self.assumptions.tflops,
-            "gbps": self.assumptions.gbps,
             "devices": [asdict(row) for row in self.devices],
         }
 
 
 def device_cost(
-    phases: Sequence[Sequence[Job]],
-    devices: int,
-    assumptions: CostAssumptions,
-    *,
-    device_bytes: float,
-    moved_besides: int = 0,
+    phases: Sequence[Sequence[Job]], devices: int, assumptions: CostAssumptions, *, device_bytes: float
 ) -> DeviceCost:
-    """The cost of phases one after the other, whose jobs run beside each other.
-
-    Args:
-        phases: Jobs of each phase, in the order in which they are handed out.
-        devices: Number of devices.
-        assumptions: Rates of a device and of the link.
-        device_bytes: Estimate of the most memory that one device needs, in bytes.
-        moved_besides: Number of bytes that move besides those of the jobs.
-    """
+    """The cost of phases one after the other, whose jobs run beside each other, handed out in this order."""
     jobs = [job for phase in phases for job in phase]
     longest = sum(busiest((job.flops for job in phase), devices) for phase in phases)
-    moved = sum(job.moved for job in jobs) + moved_besides
     samples: Counter[str] = Counter()
     for job in jobs:
         samples.update(job.samples)
-    hours = assumptions.hours(longest, moved)
-    return DeviceCost(devices, len(jobs), sum(job.flops for job in jobs), moved, device_bytes, hours, dict(samples))
+    flops = sum(job.flops for job in jobs)
+    return DeviceCost(devices, len(jobs), flops, device_bytes, assumptions.hours(longest), dict(samples))
 
 
 def job_rows(phases: Iterable[Iterable[Job]]) -> tuple[dict[str, Any], ...]:
@@ -143,18 +123,13 @@ def job_rows(phases: Iterable[Iterable[Job]]) -> tuple[dict[str, Any], ...]:
             "times": len(group),
             **{f"samples {column}": sum(job.samples.get(column, 0) for job in group) for column in columns},
             "TFLOP": sum(job.flops for job in group) / 1e12,
-            "GB moved": sum(job.moved for job in group) / 1e9,
         }
         for name, group in {**kinds, "total": jobs}.items()
     )
 
 
 def busiest(costs: Iterable[float], devices: int) -> float:
-    """The cost for the busiest device when jobs are handed out in order, each to whichever device is free first.
-
-    Raises:
-        InputError: If there is no device.
-    """
+    """The cost for the busiest device when jobs are handed out in order, each to whichever device is free first."""
     if devices < 1:
         raise InputError(f"`devices` must be at least 1; got {devices}.")
     loads = [0.0] * devices

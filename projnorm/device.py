@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -15,38 +15,16 @@ from projnorm.errors import InputError
 _DEVICES = ("cpu", "cuda", "mps")
 
 
-@dataclass(frozen=True, slots=True)
-class TorchFacts:
-    """What torch says of itself.
-
-    Attributes:
-        version: Version of torch.
-        devices: Devices that it can compute on, the one that "auto" chooses first.
-        processor: Processor instructions that its code uses.
-        threads: Number of threads that it computes with.
-    """
-
-    version: str
-    devices: tuple[str, ...]
-    processor: str
-    threads: int
-
-
-def torch_facts() -> TorchFacts:
-    """Look at torch in this process."""
+def describe_torch() -> str:
+    """Version of torch, the devices that it can compute on, processor instructions that its code uses, and threads."""
     devices = [f"cuda {torch.version.cuda}, {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
-    devices += ["mps"] if torch.backends.mps.is_available() else []
-    return TorchFacts(
-        torch.__version__, (*devices, "cpu"), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
-    )
+    devices += [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+    processor, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    return f"{torch.__version__} on {'; '.join(devices)} ({processor}), {threads} threads"
 
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:
-    """The device asked for; "auto" is CUDA, then MPS, then the CPU.
-
-    Raises:
-        ValueError: If there is no such device here.
-    """
+    """The device asked for; "auto" is CUDA, then MPS, then the CPU."""
     if str(device) != "auto":
         if str(device).partition(":")[0] not in _DEVICES:
             raise InputError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")

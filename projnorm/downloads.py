@@ -16,17 +16,13 @@ _TIMEOUT = 60.0
 
 
 def download(url: str, path: Path, *, algorithm: str, digest: str) -> Path:
-    """Download a file unless it is already there; returns `path`.
+    """Download a file unless it is already there; returns `path`. Nothing is stored of a file that arrives damaged.
 
     Args:
         url: Address of the file; a redirect must not leave https.
         path: Where the file is stored.
         algorithm: Name of the hash function in `hashlib`.
         digest: Hash of the file, or its first digits.
-
-    Raises:
-        InputError: If the file cannot be downloaded or arrives damaged; nothing is stored then.
-        OSError: If `path` cannot be read or written.
     """
 
     def hash_of(data: bytes) -> str:

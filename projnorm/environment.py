@@ -7,9 +7,9 @@ import platform
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from projnorm import __version__
 from projnorm.files import DATA_VARIABLE, physical_memory
@@ -28,37 +28,19 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Where a result came from.
+def current_environment() -> dict[str, Any]:
+    """Where a result comes from: versions of the package, of Python and of numerical libraries, system and processor.
 
-    Attributes:
-        projnorm: Version of this package.
-        python: Version of Python.
-        system: Operating system and architecture.
-        processor: Model name of the processor, as far as the system tells.
-        cores: Number of cores available to the process.
-        libraries: Versions of the numerical libraries installed.
+    "cores" is the number of cores available to the process.
     """
-
-    projnorm: str
-    python: str
-    system: str
-    processor: str
-    cores: int
-    libraries: dict[str, str]
-
-
-def current_environment() -> Environment:
-    """Describe this process."""
-    return Environment(
-        projnorm=__version__,
-        python=platform.python_version(),
-        system=f"{platform.system()} {platform.machine()}",
-        processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        libraries={name: version for name in _LIBRARIES if (version := version_of(name)) is not None},
-    )
+    return {
+        "projnorm": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "libraries": {name: version for name in _LIBRARIES if (version := version_of(name)) is not None},
+    }
 
 
 def version_of(name: str) -> str | None:
@@ -70,18 +52,14 @@ def version_of(name: str) -> str | None:
 
 
 def diagnose(out: Path) -> dict[str, str]:
-    """What a bug report needs to say of this machine and installation, by topic.
-
-    Args:
-        out: Output folder; it need not exist.
-    """
+    """What a bug report needs to say of this machine, installation and output folder, by topic."""
     torch = _torch()  # first, since it loads libraries of its own
     here = current_environment()
     found = {
-        "projnorm": here.projnorm,
-        "python": f"{here.python} ({platform.python_implementation()})",
-        "system": ", ".join(part for part in (here.system, _distribution(), " ".join(platform.libc_ver())) if part),
-        "processor": f"{here.processor}, {here.cores} cores for this process",
+        "projnorm": here["projnorm"],
+        "python": f"{here['python']} ({platform.python_implementation()})",
+        "system": ", ".join(part for part in (here["system"], _distribution(), " ".join(platform.libc_ver())) if part),
+        "processor": f"{here['processor']}, {here['cores']} cores for this process",
         "memory": f"{physical_memory() / 1e9:.1f} GB{_memory_limit()}",
         "libraries": _versions(CORE),
         **{f"extra {extra}": _versions(names) for extra, names in EXTRAS.items()},
@@ -105,13 +83,12 @@ def _versions(names: tuple[str, ...]) -> str:
 def _torch() -> str:
     """What torch says of itself, or why it says nothing; an import's message may name a folder and is left out."""
     try:
-        from projnorm.device import torch_facts
+        from projnorm.device import describe_torch
     except ModuleNotFoundError as error:
         return f"{error.name} is not installed"
     except (ImportError, OSError) as error:
         return f"installed, but cannot be imported ({type(error).__name__})"
-    facts = torch_facts()
-    return f"{facts.version} on {'; '.join(facts.devices)} ({facts.processor}), {facts.threads} threads"
+    return describe_torch()
 
 
 def _blas() -> str:

@@ -1,4 +1,8 @@
-"""What a user can mend, told apart from what is a bug of ours."""
+"""What a user can mend, told apart from what is a bug of ours.
+
+Every function of the library raises `InputError` for an argument or a file that cannot be used, and Python's `OSError`
+for a file that cannot be read or written; docstrings do not repeat it.
+"""
 
 from __future__ import annotations
 

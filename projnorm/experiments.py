@@ -28,7 +28,7 @@ class Experiment:
         kind: Kind of its records.
         command: Words of its command; empty where only the report runs it.
         summary: One line for the list of commands.
-        config: Its configuration class.
+        config: Configuration class of the experiment.
         run: Function of a configuration and a `RunContext` that gives the record.
         show: Function of a record and its folder that gives a `figures.show.Shown`.
         presets: Named configurations, one of which the command takes by position.
@@ -217,11 +217,7 @@ EXPERIMENTS = (
 
 
 def experiment(kind: str) -> Experiment:
-    """The experiment whose records are of this kind.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The experiment whose records are of this kind."""
     for one in EXPERIMENTS:
         if one.kind == kind:
             return one
@@ -245,10 +241,6 @@ def recompute(
         context: Where it is computed; the folder of `record` is not written to. With device "auto", that of the record.
         beside: Folder that `record` is in; the run that it is about is described there.
         announce: Called with a line before each step of several.
-
-    Raises:
-        InputError: If the record was made by another version or is of an unknown kind.
-        ChangedInputError: If data or weights are no longer what they were.
     """
     from projnorm.records import load_record
     from projnorm.verification import changed_inputs, flat_facts

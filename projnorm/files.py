@@ -54,9 +54,6 @@ def memory_ceiling() -> int:
     """Largest number of bytes that a file may hold or unpack to.
 
     The environment variable PROJNORM_MAX_READ_GB sets it; the default is half of the memory of this machine.
-
-    Raises:
-        InputError: If the variable is not a positive number.
     """
     value = os.environ.get(CEILING_VARIABLE)
     if not value:
@@ -79,15 +76,9 @@ def physical_memory() -> int:
 
 
 def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
-    """Open a regular file for reading; a pipe or a device, which might never end, is refused without waiting for it.
+    """Open a regular file of at most `most` bytes, by default `memory_ceiling`, for reading.
 
-    Args:
-        path: Path of the file.
-        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
-
-    Raises:
-        InputError: If it is not a regular file or is too large.
-        OSError: If it cannot be opened.
+    A pipe or a device, which might never end, is refused without waiting for it.
     """
     allowed = memory_ceiling() if most is None else most
     if path.is_dir():
@@ -107,16 +98,7 @@ def open_file(path: Path, *, most: int | None = None) -> io.BufferedReader:
 
 
 def read_file(path: Path, *, most: int | None = None) -> bytes:
-    """The content of a regular file.
-
-    Args:
-        path: Path of the file.
-        most: Largest size in bytes that is accepted; `memory_ceiling` by default.
-
-    Raises:
-        InputError: If it is not a regular file, is too large, or changes while it is read.
-        OSError: If it cannot be read.
-    """
+    """The content of a regular file of at most `most` bytes, by default `memory_ceiling`."""
     with open_file(path, most=most) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size)
@@ -126,11 +108,7 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse a JSON document.
-
-    Raises:
-        InputError: If it is not valid JSON, is nested too deeply, or has a number with too many digits.
-    """
+    """Parse a JSON document."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

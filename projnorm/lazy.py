@@ -35,7 +35,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
     Args:
         package: Name of the package.
-        file: Its ``__init__.py``.
+        file: Path of its ``__init__.py``.
     """
     names: dict[str, tuple[str, str]] = {}
     for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:

@@ -10,7 +10,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,14 +23,15 @@ from projnorm.config import Config, read_toml
 from projnorm.environment import current_environment
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.store import Store, digest
-from projnorm.tasks import run_tasks
+from projnorm.tasks import concatenated, run_tasks
 
 T = TypeVar("T")
 RECORD, SETTINGS = "record", "config.toml"
 _HASH = "[0-9a-f]" * 12
+# What the file of a record holds besides its arrays.
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "kind": str,
     "id": str,
+    "kind": str,
     "config": dict,
     "created": str,
     "wall_seconds": (int, float),
@@ -96,16 +97,8 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays, as plain JSON values."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "config": dict(self.config),
-            "created": self.created,
-            "wall_seconds": self.wall_seconds,
-            "environment": dict(self.environment),
-            "facts": dict(self.facts),
-            "meanings": dict(self.meanings),
-        }
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +135,14 @@ def find_record(root: Path, kind: str, config: Config) -> Record | None:
 
 
 def load_record(root: Path, name: str) -> Record:
-    """The record of a run.
-
-    Raises:
-        InputError: If there is none, or it is damaged.
-        OSError: If it cannot be read.
-    """
+    """The record of a run."""
     if (record := _read(root, name)) is None:
         raise InputError(f"there is no whole record of {name} in {root}.")
     return record
 
 
 def save_record(record: Record, root: Path) -> None:
-    """Write a record into its folder under `root`.
-
-    Raises:
-        OSError: If it cannot be written; an earlier record of the same name is then still whole.
-    """
+    """Write a record into its folder under `root`; if that fails, an earlier record of the same name is still whole."""
     Store(root).put(f"{record.id}/{RECORD}", record.arrays, record.to_dict())
 
 
@@ -172,21 +156,11 @@ def finish_record(
     started: float,
     facts: Mapping[str, Any] | None = None,
 ) -> Record:
-    """Make and save the record of a run that has just finished.
-
-    Args:
-        kind: Name of the experiment.
-        config: Its configuration.
-        context: Where it ran.
-        arrays: The results by name.
-        meanings: For every array, what it holds and in which unit.
-        started: `time.perf_counter()` when the run began.
-        facts: What else the record should say.
-    """
+    """Make and save the record of a run that has just finished; `started` is `time.perf_counter()` when it began."""
     if missing := set(arrays) ^ set(meanings):
         raise AssertionError(f"`meanings` must describe every array; these differ: {', '.join(sorted(missing))}")
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    took, environment = time.perf_counter() - started, asdict(current_environment())
+    took, environment = time.perf_counter() - started, current_environment()
     name = record_id(kind, config)
     record = Record(name, kind, config.to_json(), arrays, meanings, created, took, environment, facts or {})
     save_record(record, context.root)
@@ -209,28 +183,26 @@ def recorded(
     *,
     items: Sequence[T],
     work: Callable[[T], Arrays],
-    assemble: Callable[[Sequence[Arrays]], Arrays],
     meanings: Mapping[str, str],
+    assemble: Callable[[Sequence[Arrays]], Arrays] = concatenated,
     facts: Mapping[str, Any] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> Record:
     """The record of this configuration: read if it is there and whole, else computed task by task and saved.
 
+    If a task fails, finished ones stay, and the next run resumes from them.
+
     Args:
         kind: Name of the experiment.
         config: Its configuration, which names the record.
-        context: Where it runs.
+        context: Where and how it runs.
         items: One argument of `work` for each task.
         work: Computes one task. It must depend on its argument alone.
-        assemble: Makes the arrays of the record from the results of all tasks, in order.
         meanings: For every array, what it holds and in which unit.
+        assemble: Makes the arrays of the record from the results of all tasks, in order; by default arrays of the same
+            name follow each other.
         facts: What else the record should say.
         inputs: Hashes of what the numbers depend on besides the configuration.
-
-    Raises:
-        ChangedInputError: If the record that is there was computed from other inputs.
-        ClusterError: If the cluster cannot be reached or is lost.
-        OSError: If a result cannot be written. Finished tasks stay, and the next run resumes from them.
     """
     if (record := existing_record(kind, config, context, inputs)) is not None:
         return record
@@ -253,11 +225,7 @@ def recorded(
 def existing_record(
     kind: str, config: Config, context: RunContext, inputs: Mapping[str, str] | None = None
 ) -> Record | None:
-    """The record that is there, if it is whole and not to be computed again.
-
-    Raises:
-        ChangedInputError: If it was computed from other inputs.
-    """
+    """The record that is there, if it is whole and not to be computed again; one of other inputs is refused."""
     record = None if context.fresh else find_record(context.root, kind, config)
     if record is not None and inputs is not None and record.facts.get("inputs") != dict(inputs):
         raise ChangedInputError(
@@ -294,11 +262,7 @@ def list_runs(root: Path) -> list[RunListing]:
 
 
 def match_run(root: Path, beginning: str, kinds: Sequence[str] = ()) -> str:
-    """The name of the one run under `root` that begins so and is of one of these kinds, or of any.
-
-    Raises:
-        InputError: If there is not exactly one.
-    """
+    """The name of the one run under `root` that begins so and is of one of these kinds, or of any."""
     names = [path.name for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
     names = [name for name in names if not kinds or name.rpartition("-")[0] in kinds]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]

@@ -58,12 +58,7 @@ class Store:
     folder: Path
 
     def get(self, key: str) -> Entry | None:
-        """The entry; None where there is none, or it is damaged, which is logged.
-
-        Raises:
-            InputError: If it is larger than may be read.
-            OSError: If it is there and cannot be read.
-        """
+        """The entry; None where there is none, or it is damaged, which is logged."""
         return self._whole(key, self._read)
 
     def facts(self, key: str) -> Mapping[str, Any] | None:
@@ -74,16 +69,9 @@ class Store:
     def put(
         self, key: str, arrays: Arrays | None = None, facts: Mapping[str, Any] | None = None, *, compress: bool = True
     ) -> Entry:
-        """Write an entry in the place of the one there.
+        """Write an entry in the place of the one there, which stays whole if that fails.
 
-        Args:
-            key: Where.
-            arrays: Arrays by name.
-            facts: Plain JSON values.
-            compress: Whether the arrays are compressed, which is not worth its time for weights.
-
-        Raises:
-            OSError: If it cannot be written; an earlier entry is then still whole.
+        With `compress=False` the arrays are not compressed, which would not be worth its time for weights.
         """
         path = self.path(key)
         document = json.loads(json.dumps(facts or {}))
@@ -133,9 +121,6 @@ class Store:
         """Nobody else works on the key inside; who comes second is told, and waits.
 
         The lock of a process that died is free, and a process that holds it may take it again.
-
-        Raises:
-            OSError: If the folder cannot be written to.
         """
         path = self.folder / _LOCKS / f"{key}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)

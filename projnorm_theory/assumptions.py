@@ -200,9 +200,6 @@ def norm_assumption(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> NormAss
         pair: The two row spaces.
         Y: Training responses.
         Y_ood: Shifted responses, with as many outputs.
-
-    Raises:
-        InputError: If a shape is wrong or an entry is not finite.
     """
     return NormAssumption(pair.fit(Y).norm, frobenius(pair.ood_coordinates(Y_ood)))
 
@@ -254,9 +251,6 @@ def bound_tightness(
         Y: Training responses.
         Y_ood: Shifted responses, with as many outputs.
         ks: Values of `k`, each from 1 to the smaller rank. Default: every one up to 100, then ever fewer.
-
-    Raises:
-        InputError: If a shape is wrong, an entry is not finite, or a `k` is out of range.
     """
     smaller = min(pair.train_rank, pair.ood_rank)
     if ks is None:

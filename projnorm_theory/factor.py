@@ -57,8 +57,7 @@ class Factor(Protocol):
 def factor(X: FloatArray, *, rcond: float | None = None, method: str = "auto") -> Factor:
     """Factor `X`, a validated matrix, by the cheapest method that is accurate on it, or by the one named.
 
-    Raises:
-        InputError: If `method` is unknown, or was named and `X` is too ill conditioned for it.
+    A method that is named is refused where `X` is too ill conditioned for it.
     """
     if method not in METHODS:
         raise InputError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")

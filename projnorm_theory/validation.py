@@ -83,11 +83,7 @@ def as_vector(value: ArrayLike, name: str) -> FloatArray:
 
 
 def as_finite_result(value: float, what: str) -> float:
-    """`value`, unless it overflowed on the way.
-
-    Raises:
-        InputError: If it is infinite or nan.
-    """
+    """`value`, unless it overflowed on the way."""
     if not math.isfinite(value):
         raise InputError(f"{what} overflows float64; rescale the inputs.")
     return value

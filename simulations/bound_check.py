@@ -21,8 +21,7 @@ from projnorm.atomic import write_atomically
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 from projnorm.files import read_file
-from projnorm.records import Record, RunContext, record_id, recorded
-from projnorm.tasks import concatenated
+from projnorm.records import Record, RunContext, recorded
 from projnorm_theory import (
     LinearPair,
     LossInterval,
@@ -81,7 +80,7 @@ class Instance:
     Attributes:
         design: The design; its `k` is the true shared dimension.
         family: Which assumption is broken, if any.
-        dial: How far.
+        dial: How far the assumption is broken.
     """
 
     design: Design
@@ -97,18 +96,9 @@ def run_bound_check(config: BoundConfig, context: RunContext) -> Record:
     total = config.instances + config.large
     batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
     batches += [range(start, min(start + 4, total)) for start in range(config.instances, total, 4)]
-    record = recorded(
-        "bound",
-        config,
-        context,
-        items=batches,
-        work=partial(check_batch, config),
-        assemble=concatenated,
-        meanings=MEANINGS,
-    )
-    folder = context.root / record_id("bound", config)
-    for index in list(violations(record))[:_SAVED_AT_MOST]:
-        save_instance(draw_instance(config, index), folder / f"violation-{index}.npz")
+    work = partial(check_batch, config)
+    record = recorded("bound", config, context, items=batches, work=work, meanings=MEANINGS)
+    save_violations(record, context.root / record.id)
     return record
 
 
@@ -132,7 +122,7 @@ def draw_instance(config: BoundConfig, index: int) -> Instance:
         )
         return Instance(design, family, dial)
 
-    sizes = _large_sizes(rng) if large else _sizes(rng)
+    sizes = _sizes(rng, large=large)
     dials = {"phi": rng.uniform(0.01, math.pi / 2 - 0.05), "rho": rng.uniform(0.0, 3.0), "tilt": rng.uniform(1e-3, 0.5)}
     dial = float(dials.get(family, 0.0))
     design = spectral_design(
@@ -169,7 +159,7 @@ def measure(instance: Instance) -> dict[str, Any]:
         "generalised_0": _ends(generalised_bound(pair, Y, rho=rho)),
         "sharp": _ends(sharp_interval(pair, Y, rho=rho)),
         "generalised_0_rho_1": _ends(generalised_bound(pair, Y)),
-        "sharp_rho_1": _ends_if_feasible(pair, Y),
+        "sharp_rho_1": sharp_ends(pair, Y),
     }
 
 
@@ -177,6 +167,14 @@ def holds(loss: FloatArray | float, ends: FloatArray) -> NDArray[np.bool_]:
     """Whether each loss lies between its ends, up to rounding; False where the ends are nan."""
     lower, upper = ends[..., 0], ends[..., 1]
     return (loss >= lower * (1 - RELATIVE_SLACK) - upper * ROUNDING_OF_UPPER) & (loss <= upper * (1 + RELATIVE_SLACK))
+
+
+def sharp_ends(pair: LinearPair, Y: FloatArray, *, rho: float = 1.0) -> tuple[float, float]:
+    """Ends of the sharp interval; nan where no linear ground truth has such a `rho`."""
+    try:
+        return _ends(sharp_interval(pair, Y, rho=rho))
+    except ValueError:
+        return math.nan, math.nan
 
 
 def violations(record: Record) -> dict[int, tuple[str, ...]]:
@@ -190,31 +188,28 @@ def violations(record: Record) -> dict[int, tuple[str, ...]]:
     return {index: tuple(names) for index, names in sorted(found.items())}
 
 
+def save_violations(record: Record, folder: Path) -> None:
+    """Save the first designs that break an interval which must hold, each as ``violation-<index>.npz``."""
+    for index in list(violations(record))[:_SAVED_AT_MOST]:
+        save_instance(draw_instance(BoundConfig.from_json(record.config), index), folder / f"violation-{index}.npz")
+
+
 def save_instance(instance: Instance, path: Path) -> None:
     """Write an instance to a file that `load_instance` and ``projnorm replay`` read."""
     design = instance.design
-    write_atomically(
-        path,
-        to_npz(
-            {
-                "X": design.X,
-                "X_ood": design.X_ood,
-                "theta_star": design.theta_star,
-                "k": np.array(design.k),
-                "family": np.array(FAMILIES.index(instance.family)),
-                "dial": np.array(instance.dial),
-            }
-        ),
-    )
+    arrays = {
+        "X": design.X,
+        "X_ood": design.X_ood,
+        "theta_star": design.theta_star,
+        "k": np.array(design.k),
+        "family": np.array(FAMILIES.index(instance.family)),
+        "dial": np.array(instance.dial),
+    }
+    write_atomically(path, to_npz(arrays))
 
 
 def load_instance(path: Path) -> Instance:
-    """Read an instance.
-
-    Raises:
-        OSError: If the file cannot be read.
-        InputError: If it holds something else.
-    """
+    """Read an instance that `save_instance` wrote."""
     data = read_file(path)
     try:
         arrays = from_npz(data)
@@ -231,8 +226,10 @@ def load_instance(path: Path) -> Instance:
     return Instance(Design(X, X_ood, theta_star, k), family, dial)
 
 
-def _sizes(rng: np.random.Generator) -> dict[str, int]:
-    """Sizes of a small design; about a third have d < n + m, about a quarter are rank deficient."""
+def _sizes(rng: np.random.Generator, *, large: bool) -> dict[str, int]:
+    """Sizes of a design; of the small ones about a third have d < n + m, about a quarter are rank deficient."""
+    if large:
+        return {"n": 200, "m": 200, "rank": 200, "rank_ood": 200, "k": int(rng.integers(1, 150)), "dim": 1000}
     n, m = (int(size) for size in rng.integers(2, 21, 2))
     rank, rank_ood = n, m
     if rng.random() < 0.25:
@@ -241,10 +238,6 @@ def _sizes(rng: np.random.Generator) -> dict[str, int]:
     needed = rank + rank_ood - k
     dim = needed + (0 if rng.random() < 0.3 else int(rng.integers(0, 81 - needed)))
     return {"n": n, "m": m, "rank": rank, "rank_ood": rank_ood, "k": k, "dim": dim}
-
-
-def _large_sizes(rng: np.random.Generator) -> dict[str, int]:
-    return {"n": 200, "m": 200, "rank": 200, "rank_ood": 200, "k": int(rng.integers(1, 150)), "dim": 1000}
 
 
 def _spectrum(rng: np.random.Generator, k: int, rank: int) -> FloatArray:
@@ -256,10 +249,3 @@ def _spectrum(rng: np.random.Generator, k: int, rank: int) -> FloatArray:
 
 def _ends(interval: LossInterval) -> tuple[float, float]:
     return interval.lower, interval.upper
-
-
-def _ends_if_feasible(pair: LinearPair, Y: FloatArray) -> tuple[float, float]:
-    try:
-        return _ends(sharp_interval(pair, Y))
-    except ValueError:  # no ground truth has rho = 1 on this design
-        return math.nan, math.nan

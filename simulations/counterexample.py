@@ -12,24 +12,8 @@ from projnorm.arrays import Arrays
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext, recorded
-from projnorm.tasks import concatenated
-from projnorm_theory import (
-    LinearPair,
-    min_norm_solution,
-    ood_loss,
-    projnorm_linear,
-    proposition_bound,
-    sharp_interval,
-)
+from projnorm_theory import LinearPair, min_norm_solution, ood_loss, projnorm_linear, proposition_bound, sharp_interval
 from simulations.designs import Design, FloatArray
-
-MEANINGS = {
-    "phi": "angle between the two tail vectors, radians, (angle,)",
-    "tan_root": "m TestLoss / ProjNormLinear^2 of one ground truth; tan(phi/2)^2 in theory, (angle,)",
-    "cot_root": "the same of the other; cot(phi/2)^2 in theory, (angle,)",
-    "paper": "ends of the paper's interval for the same ratio, (angle, 2)",
-    "sharp": "ends of the sharp interval for it, (angle, 2)",
-}
 
 
 @dataclass(frozen=True)
@@ -69,18 +53,19 @@ def counterexample(
     )
 
 
+MEANINGS = {
+    "phi": "angle between the two tail vectors, radians, (angle,)",
+    "tan_root": "m TestLoss / ProjNormLinear^2 of one ground truth; tan(phi/2)^2 in theory, (angle,)",
+    "cot_root": "the same of the other; cot(phi/2)^2 in theory, (angle,)",
+    "paper": "ends of the paper's interval for the same ratio, (angle, 2)",
+    "sharp": "ends of the sharp interval for it, (angle, 2)",
+}
+
+
 def run_counterexample(config: CounterexampleConfig, context: RunContext) -> Record:
     """The record of the sweep over the angle, computed where it is missing."""
     phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))
-    return recorded(
-        "counterexample",
-        config,
-        context,
-        items=[phi],
-        work=counterexample_sweep,
-        assemble=concatenated,
-        meanings=MEANINGS,
-    )
+    return recorded("counterexample", config, context, items=[phi], work=counterexample_sweep, meanings=MEANINGS)
 
 
 def counterexample_sweep(phi: FloatArray) -> Arrays:

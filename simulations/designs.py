@@ -63,8 +63,8 @@ def spectral_design(
 
     Args:
         rng: Source of randomness.
-        train_singular_values: Of `X`, descending; as many as its rank.
-        ood_singular_values: Of `X_ood`, descending; as many as its rank.
+        train_singular_values: Singular values of `X`, descending; as many as its rank.
+        ood_singular_values: Singular values of `X_ood`, descending; as many as its rank.
         dim: Number of features; at least both ranks minus `k`, and `k` more with a tilt.
         k: Dimension of the shared span.
         n_train: Rows of `X`. Default: its rank; more make it rank deficient.
@@ -77,10 +77,8 @@ def spectral_design(
     Raises:
         InputError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
     """
-    s, t = (
-        _as_spectrum(train_singular_values, "train_singular_values"),
-        _as_spectrum(ood_singular_values, "ood_singular_values"),
-    )
+    s = _as_spectrum(train_singular_values, "train_singular_values")
+    t = _as_spectrum(ood_singular_values, "ood_singular_values")
     n, m = s.size, t.size
     if not 0 <= k <= min(n, m):
         raise InputError(f"`k` must be between 0 and {min(n, m)}; got {k}.")

@@ -12,7 +12,6 @@ from projnorm.arrays import Arrays
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext, recorded
-from projnorm.tasks import concatenated
 from projnorm_theory import LinearPair, alignment, fit_power_law
 from projnorm_theory.spectra import span_gap
 from simulations.designs import spectral_design
@@ -50,15 +49,8 @@ class SpectraConfig(Config):
 
 def run_spectra_example(config: SpectraConfig, context: RunContext) -> Record:
     """The record of the example, computed where it is missing."""
-    return recorded(
-        "spectra",
-        config,
-        context,
-        items=[config.seed],
-        work=partial(spectra_example, config),
-        assemble=concatenated,
-        meanings=MEANINGS,
-    )
+    work = partial(spectra_example, config)
+    return recorded("spectra", config, context, items=[config.seed], work=work, meanings=MEANINGS)
 
 
 def spectra_example(config: SpectraConfig, seed: int) -> Arrays:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
 from projnorm_theory import ToyAsymptotics, toy_asymptotics
-from simulations.bound_check import (
-    FAMILIES,
-    INTERVALS,
-    MUST_HOLD,
-    BoundConfig,
-    Family,
-    Instance,
-    draw_instance,
-    holds,
-    measure,
-    save_instance,
-    violations,
-)
+from simulations.bound_check import FAMILIES, INTERVALS, MUST_HOLD, Family, Instance, holds, measure
+from simulations.toy import INTERVALS as TOY_INTERVALS
 
 TOY_QUANTITIES = ("test_error", "projnorm_linear", "confidence", "squared_loss")
-_SAVED_AT_MOST = 10
 # A mean agrees with its closed form up to so many standard errors, and this share for sizes that are not infinite.
 _NOISE, _ASYMPTOTIC = 4.0, 0.02
 
@@ -88,6 +76,41 @@ def closed_form_gap(record: Record) -> ClosedFormGap | None:
     return ClosedFormGap(float(max(share)), float(max(noise)), bool(np.all(agrees)))
 
 
+def score_tracking(record: Record) -> dict[str, FitQuality]:
+    """How well ProjNormLinear and confidence follow the squared loss, over all trials and sigmas of a toy record."""
+    loss = record.arrays["squared_loss"]
+    return {score: fit_quality(record.arrays[score], loss) for score in ("projnorm_linear", "confidence")}
+
+
+def interval_tracking(record: Record) -> list[dict[str, Any]]:
+    """One row per interval of a toy record, over the trials that computed it; empty where there is none.
+
+    "coverage" is the share of losses that it contains where it exists, and "infeasible" the share of points at which no
+    linear ground truth gives both sets of labels, so that it does not exist. "median_width" is the median of upper end
+    over lower end, and "spearman_upper" the rank correlation of the upper end with the loss. Nan where there is none.
+    """
+    computed = len(record.arrays["rho"])
+    if computed == 0:
+        return []
+    loss = record.arrays["squared_loss"][:computed]
+    rows = []
+    for name in TOY_INTERVALS:
+        exists = ~np.isnan(record.arrays[name][..., 0])
+        ends = record.arrays[name][exists]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            widths = ends[..., 1] / ends[..., 0]
+        rows.append(
+            {
+                "interval": name,
+                "coverage": float(np.mean(holds(loss[exists], ends))) if exists.any() else math.nan,
+                "infeasible": float(np.mean(~exists)),
+                "median_width": float(np.median(widths)) if exists.any() else math.nan,
+                "spearman_upper": fit_quality(ends[..., 1], loss[exists]).spearman,
+            }
+        )
+    return rows
+
+
 def bound_rows(record: Record) -> list[dict[str, Any]]:
     """One row per family of designs and interval: how often it misses the loss, its slack and its width."""
     rows = []
@@ -125,15 +148,6 @@ def misses_by_dial(
     missed = ~holds(record.arrays["loss"][chosen], record.arrays[interval][chosen])
     groups = [group for group in np.array_split(np.argsort(dial), bins) if group.size]
     return np.array([dial[g].mean() for g in groups]), np.array([missed[g].mean() for g in groups])
-
-
-def save_violations(record: Record, folder: Path) -> list[Path]:
-    """Save the first designs that break an interval which must hold, each to a file that can be checked again."""
-    paths = []
-    for index in list(violations(record))[:_SAVED_AT_MOST]:
-        paths.append(folder / f"violation-{index}.npz")
-        save_instance(draw_instance(BoundConfig.from_json(record.config), index), paths[-1])
-    return paths
 
 
 def instance_rows(instance: Instance) -> list[dict[str, Any]]:

@@ -24,15 +24,6 @@ from projnorm_theory import (
 )
 from simulations.designs import FloatArray, draw_truth, spectral_design
 
-MEANINGS = {
-    "angle": "angle between paired tail eigenvectors, degrees, (angle,)",
-    "ratio": "TestLoss / ProjNormLinear^2 of drawn ground truths, (angle, truth)",
-    "extreme": "the same of the two ground truths built to be extreme, (angle, 2)",
-    "paper": "ends of the paper's interval for the ratio, (angle, 2)",
-    "generalised": "ends of the generalised interval at the true k, (angle, 2)",
-    "sharp": "ends of the sharp interval, (angle, 2)",
-}
-
 
 @dataclass(frozen=True)
 class TailAngleConfig(Config):
@@ -55,20 +46,24 @@ class TailAngleConfig(Config):
             raise InputError(f"`dim` must be at least n + m - k = {self.n + self.m - self.k}; got {self.dim}.")
 
 
+MEANINGS = {
+    "angle": "angle between paired tail eigenvectors, degrees, (angle,)",
+    "ratio": "TestLoss / ProjNormLinear^2 of drawn ground truths, (angle, truth)",
+    "extreme": "the same of the two ground truths built to be extreme, (angle, 2)",
+    "paper": "ends of the paper's interval for the ratio, (angle, 2)",
+    "generalised": "ends of the generalised interval at the true k, (angle, 2)",
+    "sharp": "ends of the sharp interval, (angle, 2)",
+}
+
+
 def run_tail_angle(config: TailAngleConfig, context: RunContext) -> Record:
     """The record of the sweep, computed angle by angle where it is missing.
 
     The ground truths at one angle share the training labels, so all of them have the same three intervals.
     """
-    return recorded(
-        "tail-angle",
-        config,
-        context,
-        items=np.linspace(90.0, config.smallest_angle, config.angles).tolist(),
-        work=partial(tail_angle_trial, config),
-        assemble=stacked,
-        meanings=MEANINGS,
-    )
+    degrees = np.linspace(90.0, config.smallest_angle, config.angles).tolist()
+    work = partial(tail_angle_trial, config)
+    return recorded("tail-angle", config, context, items=degrees, work=work, meanings=MEANINGS, assemble=stacked)
 
 
 def tail_angle_trial(config: TailAngleConfig, degrees: float) -> Arrays:

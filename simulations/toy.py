@@ -14,14 +14,8 @@ from scipy.special import expit, xlogy
 from projnorm.arrays import Arrays
 from projnorm.config import Config, seed_setting, setting
 from projnorm.records import Record, RunContext, recorded
-from projnorm_theory import (
-    LinearPair,
-    LossInterval,
-    generalised_bound,
-    min_norm_solution,
-    proposition_bound,
-    sharp_interval,
-)
+from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound
+from simulations.bound_check import sharp_ends
 from simulations.designs import FloatArray
 from simulations.toy_designs import DESIGNS, ToyDesign
 
@@ -105,9 +99,7 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
             for i in range(sigma.size)
         )
         rows = [_intervals(pair, draw.Y, labels[i], design.k) for i, pair in enumerate(pairs)]
-        arrays["rho"] = np.array([row[0] for row in rows])
-        for j, name in enumerate(INTERVALS, start=1):
-            arrays[name] = np.array([row[j] for row in rows])
+        arrays |= {name: np.array([row[name] for row in rows]) for name in ("rho", *INTERVALS)}
     return arrays
 
 
@@ -188,28 +180,26 @@ def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: F
     return np.sqrt(np.maximum(theta @ theta - explained.sum(axis=1), 0.0))
 
 
-def _intervals(pair: LinearPair, Y: FloatArray, labels: FloatArray, k: int) -> tuple[Any, ...]:
+def _intervals(pair: LinearPair, Y: FloatArray, labels: FloatArray, k: int) -> dict[str, Any]:
     """Measured rho and the ends of the three intervals."""
     fit = pair.fit(Y)
     rho = float(np.linalg.norm(pair.ood_coordinates(labels))) / fit.norm
     top = min(k, pair.train_rank - 1, pair.ood_rank - 1)
-    paper = proposition_bound(pair, Y, k=top)
-    generalised = generalised_bound(pair, Y, rho=rho)
-    try:
-        sharp: LossInterval | None = sharp_interval(pair, Y, rho=rho)
-    except ValueError:  # no linear ground truth gives both sets of labels, so no rho is feasible
-        sharp = None
-    ends = tuple((interval.lower, interval.upper) for interval in (paper, generalised))
-    return rho, *ends, (np.nan, np.nan) if sharp is None else (sharp.lower, sharp.upper)
+    paper, generalised = proposition_bound(pair, Y, k=top), generalised_bound(pair, Y, rho=rho)
+    return {
+        "rho": rho,
+        "paper": (paper.lower, paper.upper),
+        "generalised": (generalised.lower, generalised.upper),
+        "sharp": sharp_ends(pair, Y, rho=rho),
+    }
 
 
 def _assemble(config: ToyConfig, results: Sequence[Arrays]) -> Arrays:
     arrays: dict[str, FloatArray] = {"sigma": np.array(config.sigmas)}
     for name in MEANINGS:
-        if name == "sigma":
-            continue
-        rows = [result[name] for result in results if name in result]
-        arrays[name] = np.array(rows) if rows else np.zeros((0, len(config.sigmas)))
+        if name not in arrays:
+            rows = [result[name] for result in results if name in result]
+            arrays[name] = np.array(rows) if rows else np.zeros((0, len(config.sigmas)))
     return arrays
 
 

@@ -22,8 +22,6 @@ class ToyDesign:
     """What is drawn, and what the dial does to it.
 
     Attributes:
-        name: What the command line calls it.
-        description: One line.
         scale: Standard deviations of the seen block, given its dimension.
         hidden_scale: Those of the hidden block.
         weights: The two blocks' factors (a, b) as functions of sigma.
@@ -33,8 +31,6 @@ class ToyDesign:
         k: Dimension of the span that the paper's bound is asked to take as shared.
     """
 
-    name: str
-    description: str
     scale: Callable[[int], FloatArray]
     hidden_scale: Callable[[int], FloatArray]
     weights: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -78,14 +74,14 @@ def _first_and_last(scale: FloatArray) -> FloatArray:
 
 
 DESIGNS = {
-    design.name: design
-    for design in (
-        ToyDesign("gaussian", "the paper's: both blocks isotropic", _flat, _flat, _growing, _first),
-        ToyDesign(
-            "power-law", "variances fall like 1/i in both blocks", _power_law, _power_law, _growing, _first, k=10
-        ),
-        ToyDesign("spiked", "ten strong directions over a flat bulk", _spiked, _flat, _growing, _first_and_last, k=10),
-        ToyDesign("overlap", "total variance fixed, its share in the seen block falls", _flat, _flat, _turning, _first),
-        ToyDesign("label-noise", "the paper's with one label in ten flipped", _flat, _flat, _growing, _first, 0.1),
-    )
+    # The paper's: both blocks isotropic.
+    "gaussian": ToyDesign(_flat, _flat, _growing, _first),
+    # Variances fall like 1/i in both blocks.
+    "power-law": ToyDesign(_power_law, _power_law, _growing, _first, k=10),
+    # Ten strong directions over a flat bulk.
+    "spiked": ToyDesign(_spiked, _flat, _growing, _first_and_last, k=10),
+    # The total variance is fixed, and its share in the seen block falls.
+    "overlap": ToyDesign(_flat, _flat, _turning, _first),
+    # The paper's with one label in ten flipped.
+    "label-noise": ToyDesign(_flat, _flat, _growing, _first, flipped=0.1),
 }

@@ -240,6 +240,7 @@ def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
         (("toy", "--backend", "dask"), ("--backend dask needs --scheduler",)),
         (("toy", "--scheduler", "tcp://x:1"), ("--scheduler is for --backend dask",)),
         (("toy", "--config", "missing.toml"), ("missing.toml",)),
+        (("ntk", "gram", "--tflops", "3"), ("--devices and --tflops are for --dry-run",)),
         (("bound", "--instances", "0"), ("--instances must be at least 1",)),
         (("replay", "missing.npz"), ("missing.npz", "No such file")),
         (("runs", "show"), ("NAME",)),

@@ -12,19 +12,19 @@ from figures.costs import show
 from projnorm.costs import CostAssumptions, CostReport, Job, busiest, device_cost, job_rows
 from projnorm.errors import InputError
 
-UNIT = CostAssumptions(tflops=1e-12, gbps=8e-9)  # an operation and a byte a second
+UNIT = CostAssumptions(tflops=1e-12)  # an operation a second
 PHASES = (
-    (Job("train", 10, 1, {"trained on": 5}), Job("train", 10, 1, {"trained on": 5})),
-    (Job("between", 3, 2),),
-    (Job("predict", 4, 1, {"passed": 7}), Job("predict", 2, 1), Job("predict", 2, 1)),
+    (Job("train", 10, {"trained on": 5}), Job("train", 10, {"trained on": 5})),
+    (Job("between", 3),),
+    (Job("predict", 4, {"passed": 7}), Job("predict", 2), Job("predict", 2)),
 )
 
 
 def test_phases_follow_each_other_and_jobs_of_one_run_beside_each_other():
-    one, two = (device_cost(PHASES, count, UNIT, device_bytes=9.0, moved_besides=100) for count in (1, 2))
-    assert one.hours == pytest.approx((10 + 10 + 3 + 4 + 2 + 2 + 107) / 3600)
-    assert two.hours == pytest.approx((10 + 3 + 4 + 107) / 3600)
-    assert (one.tasks, one.flops, one.moved_bytes, one.samples) == (6, 31, 107, {"trained on": 10, "passed": 7})
+    one, two = (device_cost(PHASES, count, UNIT, device_bytes=9.0) for count in (1, 2))
+    assert one.hours == pytest.approx((10 + 10 + 3 + 4 + 2 + 2) / 3600)
+    assert two.hours == pytest.approx((10 + 3 + 4) / 3600)
+    assert (one.tasks, one.flops, one.samples) == (6, 31, {"trained on": 10, "passed": 7})
 
 
 def test_a_report_is_json_and_a_table():

@@ -18,7 +18,7 @@ from PIL import Image
 
 from figures import bound, report, style, toy
 from figures.markup import to_html, to_latex
-from figures.show import Drawing, Shown, save_figures, save_tables
+from figures.show import Shown, save_figures, save_tables
 from figures.table import FORMATS, Number, Table
 from figures.theory import theory_page, theory_shows
 from projnorm.environment import current_environment
@@ -32,7 +32,7 @@ from simulations import (
     ToyConfig,
     run_toy,
 )
-from simulations.bound_check import INTERVALS, draw_instance, save_instance
+from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
 from simulations.presets import theory_configs
 from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
 
@@ -126,13 +126,12 @@ def test_what_is_printed_needs_no_matplotlib():
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
 
-    def draw():
+    @style.plot("A line", "It rises.", 2.0, 2.0)
+    def draw(figure):
         drawn.append(1)
-        with style.drawing(2.0, 2.0) as figure:
-            figure.subplots().plot([1, 2])
-        return figure
+        figure.subplots().plot([1, 2])
 
-    shown = Shown([], {"line": Drawing("A line", "It rises.", draw)}, {"number": 1.0})
+    shown = Shown([], {"line": draw.of()}, {"number": 1.0})
     paths = save_figures(shown, tmp_path)
     assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
     assert save_figures(shown, tmp_path) == paths
@@ -153,8 +152,8 @@ def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_pat
 def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, tmp_path, monkeypatch):
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"
-    more = [report.Section("Networks", "None `yet`.")]
-    page = theory_page(records, dataclasses.asdict(current_environment()), full=False, folder=folder, more=more)
+    more = [report.section(Shown(["None `yet`."], title="Networks"))]
+    page = theory_page(records, current_environment(), full=False, folder=folder, more=more)
     assert page.count(base64.b64encode(b"a figure as svg").decode()) == len(FIGURES) == len(list(folder.glob("*.png")))
     assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
     assert "The toy experiment agrees with its closed forms" in page.partition("<nav>")[0]
@@ -171,10 +170,11 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
 
 def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
-    picture = report.Picture(b"<svg/>", 'a "quoted" <b>', "<h3 title>")
-    section = report.Section("<h>", [picture, "<note>", table], "<verdict>", {"key": "<value>", "n": {"m": [1, 2]}})
-    page = report.page("<title>", "<intro>", [section], {"python": "<3>"})
-    for raw in ("<script>", "<h>", "<value>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
+    drawing = style.plot("<h3 title>", 'a "quoted" <b>', 1.0, 1.0)(lambda figure: None)  # noqa: ARG005
+    figures = {"a": drawing.of(), "b": drawing.of()}
+    shown = Shown(["<note>", table], figures, title="<h>", verdict="<verdict>")
+    page = report.page("<title>", "<intro>", [report.section(shown)], {"python": "<3>", "n": {"m": [1, 2]}})
+    for raw in ("<script>", "<h>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
         assert raw not in page
     assert "<td>n.m</td><td>1, 2</td>" in page
 
@@ -271,7 +271,10 @@ def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
     record = records["bound"]
     ends = record.arrays["sharp"].copy()
     ends[7] = (0.0, 0.0)
-    broken = bound.show(dataclasses.replace(record, arrays=record.arrays | {"sharp": ends}), tmp_path)
+    changed = dataclasses.replace(record, arrays=record.arrays | {"sharp": ends})
+    save_violations(changed, tmp_path)
+    broken = bound.show(changed, tmp_path)
+    assert broken.values["saved"] == [str(tmp_path / "violation-7.npz")]
     assert not broken.ok
     assert broken.values["violations"] == {"7": ("sharp",)}
     assert "1 designs break an interval that must hold" in broken.verdict

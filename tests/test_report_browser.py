@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ def page(tmp_path_factory) -> Path:
     context = RunContext(folder / "runs")
     records = {name: experiment(kind).compute(config, context) for name, (kind, config) in SMALL_THEORY.items()}
     path = folder / "report.html"
-    html = theory_page(records, asdict(current_environment()), full=False, folder=folder / "figures")
+    html = theory_page(records, current_environment(), full=False, folder=folder / "figures")
     path.write_text(html, encoding="utf-8")
     return path
 

@@ -10,9 +10,9 @@ from projnorm.backends import Backend
 from projnorm.records import RunContext
 from projnorm_theory import projnorm_linear, toy_asymptotics
 from simulations import ToyConfig, run_toy
+from simulations.summaries import interval_tracking, score_tracking
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
 from simulations.toy_designs import DESIGNS
-from simulations.tracking import interval_tracking, score_tracking
 
 SMALL = {"d1": 40, "d2": 20, "n": 20, "m": 20}
 
@@ -112,13 +112,13 @@ def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
 @pytest.mark.parametrize("design", DESIGNS)
 def test_intervals_that_know_rho_contain_every_loss(design, tmp_path):
     record = run_toy(ToyConfig(design, **SMALL, trials=3, interval_trials=3), RunContext(tmp_path))
-    coverage = {row.interval: row.coverage for row in interval_tracking(record)}
+    coverage = {row["interval"]: row["coverage"] for row in interval_tracking(record)}
     assert coverage["generalised"] == coverage["sharp"] == 1.0
 
 
 def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
     record = run_toy(ToyConfig(d1=400, d2=200, n=200, m=200, trials=6, interval_trials=0), RunContext(tmp_path))
-    projnorm, confidence = score_tracking(record)
+    projnorm, confidence = score_tracking(record).values()
     assert projnorm.r_squared > 0.7
     assert projnorm.spearman > 0.8
     assert confidence.r_squared < 0.3
@@ -127,15 +127,15 @@ def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
 def test_tracking_of_a_record_without_intervals_or_without_variation(tmp_path):
     record = run_toy(ToyConfig(**SMALL, sigmas=(1.0,), trials=1, interval_trials=0), RunContext(tmp_path))
     assert interval_tracking(record) == []
-    assert all(np.isnan(row.r_squared) for row in score_tracking(record))
+    assert all(np.isnan(fit.r_squared) for fit in score_tracking(record).values())
 
 
 def test_points_without_a_ground_truth_are_told_from_misses(tmp_path):
     """More rows than features: the labels of both sets fit no linear ground truth at sigma = 0."""
     record = run_toy(ToyConfig(d1=20, d2=20, n=15, m=15, sigmas=(0.0, 2.0), trials=2), RunContext(tmp_path))
     sharp = interval_tracking(record)[2]
-    assert sharp.infeasible == pytest.approx(np.isnan(record.arrays["sharp"][..., 0]).mean())
-    assert sharp.infeasible > 0
+    assert sharp["infeasible"] == pytest.approx(np.isnan(record.arrays["sharp"][..., 0]).mean())
+    assert sharp["infeasible"] > 0
     independent = record.arrays["sharp"][:, 1]
     loss = record.arrays["squared_loss"][:, 1]
     assert np.all((independent[:, 0] <= loss) & (loss <= independent[:, 1])), "with hidden variance the rows are free"
@@ -149,13 +149,13 @@ def test_tracking_of_a_record_made_by_hand(tmp_path):
     ends = np.stack([loss / 2, loss * np.array([[3.0, 0.5], [3.0, 3.0]])], axis=-1)
     arrays = {**record.arrays, "squared_loss": loss, "projnorm_linear": loss**3, "confidence": -loss, "paper": ends}
     by_hand = replace(record, arrays=arrays)
-    projnorm, confidence = score_tracking(by_hand)
+    projnorm, confidence = score_tracking(by_hand).values()
     assert (projnorm.spearman, confidence.spearman) == (1.0, -1.0)
     assert confidence.r_squared == pytest.approx(1.0)
     assert projnorm.r_squared == pytest.approx(np.corrcoef(loss.ravel() ** 3, loss.ravel())[0, 1] ** 2)
     paper = interval_tracking(by_hand)[0]
-    assert (paper.coverage, paper.infeasible, paper.median_width) == (0.75, 0.0, 6.0)
-    assert paper.spearman_upper == pytest.approx(0.8)
+    assert (paper["coverage"], paper["infeasible"], paper["median_width"]) == (0.75, 0.0, 6.0)
+    assert paper["spearman_upper"] == pytest.approx(0.8)
 
 
 def test_the_designs_have_the_variances_their_names_promise():

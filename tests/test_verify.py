@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ SMALL = ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=2, interval_t
 
 def record_of(kind="toy", config=None, **arrays):
     given = {name: np.asarray(array) for name, array in arrays.items()}
-    environment = asdict(current_environment())
+    environment = current_environment()
     name = f"{kind}-0123456789ab"
     return Record(name, kind, config or {}, given, dict.fromkeys(given, "a number"), "2026", 0.0, environment)
 

@@ -22,7 +22,6 @@ from deep.runs import KERNELS, Run
 from deep.samples import Samples, few_indices
 from deep.scores import Row
 from deep.stages import data_of, network_hash, network_of, outputs_of
-from ntk.analysis import Responses
 from ntk.config import NtkConfig, NtkImages, NtkNetwork
 from ntk.experiment import MEANINGS, Experiment, analyse, analysis_arrays, facts
 from ntk.kernels import Kernels
@@ -113,14 +112,12 @@ def chosen_variant(record: Record) -> str | None:
 def _arrays(run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
     """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels)
-    responses = Responses.of(experiment.train.labels, experiment.classes)
-    accumulate = experiment.config.kernel.accumulate
-    values = []
+    responses, values = train.responses, []
     for target in tracked(experiment.targets, description="variants of ProjNormLinear", total=len(experiment.targets)):
         labels = _predicted(run, target)
         labels = labels[few_indices(len(labels), len(target.images), run.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
-        by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
+        by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=train.accumulate)
         values.append([by_variant[variant] for variant in VARIANTS])
     errors = [target.error(outputs_of(run, target.samples).predicted) for target in data_of(run).targets]
     arrays = analysis_arrays(experiment, train, analysed) | {

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import logging
 import os
 import signal
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import get_type_hints
 
 from projnorm import __version__
 from projnorm.cli.options import in_flags, make_parser, parse
+from projnorm.config import Config
 from projnorm.errors import ProjnormError
 from projnorm.experiments import EXPERIMENTS, resolve
 from projnorm.lazy import missing_extra
@@ -29,94 +31,29 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command that is no experiment.
-
-    Attributes:
-        name: Its words.
-        summary: One line for the list of commands.
-        run: Function of its configurations that returns the exit code, or None for 0; its docstring is the help.
-        options: Its configuration classes.
-    """
-
-    name: str
-    summary: str
-    run: str
-    options: tuple[str, ...]
-
-
-_OUT = "projnorm.cli.options:OutOption"
-_FIGURES = "projnorm.cli.options:FigureOptions"
-_RUN = "projnorm.cli.options:RunOptions"
-_SCORES = "projnorm.cli.scores:"
-COMMANDS = (
-    Command(
-        "predict",
-        "Estimate the error of your model on your unlabelled data.",
-        "projnorm.cli.predict:predict",
-        ("projnorm.cli.predict:DataOptions", "projnorm.cli.predict:ModelOptions", "projnorm.cli.predict:AnswerOptions"),
-    ),
-    Command(
-        "report",
-        "Compute the theory figures and tables and put them on one page.",
-        "projnorm.cli.report:report",
-        ("projnorm.cli.report:ReportOptions", _OUT, _FIGURES, _RUN),
-    ),
-    Command(
-        "figures",
-        "Draw every theory figure.",
-        "projnorm.cli.report:figures",
-        ("projnorm.cli.report:ReportOptions", _OUT, _FIGURES, _RUN),
-    ),
-    Command(
-        "replay",
-        "Check the intervals on one saved design.",
-        "projnorm.cli.replay:replay",
-        ("projnorm.cli.replay:ReplayOptions",),
-    ),
-    Command("deep table", "Print the table of a run.", f"{_SCORES}table", (f"{_SCORES}TableOptions", _OUT)),
-    Command(
-        "deep figures", "Draw the figures of a run.", f"{_SCORES}draw", (f"{_SCORES}ScoresOptions", _OUT, _FIGURES)
-    ),
-    Command(
-        "deep trajectory",
-        "Draw ProjNorm of a finished run along its training.",
-        f"{_SCORES}trajectory",
-        (f"{_SCORES}ScoresOptions", _OUT, _FIGURES),
-    ),
-    Command(
-        "deep residuals",
-        "Correlate what the estimators of a run get wrong.",
-        f"{_SCORES}residuals",
-        (f"{_SCORES}ScoresOptions", _OUT, _FIGURES),
-    ),
-    Command(
-        "deep ensemble",
-        "Combine the estimators of a run.",
-        f"{_SCORES}ensemble",
-        (f"{_SCORES}EnsembleOptions", _OUT),
-    ),
-    Command("deep presets", "List the configurations that have a name.", f"{_SCORES}presets", (_OUT,)),
-    Command("deep gallery", "Draw one picture under every corruption.", f"{_SCORES}gallery", (_OUT, _FIGURES)),
-    Command("runs", "List earlier runs.", "projnorm.cli.runs:list_all", (_OUT,)),
-    Command("runs show", "Show one run.", "projnorm.cli.runs:show", ("projnorm.cli.runs:NameOption", _OUT)),
-    Command("runs rm", "Remove runs.", "projnorm.cli.runs:remove", ("projnorm.cli.runs:NamesOption", _OUT)),
-    Command(
-        "runs verify",
-        "Compute a run again and compare every array.",
-        "projnorm.cli.runs:verify",
-        ("projnorm.cli.runs:VerifyOptions", "projnorm.cli.options:DeviceOption", _OUT, _RUN),
-    ),
-    Command("env", "Print what a bug report needs.", "projnorm.cli.env:env", (_OUT,)),
-    Command(
-        "completion",
-        "Print a completion script for a shell.",
-        "projnorm.cli.completion:completion",
-        ("projnorm.cli.completion:CompletionOptions",),
-    ),
-)
-SUMMARIES = {one.command: one.summary for one in EXPERIMENTS if one.command} | {c.name: c.summary for c in COMMANDS}
+# Commands that are no experiments: the function and one line for the list of commands. The docstring of the function is
+# the help, its arguments are configurations whose settings become flags, and it returns the exit code, or None for 0.
+COMMANDS = {
+    "predict": ("predict:predict", "Estimate the error of your model on your unlabelled data."),
+    "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
+    "figures": ("report:figures", "Draw every theory figure."),
+    "replay": ("replay:replay", "Check the intervals on one saved design."),
+    "deep table": ("scores:table", "Print the table of a run."),
+    "deep figures": ("scores:draw", "Draw the figures of a run."),
+    "deep trajectory": ("scores:trajectory", "Draw ProjNorm of a finished run along its training."),
+    "deep residuals": ("scores:residuals", "Correlate what the estimators of a run get wrong."),
+    "deep ensemble": ("scores:ensemble", "Combine the estimators of a run."),
+    "deep presets": ("scores:presets", "List the configurations that have a name."),
+    "deep gallery": ("scores:gallery", "Draw one picture under every corruption."),
+    "runs": ("runs:list_all", "List earlier runs."),
+    "runs show": ("runs:show", "Show one run."),
+    "runs rm": ("runs:remove", "Remove runs."),
+    "runs verify": ("runs:verify", "Compute a run again and compare every array."),
+    "env": ("env:env", "Print what a bug report needs."),
+    "completion": ("completion:completion", "Print a completion script for a shell."),
+}
+SUMMARIES = {one.command: one.summary for one in EXPERIMENTS if one.command}
+SUMMARIES |= {name: summary for name, (_, summary) in COMMANDS.items()}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -161,8 +98,7 @@ def _dispatch(name: str, rest: list[str]) -> int:
                 from projnorm.cli.experiment import run_experiment
 
                 return run_experiment(one, rest)
-        command = next(one for one in COMMANDS if one.name == name)
-        function, classes = resolve(command.run), [resolve(option) for option in command.options]
+        function, classes = command_function(name)
         parser = make_parser(f"projnorm {name}", (function.__doc__ or "").strip(), classes)
         documents = parse(parser, rest, classes)
         return function(*(cls.from_json(d) for cls, d in zip(classes, documents, strict=True))) or 0
@@ -177,6 +113,13 @@ def _dispatch(name: str, rest: list[str]) -> int:
     near = difflib.get_close_matches(" ".join(rest[: 2 if group else 1]), SUMMARIES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return _fail(f"there is no command {' '.join(rest[: 2 if group else 1])!r}{hint}", BAD_INPUT)
+
+
+def command_function(name: str) -> tuple[Callable[..., int | None], list[type[Config]]]:
+    """The function of a command that is no experiment, and the configuration classes of its arguments."""
+    function = resolve(f"projnorm.cli.{COMMANDS[name][0]}")
+    hints = get_type_hints(function)
+    return function, [hints[argument] for argument in inspect.signature(function).parameters]
 
 
 def _overview(group: str) -> str:

@@ -25,11 +25,11 @@ def completion(options: CompletionOptions) -> None:
 
 def _whole_parser() -> Parser:
     """One parser with every command, as shtab reads it."""
-    from projnorm.cli.app import COMMANDS, GROUPS, SUMMARIES
+    from projnorm.cli.app import GROUPS, SUMMARIES, command_function
     from projnorm.cli.experiment import experiment_parser
     from projnorm.cli.options import make_parser
     from projnorm.errors import MissingExtraError
-    from projnorm.experiments import EXPERIMENTS, resolve
+    from projnorm.experiments import EXPERIMENTS
 
     whole = Parser(prog="projnorm")
     places = {"": whole.add_subparsers()}
@@ -40,8 +40,7 @@ def _whole_parser() -> Parser:
         try:
             parser = next((experiment_parser(one) for one in EXPERIMENTS if one.command == name), None)
             if parser is None:
-                command = next(one for one in COMMANDS if one.name == name)
-                parser = make_parser(name, "", [resolve(option) for option in command.options])
+                parser = make_parser(name, "", command_function(name)[1])
         except MissingExtraError:  # an extra that is not installed: nothing to complete
             continue
         added = places[group].add_parser(last, help=SUMMARIES[name], parents=[parser], add_help=False)

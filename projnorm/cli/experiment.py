@@ -14,13 +14,14 @@ from projnorm.cli.options import (
     FigureOptions,
     MemoryOption,
     OutOption,
+    Parser,
     RunOptions,
     built,
     count_workers,
     make_parser,
     parse,
 )
-from projnorm.cli.output import present, say, say_json
+from projnorm.cli.output import answer, say, write_figures
 from projnorm.config import Config, read_toml
 from projnorm.errors import InputError
 from projnorm.experiments import Experiment, resolve
@@ -49,10 +50,18 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
         return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
+    from figures.show import save_tables
+
     record = experiment.compute(config, context)
     folder = context.root / record.id
     shown = resolve(experiment.show)(record, folder)
-    return present(record, shown, folder, options[FigureOptions], as_json=out.json)
+    paths = write_figures(shown, folder, options[FigureOptions], quiet=True)
+    save_tables(shown, folder)
+    files = {"record": str(folder), "figures": [str(path) for path in paths]}
+    code = answer(shown, {**record.to_dict(), **files}, as_json=out.json)
+    if not out.json:
+        say(f"\nRecord and figures in {folder}")
+    return code
 
 
 def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
@@ -90,19 +99,13 @@ def run_context(options: dict[type[Config], Any]) -> RunContext:
 
 def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | None, list[str]]:
     """The preset and the file that settings start from, and the other words."""
-    rest, preset, file = list(argv), "", None
+    rest, preset = list(argv), ""
     if experiment.presets and rest and not rest[0].startswith("-"):
         preset = rest.pop(0)
-    for place, word in enumerate(rest):
-        if word == _CONFIG and place + 1 < len(rest):
-            file = Path(rest[place + 1])
-            del rest[place : place + 2]
-            break
-        if word.startswith(f"{_CONFIG}="):
-            file = Path(word.partition("=")[2])
-            del rest[place]
-            break
-    return preset, file, rest
+    parser = Parser(prog=f"projnorm {experiment.command}", add_help=False)
+    parser.add_argument(_CONFIG, type=Path)
+    known, others = parser.parse_known_args(rest)
+    return preset, known.config, others
 
 
 def _preset(experiment: Experiment, name: str) -> Config:
@@ -118,10 +121,5 @@ def _show_costs(
     from figures.costs import show
     from projnorm.costs import CostAssumptions
 
-    assumptions = CostAssumptions(options.devices, options.tflops, options.gbps)
-    shown = show(resolve(experiment.costs)(config, context, assumptions))
-    if as_json:
-        say_json(shown.values)
-    else:
-        say(shown.text())
-    return 0
+    assumptions = CostAssumptions(options.devices, options.tflops)
+    return answer(show(resolve(experiment.costs)(config, context, assumptions)), as_json=as_json)

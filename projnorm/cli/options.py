@@ -89,7 +89,11 @@ class CostOptions(Config):
     dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
     devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
     tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
-    gbps: float = setting(10.0, "With --dry-run: Gbit/s of the link that all data is assumed to move over.", above=0.0)
+
+    def check(self) -> None:
+        """Refuse assumptions that would be ignored."""
+        if not self.dry_run and (self.devices, self.tflops) != ((1, 8, 64), 10.0):
+            raise InputError("`devices` and `tflops` are for `dry_run`.")
 
 
 class Parser(argparse.ArgumentParser):
@@ -100,11 +104,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options, allow_abbrev=False, formatter_class=_Formatter)
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raise an `InputError` instead of printing the usage."""
         if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
             known = [flag for action in self._actions for flag in action.option_strings]
             near = difflib.get_close_matches(unknown[1], known, n=1)
@@ -127,13 +127,9 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def make_parser(prog: str, description: str, classes: Sequence[type[Config]], base: Config | None = None) -> Parser:
-    """A parser with the flags of several configurations.
+    """A parser with the flags of several configurations: a group for each, and one for each nested configuration.
 
-    Args:
-        prog: Words of the command.
-        description: What it does.
-        classes: Its configurations, one group of flags each, and one for each nested configuration.
-        base: Configuration of the first class whose values are the defaults.
+    The defaults of the first class are those of `base`, where there is one.
     """
     parser = Parser(prog=prog, description=description)
     for place, cls in enumerate(classes):
@@ -147,18 +143,16 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
 
 
 def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) -> list[dict[str, Any]]:
-    """The settings given on a command line, as a nested mapping for each configuration class.
-
-    Raises:
-        InputError: If an option is unknown, or its value is not of its type.
-    """
+    """The settings given on a command line, as a nested mapping for each configuration class."""
     given = vars(parser.parse_args(list(argv)))
     _flags.clear()
     documents = []
     for cls in classes:
         document: dict[str, Any] = {}
         for flag in _flags_of(cls):
-            _flags[".".join(flag.path)] = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
+            spelling = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
+            _flags[".".join(flag.path)] = spelling
+            _flags.setdefault(flag.path[-1], spelling)  # as functions call it
             if flag.destination in given:
                 inside = document
                 for name in flag.path[:-1]:

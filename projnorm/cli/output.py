@@ -13,7 +13,6 @@ from projnorm.cli.options import FigureOptions
 
 if TYPE_CHECKING:
     from figures.show import Shown
-    from projnorm.records import Record
 
 
 def say(text: object = "") -> None:
@@ -31,17 +30,23 @@ def announce(line: str) -> None:
     sys.stderr.write(f"{line} ...\n")
 
 
-def present(record: Record, shown: Shown, folder: Path, options: FigureOptions, *, as_json: bool) -> int:
-    """Write the figures of a record, and print what it says; returns the exit code."""
-    from figures.show import save_figures, save_tables
+def answer(shown: Shown, besides: Mapping[str, Any] | None = None, *, as_json: bool) -> int:
+    """Print what is shown, as text or as JSON with further entries; returns the exit code."""
+    if as_json:
+        say_json({**(besides or {}), **shown.values})
+    else:
+        say(shown.text())
+    return 0 if shown.ok else 1
+
+
+def write_figures(shown: Shown, folder: Path, options: FigureOptions, *, quiet: bool = False) -> list[Path]:
+    """Write the figures, and print where they are."""
+    from figures.show import save_figures
 
     paths = save_figures(shown, folder, formats=options.formats, width=options.width or None)
-    save_tables(shown, folder)
-    if as_json:
-        say_json({**record.to_dict(), **shown.values, "record": str(folder), "figures": [str(path) for path in paths]})
-        return 0 if shown.ok else 1
-    say(f"{shown.text()}\n\nRecord and figures in {folder}")
-    return 0 if shown.ok else 1
+    if not quiet:
+        say("\n".join(map(str, paths)))
+    return paths
 
 
 def _finite(value: Any) -> Any:

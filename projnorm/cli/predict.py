@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,15 +92,17 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
     A file of outputs holds `logits` (or `probabilities`) and, where they are known, `features`, `labels`, and
     `other_logits` of other models. With --model it holds `images` or `inputs`, and `labels`.
     """
-    sources = [*(data.source, *data.target, *data.calibration), *(model.weights, model.init, *model.second)]
-    _require_files([*sources, model.model.rpartition(":")[0] or model.model])
+    files = [*(data.source, *data.target, *data.calibration), *(model.weights, model.init, *model.second)]
+    for name in [*files, model.model.rpartition(":")[0] or model.model]:
+        if name and not locate(name).exists():
+            raise InputError(f"{name}: there is no such file or folder.")
     if not model.model:
         # POT would import torch, jax and more for tensors that are not used here.
         os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
     from deep.estimate import estimate_errors
 
-    options: dict[str, Any] = _model(model, answer.seed) if model.model else {"model": None}
-    read = _reader(has_model=bool(model.model))
+    options: dict[str, Any] = _model(model, answer.seed)
+    read: Callable[[Path], Any] = options.pop("read")
     sets = {name: read(path) for name, path in _named(data.calibration).items()}
     estimates = estimate_errors(
         options.pop("model"),
@@ -114,7 +116,9 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
         **options,
     )
     if answer.json:
-        say_json({"estimates": [_values(one, answer.fail_above) for one in estimates]})
+        above = answer.fail_above
+        extra = [{} if above is None else {"probability_above": one.probability_above(above)} for one in estimates]
+        say_json({"estimates": [one.to_dict() | more for one, more in zip(estimates, extra, strict=True)]})
     else:
         _print(estimates, answer)
     if answer.card:
@@ -125,11 +129,6 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
         return 0
     likely = answer.fail_probability or 0.5
     return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
-
-
-def _values(estimate: ErrorEstimate, threshold: float | None) -> dict[str, Any]:
-    above = {} if threshold is None else {"probability_above": estimate.probability_above(threshold)}
-    return {**estimate.to_dict(), **above}
 
 
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
@@ -159,43 +158,28 @@ def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, m
 
 
 def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
-    """The arguments of `estimate_errors` that come from a user's model."""
+    """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
+    if not options.model:
+        return {"model": None, "read": locate}
+    from deep.estimate.model_files import build_model, initial_network, preparation, read_samples, with_weights
+
     if options.model.endswith(".onnx"):
-        return {"model": locate(options.model)}
-    from deep.estimate.model_files import build_model, initial_network, preparation, with_weights
+        return {"model": locate(options.model), "read": read_samples}
 
     built = build_model(options.model, Path(options.weights) if options.weights else None, seed=seed)
     if not options.weights:
         LOGGER.warning("no --weights were given: the model is used with the weights that %s gave it.", options.model)
     return {
         "model": built.model,
+        "read": read_samples,
         "prepare": preparation(options.preprocess, options.size or _SIZE, built.prepare),
         "init": initial_network(built, Path(options.init), seed=seed) if options.init else None,
         "others": [with_weights(built, Path(path)) for path in options.second],
     }
 
 
-def _reader(*, has_model: bool) -> Any:
-    if not has_model:
-        return locate
-    from deep.estimate.model_files import read_samples
-
-    return read_samples
-
-
-def _require_files(names: Iterable[str]) -> None:
-    """Refuse names of files that are not there, before anything is imported."""
-    for name in names:
-        if name and not locate(name).exists():
-            raise InputError(f"{name}: there is no such file or folder.")
-
-
 def _named(paths: Iterable[str]) -> dict[str, Path]:
-    """Files by their names without ending.
-
-    Raises:
-        InputError: If two have one name.
-    """
+    """Files by their names without ending, each of which must be another."""
     found: dict[str, Path] = {}
     for path in map(Path, paths):
         if path.stem in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from projnorm.cli.output import say, say_json
+from projnorm.cli.output import answer
 from projnorm.config import Config, setting
 
 
@@ -21,9 +21,4 @@ def replay(options: ReplayOptions) -> int:
     """Check every interval on one saved design. Exit code 1 if one fails where it must hold."""
     from figures.bound import show_instance
 
-    shown = show_instance(Path(options.file))
-    if options.json:
-        say_json(shown.values)
-    else:
-        say(shown.text())
-    return 0 if shown.ok else 1
+    return answer(show_instance(Path(options.file)), as_json=options.json)

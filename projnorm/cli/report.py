@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projnorm.backends import Backend
 from projnorm.cli.options import FigureOptions, OutOption, RunOptions, count_workers
-from projnorm.cli.output import announce, say
+from projnorm.cli.output import announce, say, write_figures
 from projnorm.config import Config, seed_setting, setting
 from projnorm.experiments import experiment
 from projnorm.records import Record, RunContext
@@ -27,12 +27,10 @@ class ReportOptions(Config):
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
-    from figures.show import save_figures
     from figures.theory import theory_shows
 
     for shown in theory_shows(_records(options, out, run)):
-        for path in save_figures(shown, _figures(out), formats=drawing.formats, width=drawing.width or None):
-            say(path)
+        write_figures(shown, _figures(out), drawing)
 
 
 def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -47,7 +45,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     records = _records(options, out, run)
     html = theory_page(
         records,
-        asdict(current_environment()),
+        current_environment(),
         full=options.full,
         folder=_figures(out),
         formats=drawing.formats,

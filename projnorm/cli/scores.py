@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projnorm.cli.options import FigureOptions, OutOption
-from projnorm.cli.output import say, say_json
+from projnorm.cli.output import answer, say, say_json, write_figures
 from projnorm.config import Config, setting
 
 if TYPE_CHECKING:
     from deep.config import RunConfig
     from deep.runs import Run
-    from figures.show import Shown
 
-_RUN = "Name of a run, or its beginning; the only one there is by default."
 _FORMATS = ("text", "markdown", "latex", "csv")
 
 
@@ -23,23 +21,21 @@ _FORMATS = ("text", "markdown", "latex", "csv")
 class ScoresOptions(Config):
     """Which run."""
 
-    run: str = setting("", _RUN, positional=True)
+    run: str = setting("", "Name of a run, or its beginning; the only one there is by default.", positional=True)
 
 
 @dataclass(frozen=True)
-class TableOptions(Config):
+class TableOptions(ScoresOptions):
     """Which run, and how its table is written."""
 
-    run: str = setting("", _RUN, positional=True)
     format: str = setting("text", "Format of the table.", choices=_FORMATS)
     targets: bool = setting(False, "Print one row for each target instead of one for each method.")
 
 
 @dataclass(frozen=True)
-class EnsembleOptions(Config):
+class EnsembleOptions(ScoresOptions):
     """Which run, and which of its methods are combined."""
 
-    run: str = setting("", _RUN, positional=True)
     methods: tuple[str, ...] = setting(
         (), "Methods to combine, such as ProjNorm,ATC; every pair and all of them by default.", repeat=True
     )
@@ -53,10 +49,8 @@ def table(options: TableOptions, out: OutOption) -> None:
 
     run = _opened(out, options.run)
     shown = show_scores(run.config.to_json(), run.scores())
-    if out.json:
-        say_json({"run": run.name, **shown.values})
-    else:
-        say(FORMATS[options.format](shown.tables["targets" if options.targets else "table"]))
+    rows = shown.tables["targets" if options.targets else "table"]
+    answer(replace(shown, blocks=[FORMATS[options.format](rows)]), {"run": run.name}, as_json=out.json)
 
 
 def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -64,7 +58,7 @@ def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None
     from figures.comparison import show_scores
 
     run = _opened(out, options.run)
-    _save(show_scores(run.config.to_json(), run.scores()), run.folder, drawing)
+    write_figures(show_scores(run.config.to_json(), run.scores()), run.folder, drawing)
 
 
 def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -73,7 +67,7 @@ def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -
     from projnorm.records import load_record
 
     run = _opened(out, options.run)
-    _save(show_trajectory(load_record(out.root, run.name), run.folder), run.folder, drawing)
+    write_figures(show_trajectory(load_record(out.root, run.name), run.folder), run.folder, drawing)
 
 
 def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -82,11 +76,10 @@ def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) ->
 
     run = _opened(out, options.run)
     shown = show_residuals(run.config.to_json(), run.scores())
-    if out.json:
-        say_json({"run": run.name, **shown.values})
-    else:
-        say(f"{shown.text()}\n")
-    _save(shown, run.folder, drawing, quiet=out.json)
+    answer(shown, {"run": run.name}, as_json=out.json)
+    if not out.json:
+        say()
+    write_figures(shown, run.folder, drawing, quiet=out.json)
 
 
 def ensemble(options: EnsembleOptions, out: OutOption) -> None:
@@ -97,10 +90,9 @@ def ensemble(options: EnsembleOptions, out: OutOption) -> None:
     run = _opened(out, options.run)
     subsets = [tuple(name.strip() for name in text.split(",")) for text in options.methods]
     shown = show_ensembles(run.scores(), subsets or None)
-    if out.json:
-        say_json({"run": run.name, **shown.values})
-    else:
-        say(shown.text() if options.format == "text" else FORMATS[options.format](shown.tables["ensembles"]))
+    if options.format != "text":
+        shown = replace(shown, blocks=[FORMATS[options.format](shown.tables["ensembles"])])
+    answer(shown, {"run": run.name}, as_json=out.json)
 
 
 def presets(out: OutOption) -> None:
@@ -141,11 +133,3 @@ def _opened(out: OutOption, name: str) -> Run:
     from deep.runs import open_run
 
     return open_run(out.root, name)
-
-
-def _save(shown: Shown, folder: Path, options: FigureOptions, *, quiet: bool = False) -> None:
-    from figures.show import save_figures
-
-    for path in save_figures(shown, folder, formats=options.formats, width=options.width or None):
-        if not quiet:
-            say(path)

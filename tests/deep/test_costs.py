@@ -69,10 +69,10 @@ def test_hours_fall_with_devices_until_the_longest_way_through():
     hours = [row.hours for row in report.devices]
     assert hours == sorted(hours, reverse=True)
     first, network, parts = report.devices[0], report.values["network"], rows(report)
-    assert hours[0] == pytest.approx(assumptions.hours(first.flops, first.moved_bytes))
+    assert hours[0] == pytest.approx(assumptions.hours(first.flops))
     longest = network["training"] * (20 * 699 + 60 * 64) + network["forward"] * 1800
     assert parts["total"]["TFLOP"] == pytest.approx(first.flops / 1e12)
-    assert hours[-1] == pytest.approx(assumptions.hours(longest, first.moved_bytes))
+    assert hours[-1] == pytest.approx(assumptions.hours(longest))
 
 
 def test_a_joint_rotation_trains_twice_as_much_and_needs_no_head():

@@ -11,14 +11,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
-from deep.calibration import Interval
+from deep.calibration import Interval, qualities
 from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
 from deep.scores import Row, Scores
 from deep.summaries import not_rising
 from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
-from figures.families import looks, severity_keys
+from figures.families import looks, severity_panels
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
 
@@ -42,7 +43,7 @@ def test_every_family_has_a_look_of_its_own():
 
 
 def test_a_panel_a_method_with_every_target_in_it():
-    figure = deep_scatter.draw(scores(), heading="what was run")
+    figure = deep_scatter.draw(scores(), "what was run")
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title().split("\n")[0] for axes in panels] == ["ATC", "ProjNorm"]
     for axes in panels:
@@ -57,12 +58,16 @@ def test_severities_are_told_and_the_clean_set_is_named():
     figure = severity.draw(scores())
     assert figure.axes[0].get_xlabel() == "severity"
     assert figure.legends[0].get_texts()[0].get_text() == "clean test set"
-    keys = severity_keys([0, 1, 3], "training set")
-    assert [key.get_label() for key in keys] == ["severity 1", "severity 3", "training set"]
+    arrays = {"families": np.array(["clean", "fog", "fog"]), "severities": np.array([0, 1, 3])}
+    figure = Figure()
+    panels = list(severity_panels(figure, arrays, ["fog"], size=(2, 2), margin=(1, 0), dashed="training set"))
+    assert [[target for target, _ in members] for _, _, members in panels] == [[1, 2]]
+    keys = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert keys == ["severity 1", "severity 3", "training set"]
 
 
 def test_the_table_names_the_numbers_and_their_intervals():
-    table = deep_table.build(scores())
+    table = deep_table.of_qualities(qualities(scores()))
     assert [row[0] for row in table.rows] == ["ATC", "ProjNorm"]
     assert "$R^2$ & $\\rho$ & MAE (points)" in table.latex()
     header, first, *_ = csv.reader(io.StringIO(table.csv()))

@@ -29,8 +29,8 @@ def drawn():
 def analysed(drawn, **options):
     X, X_ood, labels, labels_ood = drawn
     responses = Responses.of(labels, CLASSES)
-    train = analyse_train(X @ X.T)
-    return train, analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, responses, labels_ood, **options), responses
+    train = analyse_train(X @ X.T, responses)
+    return train, analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood, **options), responses
 
 
 def test_responses_are_centred_one_hot_rows():
@@ -78,9 +78,8 @@ def test_a_ridge_is_the_ridge_regression_of_kernels(drawn):
     relearnt = X_ood.T @ np.linalg.solve(X_ood @ X_ood.T + 0.7 * np.eye(16), X_ood @ theta)
     assert found.prediction.projnorm == pytest.approx(np.linalg.norm(theta - relearnt), rel=1e-6)
     assert found.prediction.ridge == 0.7
-    alone = predict_target(
-        analyse_train(K), X_ood @ X.T, X_ood @ X_ood.T, Responses.of(labels, CLASSES), labels_ood, ridge=0.7
-    )
+    train = analyse_train(K, Responses.of(labels, CLASSES))
+    alone = predict_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood, ridge=0.7)
     assert alone.projnorm == found.prediction.projnorm
 
 
@@ -88,28 +87,27 @@ def test_a_tail_lost_in_single_precision_is_said_with_its_remedy():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 40)) @ np.diag(10.0 ** -np.linspace(0, 6, 40))
     coarse = (X.astype(np.float32) @ X.astype(np.float32).T).astype(np.float64)
-    train = analyse_train((coarse + coarse.T) / 2, accumulate="float32")
+    responses = Responses.of(np.arange(30) % CLASSES, CLASSES)
+    train = analyse_train((coarse + coarse.T) / 2, responses, accumulate="float32")
     assert "numerical rank" in train.warning
     assert 'accumulate="float64"' in train.warning
-    small = analyse_train(np.diag([1.0, 1e-5]), accumulate="float32").warning
+    small = analyse_train(np.diag([1.0, 1e-5]), responses, accumulate="float32").warning
     assert small.startswith("eigenvalues below 1.69e-05 are not told from rounding; the smallest is 1e-05; accumulate=")
-    assert "float64" not in analyse_train(X @ X.T, accumulate="float64").warning
+    assert "float64" not in analyse_train(X @ X.T, responses, accumulate="float64").warning
 
 
 def test_blocks_of_different_features_are_refused(drawn):
     X, X_ood, labels, labels_ood = drawn
+    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
     with pytest.raises(ValueError, match="`k_ood_train` does not fit"):
-        analyse_target(
-            analyse_train(X @ X.T), 5 * X_ood @ X.T, X_ood @ X_ood.T, Responses.of(labels, CLASSES), labels_ood
-        )
+        analyse_target(train, 5 * X_ood @ X.T, X_ood @ X_ood.T, labels_ood)
 
 
 def test_without_a_sharp_interval_the_reason_is_given(drawn):
     X, X_ood, labels, labels_ood = drawn
     X, X_ood = X[:, :12], X_ood[:, :12]
-    responses = Responses.of(labels, CLASSES)
-    train = analyse_train(X @ X.T)
-    found = analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, responses, labels_ood)
+    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
+    found = analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood)
     assert found.sharp is None
     assert any("no sharp interval: " in warning for warning in found.warnings)
     assert any("numerical rank 12 of 16" in warning for warning in found.warnings)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ntk import GramConfig, KernelConfig, kernel_costs
 from ntk.config import KernelKind, NtkImages, NtkNetwork
-from ntk.costs import WorkerPlan
+from ntk.costs import worker_cost
 from ntk.engine import Engine
 from ntk.experiment import Experiment
 from ntk.kernels import as_sets, plan_kernels
@@ -97,16 +97,15 @@ def test_tasks_hold_every_tile_once_in_order_and_balance(n, m, panel, workers, m
         assert busiest((sum(map(plan.tile_multiply_adds, task)) for task in cut), workers) <= 1.5 * share + largest
     else:
         assert cut == (plan.tiles,)
-    on = WorkerPlan(plan, workers, network_bytes=1000, sample_bytes=10).cost(CostAssumptions())
+    on = worker_cost(plan, workers, CostAssumptions(), sample_bytes=10)
     assert plan.passes <= on.samples["through the network"]
     assert on.flops == 2 * (sum(costs) + on.samples["through the network"] * plan.fill_multiply_adds)
-    assert on.moved_bytes >= plan.tile_bytes + 1000
 
 
 def test_where_there_are_tiles_enough_filling_again_costs_a_few_percent():
     layers = (LayerCost("a", 1000, "direct", 1000, 1000, forward=20_000),)
     plan = make_plan({"train": 4_000}, layers, SIZES, panel=40, batch=8, memory=8e9)
-    once, several = (WorkerPlan(plan, workers, 0, 0).cost(CostAssumptions()) for workers in (1, 4))
+    once, several = (worker_cost(plan, workers, CostAssumptions(), sample_bytes=0) for workers in (1, 4))
     assert 8 <= several.tasks <= 33
     assert once.flops < several.flops < 1.04 * once.flops
 
@@ -122,18 +121,15 @@ def test_a_worker_plan_by_hand():
     plan = make_plan({"train": 4}, DEEP, SIZES, panel=2, batch=8, memory=4e9)
     assert plan.fill_multiply_adds == 282
     assert [plan.tile_multiply_adds(tile) for tile in plan.tiles] == [22, 44, 22]
-    unit = CostAssumptions(tflops=1e-12, gbps=8e-9)  # an operation and a byte a second
-    one = WorkerPlan(plan, 1, network_bytes=100, sample_bytes=3).cost(unit)
+    unit = CostAssumptions(tflops=1e-12)  # an operation a second
+    one = worker_cost(plan, 1, unit, sample_bytes=3)
     assert (one.tasks, one.samples, one.flops) == (1, {"through the network": 4}, 2 * (88 + 4 * 282))
-    assert one.moved_bytes == 100 + 4 * 3 + 3 * 32
     assert one.device_bytes == plan.peak_bytes
-    assert one.hours == pytest.approx((one.flops + one.moved_bytes) / 3600)
-    on_three = WorkerPlan(plan, 3, network_bytes=100, sample_bytes=3)
-    assert [task.samples["through the network"] for task in on_three.tasks] == [2, 4, 2]
-    three = on_three.cost(unit)
-    assert three.moved_bytes == 300 + 8 * 3 + 96
+    assert one.hours == pytest.approx(one.flops / 3600)
+    three = worker_cost(plan, 3, unit, sample_bytes=3)
+    assert (three.tasks, three.samples) == (3, {"through the network": 2 + 4 + 2})
     assert three.device_bytes == plan.peak_bytes + 4 * 3 + 32 - 4 * 3
-    assert three.hours == pytest.approx((2 * (44 + 4 * 282) + three.moved_bytes) / 3600)
+    assert three.hours == pytest.approx(2 * (44 + 4 * 282) / 3600)
 
 
 def test_gradients_that_are_not_kept_are_formed_for_every_tile():
@@ -234,4 +230,4 @@ def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
     engine = Engine(model, x, KernelConfig(device="cpu"))
     convolutions = [layer for layer in engine.costs if "conv" in layer.name]
     assert {layer.route for layer in convolutions} == {"direct"}
-    assert engine.sample_bytes < 4 * 11_177_025 / 5
+    assert engine.sizes.sample < 4 * 11_177_025 / 5

@@ -30,10 +30,11 @@ def main() -> int:
     """Measure, write, and print the tables; exit code 1 if anything was lost or failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few trials, nothing written")
+    parser.add_argument("--trials", type=int, default=50, help="trials of each fault")
     parser.add_argument("--fuzz", type=float, default=30.0, help="seconds of atheris for each binary reader")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything that is drawn")
     options = parser.parse_args()
-    trials, parts, inputs, seconds = (5, 4, 20, 0.0) if options.quick else (50, 32, 300, options.fuzz)
+    trials, parts, inputs, seconds = (5, 4, 20, 0.0) if options.quick else (options.trials, 32, 300, options.fuzz)
     with ThreadPoolExecutor(1) as beside:  # readers are tried in processes of their own
         reading = beside.submit(measure_readers, list(READERS), inputs, seconds, options.seed)
         writers = [row for writer in WRITERS.values() for row in measure_writer(writer, trials, parts, options.seed)]
@@ -41,7 +42,7 @@ def main() -> int:
     tables = {"writers": writers_table(writers), "readers": readers_table(readers)}
     if not options.quick:
         measured = {"seconds_of_fuzzing_each": seconds, "writers": writers, "readers": readers}
-        write_result(RESULT, "python -m tests.reliability", measured)
+        write_result(RESULT, " ".join(["python -m tests.reliability", *sys.argv[1:]]), measured)
         DOCUMENT.write_text(with_tables(DOCUMENT.read_text(encoding="utf-8"), tables), encoding="utf-8")
     sys.stdout.write("\n\n".join(tables.values()) + "\n")
     failures = [failure for row in (*writers, *readers) for failure in row["failures"]]

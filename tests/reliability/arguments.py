@@ -100,10 +100,10 @@ def command_lines(draw: st.DrawFn) -> bytes:
 @cache
 def _parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command."""
-    from projnorm.cli.app import COMMANDS
+    from projnorm.cli.app import COMMANDS, command_function
     from projnorm.cli.experiment import experiment_parser
     from projnorm.cli.options import make_parser
-    from projnorm.experiments import EXPERIMENTS, resolve
+    from projnorm.experiments import EXPERIMENTS
 
     found = {one.command: experiment_parser(one) for one in EXPERIMENTS if one.command}
-    return found | {one.name: make_parser(one.name, "", [resolve(name) for name in one.options]) for one in COMMANDS}
+    return found | {name: make_parser(name, "", command_function(name)[1]) for name in COMMANDS}
