@@ -59,31 +59,24 @@ def run_costs(
     context: RunContext | None = None,  # noqa: ARG001 (costs do not depend on where; every cost function takes it)
     assumptions: CostAssumptions | None = None,
 ) -> CostReport:
-    """The cost of `deep.run_comparison`.
-
-    Args:
-        config: The comparison.
-        context: Folder, workers and device, which the costs do not depend on.
-        assumptions: Numbers of devices and their rates.
+    """The cost of `deep.run_comparison`, under assumed rates of the devices.
 
     Raises:
         InputError: If the number of training samples is not known without the data, or the network is not.
     """
     assumptions, notes = assumptions or CostAssumptions(), list(_notes(config))
-    n, targets = _training_samples(config, notes), _target_count(config)
+    shifts = len(config.data.families) * len(config.data.severities) if isinstance(config, DeepConfig) else 0
+    n, targets = _training_samples(config, notes), 1 + shifts + len(config.data.targets)
     model, x, sample_bytes = _blank_text(config) if isinstance(config, TextConfig) else _blank_images(config)
     projnorm = config.projnorm
     require_layers(projnorm, model, "projnorm.layers")
     network = network_cost(model, x)
     retrained = network_cost(model, x, trains=projnorm.trains) if projnorm.layers else network
-    stages = list(_stage_jobs(config, network, retrained, n))
-    between = list(_jobs_between(config, network, n))
-    tasks = list(_target_jobs(config, network, retrained)) * targets
-    phases = [stages, *([job] for job in between), sorted(tasks, key=lambda job: _TRAINED in job.samples)]
+    phases = _phases(config, network, retrained, n, targets)
     held = _OPTIMISER_STATE[projnorm.optimiser] + 2  # weights and gradients besides
     batch = max(config.finetune.batch * (1 + _is_joint(config)), projnorm.batch)
     device_bytes = held * network.state_bytes + batch * network.activations
-    disk, data = len(stages) * network.state_bytes, (n + config.data.n_validation + targets * config.data.m)
+    disk, data = len(phases[0]) * network.state_bytes, (n + config.data.n_validation + targets * config.data.m)
     per_sample = f"{network.forward / 1e9:.3g} GFLOP forward and {network.training / 1e9:.3g} in training"
     summary = (
         f"{network.parameters:,} parameters; a sample costs {per_sample}",
@@ -138,41 +131,35 @@ def network_cost(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] =
     )
 
 
-def _stage_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int) -> Iterator[Job]:
-    """What is trained first, beside each other."""
+def _phases(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int, targets: int) -> list[list[Job]]:
+    """Jobs that run beside each other, phase by phase: the trainings, what is computed once, and the targets."""
+    projnorm, is_joint = config.projnorm, _is_joint(config)
+
+    def training(name: str, cost: NetworkCost, recipe: Recipe, samples: int, times: int = 1) -> Job:
+        trained = times * (recipe.steps * recipe.batch if recipe.steps else recipe.epochs * samples)
+        return Job(name, trained * cost.training, {_TRAINED: trained})
+
+    def passing(name: str, count: int) -> Job:
+        return Job(name, count * network.forward, {_PASSED: count})
+
+    stages = []
     for stage in stages_of(config):
         if stage == REFERENCE:
-            seen = n if config.projnorm.reference_samples == "all" else min(projnorm_samples(config), n)
-            trained, cost = _samples_trained(config.projnorm, seen), retrained.training
+            seen = n if projnorm.reference_samples == "all" else min(projnorm_samples(config), n)
+            stages.append(training(STAGE_NAMES[stage], retrained, projnorm, seen))
         else:
-            doubled = 1 + (_is_joint(config) and stage == NETWORK)
-            trained, cost = _samples_trained(config.finetune, n) * doubled, network.training
-        yield Job(STAGE_NAMES[stage], trained * cost, {_TRAINED: trained})
-
-
-def _jobs_between(config: RunConfig, network: NetworkCost, n: int) -> Iterator[Job]:
-    """What is computed one after the other, before any target."""
-    counts = {"validation outputs": config.data.n_validation}
-    if isinstance(config, DeepConfig) and "Rotation" in config.methods and not _is_joint(config):
-        counts[STAGE_NAMES[ROTATION]] = TURNS * min(config.rotation.samples, n)
-    for name, count in counts.items():
-        yield Job(name, count * network.forward, {_PASSED: count})
-
-
-def _target_jobs(config: RunConfig, network: NetworkCost, retrained: NetworkCost) -> Iterator[Job]:
-    """One or two jobs for a target."""
-    m = config.data.m
-    if others := [method for method in config.methods if method != "ProjNorm"]:
-        networks = 1 + ("AgreeScore" in others)
-        passed = (networks + (TURNS - 1) * ("Rotation" in others)) * m
-        yield Job("outputs of targets", passed * network.forward, {_PASSED: passed})
+            times = 1 + (is_joint and stage == NETWORK)
+            stages.append(training(STAGE_NAMES[stage], network, config.finetune, n, times))
+    phases = [stages, [passing("validation outputs", config.data.n_validation)]]
+    if isinstance(config, DeepConfig) and "Rotation" in config.methods and not is_joint:
+        phases.append([passing(STAGE_NAMES[ROTATION], TURNS * min(config.rotation.samples, n))])
+    on_targets = []
+    if set(config.methods) - {"ProjNorm"}:
+        passes = 1 + ("AgreeScore" in config.methods) + (TURNS - 1) * ("Rotation" in config.methods)
+        on_targets += [passing("outputs of targets", passes * config.data.m)] * targets
     if "ProjNorm" in config.methods:
-        trained = _samples_trained(config.projnorm, projnorm_samples(config))
-        yield Job("ProjNorm on targets", trained * retrained.training, {_TRAINED: trained})
-
-
-def _samples_trained(recipe: Recipe, samples: int) -> int:
-    return recipe.steps * recipe.batch if recipe.steps else recipe.epochs * samples
+        on_targets += [training("ProjNorm on targets", retrained, projnorm, projnorm_samples(config))] * targets
+    return [*phases, on_targets]
 
 
 def _is_joint(config: RunConfig) -> bool:
@@ -204,11 +191,6 @@ def _training_samples(config: RunConfig, notes: list[str]) -> int:
             f"`n_validation` must leave samples of the {whole:,} to train on; got {wanted.n_validation:,}."
         )
     return whole - wanted.n_validation
-
-
-def _target_count(config: RunConfig) -> int:
-    shifts = len(config.data.families) * len(config.data.severities) if isinstance(config, DeepConfig) else 0
-    return 1 + shifts + len(config.data.targets)
 
 
 def _notes(config: RunConfig) -> Iterator[str]:
