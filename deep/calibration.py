@@ -103,14 +103,9 @@ def left_out_predictions(scores: ArrayLike, errors: ArrayLike, families: ArrayLi
 def quality(scores: Scores, method: str, *, rng: np.random.Generator, predicts: bool = False) -> Quality:
     """How well one method predicts.
 
-    Targets of one family are alike, so the bootstrap draws whole families; for the left-out error it draws the errors
-    made on them.
-
-    Args:
-        scores: Scores of every method on every target.
-        method: Name of the method.
-        rng: Generator of the bootstrap; the same for two methods draws the same families.
-        predicts: Whether the scores are errors predicted already, each without its own family; no line is fitted then.
+    Targets of one family are alike, so the bootstrap draws whole families, the same for two methods from equal
+    generators; for the left-out error it draws the errors made on them. With `predicts`, the scores are predicted
+    errors already, each without its own family, and no line is fitted.
     """
     values, errors = scores.values[:, scores.methods.index(method)], scores.errors
     predicted = values if predicts else left_out_predictions(values, errors, scores.families)

@@ -97,12 +97,10 @@ def run_costs(
 
 
 def network_cost(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] = lambda _: True) -> NetworkCost:
-    """Count one batch through a network, in training mode.
+    """Count one batch, of two samples or more for batch norm, through a network in training mode.
 
-    Args:
-        model: The network; its mode and which parameters are trained are changed.
-        x: A batch of two samples or more, for batch norm.
-        trains: Whether the parameter of this name is trained; a backward pass goes no further down than it must.
+    Parameters are trained where `trains` says so of their name, and a backward pass goes no further down than it must;
+    the mode of the network and what requires gradients are changed.
     """
     model.train()
     for name, parameter in model.named_parameters():

@@ -59,20 +59,13 @@ class Outputs:
         name: str = "outputs",
         needs_labels: bool = True,
     ) -> Outputs:
-        """Outputs from plain arrays, checked.
+        """Outputs from plain arrays, checked; arrays are those of the class.
 
-        Args:
-            logits: Shape ``(n, classes)``.
-            features: Inputs of the last layer, shape ``(n, width)``.
-            labels: Columns of `logits`; or, with `classes`, their names.
-            others: Logits of other models on the same samples.
-            inputs: Inputs of the model, one sample per row.
-            classes: Name of each column, if `labels` holds names or numbers of other kinds.
-            name: Name of the set in messages.
-            needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.
+        Labels may also be names, or numbers of another kind, if `classes` has the label of each column. With
+        `needs_labels`, labels that do not fit are an error; else they are left out with a warning.
 
         Raises:
-            InputError: If they do not fit, or something in them is not finite.
+            InputError: If arrays do not fit together, or something in them is not finite.
         """
         logits = _logits(logits, LOGITS, name)
         if features is not None and np.shape(features)[1:] == (0,):

@@ -68,10 +68,8 @@ class ErrorEstimator:
     ) -> ErrorEstimator:
         """Split the source: methods learn from one half and are calibrated on the other.
 
-        Args:
-            source: Outputs on the labelled set.
-            calibrate: Function from the half that no method learns from to labelled shifted sets; None where there
-                can be none, and then methods learn from all of the source.
+        `calibrate` makes labelled shifted sets from the half that no method learns from. Where it returns None there
+        can be none, and methods learn from all of the source.
         """
         learnt_from, held_out = halves(source, self.seed)
         calibration = calibrate(held_out)

@@ -108,9 +108,7 @@ class Estimator:
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
         """What the method needs that is not there, in words; empty if it can be run.
 
-        Args:
-            outputs: The outputs that it would see.
-            resources: What it would be built from; None where it has been built.
+        `outputs` are those that it would see, and `resources` what it would be built from; None once it is built.
         """
         return _first_unmet(cls.needs, outputs, resources)
 
@@ -142,7 +140,7 @@ class Estimator:
 
     @property
     def _of_target(self) -> frozenset[str]:
-        """What a target needs: no labels."""
+        """What the method needs of a target, whose labels it does not look at."""
         return self.needs - {"labels"}
 
     def _has_learnt(self, name: str) -> bool:

@@ -71,12 +71,7 @@ def class_shares(labels: NDArray[np.int64], classes: int) -> Floats:
 
 
 def transport_costs(rows: Floats, shares: Floats) -> Floats:
-    """What each row pays in the cheapest plan, shape ``(m,)``; their mean is the cost of the plan.
-
-    Args:
-        rows: Probabilities, shape ``(m, classes)``.
-        shares: Mass of each class; they add up to one.
-    """
+    """Cost of each row of probabilities in the cheapest plan onto `shares` of the classes; its mean is the plan's."""
     import ot  # it imports torch where that is installed, which takes a second
 
     cost = 1.0 - rows

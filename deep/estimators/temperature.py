@@ -19,10 +19,6 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
     """The temperature under which labelled in-distribution samples are likeliest, from 0.05 to 20.
 
     The likelihood is log-concave in the inverse of the temperature, so the one maximum is found.
-
-    Args:
-        logits: Shape ``(n, classes)``.
-        labels: Shape ``(n,)``.
     """
     logits = np.asarray(logits, dtype=np.float64)
     if len(logits) != len(labels) or not len(labels):
