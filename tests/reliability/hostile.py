@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +97,7 @@ def documents(draw: st.DrawFn, whole: tuple[bytes, ...]) -> bytes:
             case "raw":
                 holder[key] = _HOLE
             case _:
-                holder[key] = draw(st.sampled_from(_VALUES))
+                holder[key] = copy.deepcopy(draw(st.sampled_from(_VALUES)))  # the next change may be inside it
     text = json.dumps(document).replace(f'"{_HOLE}"', draw(st.sampled_from(_RAW)))
     return draw(st.sampled_from((b"", b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\0"))) + text.encode() + b"\n"
 
