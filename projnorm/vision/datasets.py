@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,4 +92,7 @@ def _halves(whole: ImageSet) -> Splits:
         raise InputError(f"{whole.name}: at least 2 images are needed for a training and a test set.")
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))
     half = (len(whole) + 1) // 2
-    return Splits(whole.take(order[:half]), whole.take(order[half:]))
+    train, test = whole.take(order[:half]), whole.take(order[half:])
+    return Splits(
+        replace(train, name=f"the training half of {whole.name}"), replace(test, name=f"the test half of {whole.name}")
+    )

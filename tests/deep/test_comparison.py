@@ -340,8 +340,8 @@ def test_bad_configurations_are_refused(change, message):
         ),
         ({"finetune": {"layers": ("fc", "nope")}}, "got nope"),
         ({"projnorm": {"precision": "mixed"}}, "`precision` mixed needs CUDA; the device is cpu"),
-        ({"data": {"n_validation": 898}}, "must leave 2 samples or more of the 899 of digits"),
-        ({"data": {"m": 899}}, "`m` must be at most 898, the images of digits"),
+        ({"data": {"n_validation": 898}}, "must leave 2 samples or more of the 899 of the training half of digits"),
+        ({"data": {"m": 899}}, "`m` must be at most 898, the images of the test half of digits"),
         ({"network": {"weights": "nowhere.pth"}}, "nowhere.pth"),
     ],
 )
