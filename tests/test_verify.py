@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -51,11 +50,29 @@ def compared(old, new):
     return found
 
 
-def test_equal_arrays_are_identical_nan_included():
-    found = compared([1.0, np.nan, np.inf], [1.0, np.nan, np.inf])
-    assert found.identical
-    assert (found.differing, found.absolute, found.relative) == (0, 0.0, 0.0)
-    assert verdict([found], rtol=0.0) == IDENTICAL
+PLACE = LAST_PLACES * np.finfo(float).eps
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rtol", "expected"),
+    [
+        ([1.0, np.nan, np.inf], [1.0, np.nan, np.inf], 0.0, IDENTICAL),
+        ([0.0], [-0.0], 0.0, ROUNDING),
+        # Last places of the largest entry are rounding in a small one.
+        ([1.0, 0.0], [1.0, PLACE / 2], 1e-6, ROUNDING),
+        ([1.0, 0.0], [1.0, PLACE * 2], 1e-6, DIFFERENT),
+        # What is no rounding differs at any tolerance.
+        ([1.0, 2.0], [1.0, np.nan], 1e6, DIFFERENT),
+        ([np.inf], [-np.inf], 1e6, DIFFERENT),
+        ([1.0, 2.0], [[1.0, 2.0]], 1e6, DIFFERENT),
+        (np.array([1.0]), np.array([1.0], np.float32), 1e6, DIFFERENT),
+        ([10**9], [10**9 + 1], 1e6, DIFFERENT),
+        ([True], [False], 1e6, DIFFERENT),
+        (["a", "b"], ["a", "c"], 1e6, DIFFERENT),
+    ],
+)
+def test_arrays_are_identical_equal_up_to_rounding_or_different(old, new, rtol, expected):
+    assert verdict([compared(old, new)], rtol=rtol) == expected
 
 
 def test_a_difference_is_measured_absolutely_and_against_its_own_entry():
@@ -66,36 +83,6 @@ def test_a_difference_is_measured_absolutely_and_against_its_own_entry():
     assert found.relative == pytest.approx(1e-3 / 1.001)
     assert verdict([found], rtol=1e-6) == DIFFERENT
     assert verdict([found], rtol=1e-2) == ROUNDING
-
-
-@pytest.mark.parametrize(("places", "expected"), [(LAST_PLACES / 2, ROUNDING), (LAST_PLACES * 2, DIFFERENT)])
-def test_last_places_of_the_largest_entry_are_rounding_in_a_small_one(places, expected):
-    found = compared([1.0, 0.0], [1.0, places * np.finfo(float).eps])
-    assert found.absolute > 0.0
-    assert verdict([found], rtol=1e-6) == expected
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ([1.0, 2.0], [1.0, np.nan]),
-        ([np.inf], [-np.inf]),
-        ([1.0, 2.0], [[1.0, 2.0]]),
-        (np.array([1.0]), np.array([1.0], np.float32)),
-        ([10**9], [10**9 + 1]),
-        ([True], [False]),
-        (["a", "b"], ["a", "c"]),
-    ],
-    ids=["nan", "sign of inf", "shape", "type", "whole numbers", "truth", "text"],
-)
-def test_what_is_no_rounding_differs_at_any_tolerance(old, new):
-    found = compared(old, new)
-    assert found.relative == math.inf
-    assert verdict([found], rtol=1e6) == DIFFERENT
-
-
-def test_signs_of_zero_are_rounding():
-    assert verdict([compared([0.0], [-0.0])], rtol=0.0) == ROUNDING
 
 
 def test_an_array_that_only_one_record_has_differs():

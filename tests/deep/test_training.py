@@ -86,27 +86,6 @@ def test_frozen_statistics_are_used_and_stay():
     assert not torch.equal(usual[1].running_mean, network()[1].running_mean)
 
 
-def test_the_learning_rate_falls_along_a_cosine_to_zero():
-    recipe = Recipe(steps=10, lr=0.2, batch=4)
-    scheduler_lr = []
-    parameter = nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.SGD([parameter], lr=0.2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=10)
-    for _ in range(10):
-        scheduler_lr.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
-        schedule.step()
-    np.testing.assert_allclose([recipe.lr_at(step, recipe.steps) for step in range(10)], scheduler_lr, rtol=1e-12)
-    assert recipe.lr_at(10, 10) == pytest.approx(0.0, abs=1e-15)
-
-
-def test_or_along_a_line():
-    recipe = Recipe(steps=4, lr=0.2, batch=4, decay="linear")
-    np.testing.assert_allclose(
-        [recipe.lr_at(step, recipe.steps) for step in range(5)], [0.2, 0.15, 0.1, 0.05, 0.0], atol=1e-16
-    )
-
-
 SGD = (
     Recipe(steps=7, lr=0.05, batch=10),
     lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
