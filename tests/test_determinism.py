@@ -121,14 +121,6 @@ def test_every_command_is_tested_or_computes_nothing():
     assert set(SUMMARIES) == set(CASES) | COMPUTE_NOTHING
 
 
-def test_another_seed_gives_other_numbers(tmp_path):
-    """So that equal bytes are not those of constants."""
-    for seed in range(2):
-        projnorm(f"toy {CASES['toy'].options} --workers 1 --seed {seed} --out {tmp_path / str(seed)}")
-    (one,), (two,) = (dict(_arrays(tmp_path / folder, ["toy"])).values() for folder in ("0", "1"))
-    assert one != two
-
-
 def _arrays(out: Path, kinds: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
     """The bytes of every record of these kinds, by kind and by name of the record."""
     for kind in kinds:

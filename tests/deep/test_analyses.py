@@ -163,13 +163,6 @@ def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch)
     assert run_sweep(replace(asked, run=base.id), context).created == record.created
 
 
-def test_a_sweep_of_a_joint_network_stays_with_it(tmp_path):
-    config = SMALL.updated({"rotation": {"head": "joint", "samples": 40}, "methods": ("Rotation", "ProjNorm")})
-    run_comparison(config, RunContext(tmp_path))
-    arrays = run_sweep(SweepConfig(steps=(6, 3)), RunContext(tmp_path)).arrays
-    np.testing.assert_array_equal(arrays["scores"][:, 0], arrays["scores"][:, 1])
-
-
 def _refused(*_, **__):
     raise AssertionError("trained again")
 

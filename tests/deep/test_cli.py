@@ -54,6 +54,7 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projno
     assert {row["method"] for row in document["rows"]} >= {"ATC", "ProjNorm"}
 
 
+@pytest.mark.slow
 def test_every_experiment_about_a_run_finds_it(projnorm):
     fine(projnorm(*RUN))
     document = json.loads(fine(projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")))

@@ -18,16 +18,14 @@ import numpy as np
 import pytest
 
 from deep.config import METHODS, DeepConfig
-from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig
 from deep.experiments.ntk_predict import run_ntk_predict
 from deep.images import load_image_data
-from deep.methods import resources_of
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices
-from deep.stages import NETWORK, data_of, outputs_of, reference_of, run_stage
+from deep.stages import NETWORK, run_stage
 from projnorm.backends import Backend
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.records import RunContext
@@ -114,19 +112,6 @@ def test_killed_in_any_stage_it_finishes_with_the_same_scores(finished, tmp_path
         child.wait()
     assert killed >= (4 if workers == 1 else 1)
     same_arrays(record, run_comparison(SMALL, RunContext(tmp_path, Backend(workers))))
-
-
-def test_projnorm_of_fewer_images_predicts_the_error_on_all(tmp_path):
-    config = SMALL.updated({"methods": ("ProjNorm",), "data": {"families": SMALL.data.families[:1]}})
-    fewer, context = config.updated({"projnorm": {"samples": 40}}), RunContext(tmp_path, device="cpu")
-    few, all_of_them = (run_comparison(one, context).arrays for one in (fewer, config))
-    np.testing.assert_array_equal(few["errors"], all_of_them["errors"])
-    run = Run(fewer, context, "run")
-    resources = resources_of(run)
-    plain = ProjNorm(resources.initial, reference_of(run), fewer.projnorm, SMALL.seed, resources.prepare)
-    clean = outputs_of(run, data_of(run).targets[0].samples).take(few_indices(60, 40, SMALL.seed))
-    assert few["scores"][0, 0] == pytest.approx(plain.score(clean), rel=1e-5)
-    assert np.all(few["scores"] != all_of_them["scores"])
 
 
 def test_few_are_nested_and_spread():

@@ -25,18 +25,11 @@ from deep.recipe import Recipe
 from deep.training import train
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
+from tests.deep.small import world
 
 CLASSES = 4
 ROOT = Path(__file__).resolve().parents[2]
 PREPARE = ImageNetInput(32)
-
-
-def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points around four corners, the nearer the further shifted, and their labels."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=n)
-    points = (1.0 - shift) * 2.0 * np.eye(CLASSES)[labels] + 0.7 * rng.standard_normal((n, CLASSES))
-    return points.astype(np.float32), labels
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import torch
 from torch import nn
 
 from projnorm.arrays import to_npz
+from tests.deep.small import world
 
-CLASSES = 3
+world = partial(world, classes=3, noise=0.6)
 MODEL = """
 import torch
 from torch import nn
@@ -40,13 +42,6 @@ def odd():
 
 number = 3
 """
-
-
-def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=n)
-    points = (1.0 - shift) * 2.0 * np.eye(CLASSES, 4)[labels] + 0.6 * rng.standard_normal((n, 4))
-    return points.astype(np.float32), labels
 
 
 pytestmark = pytest.mark.usefixtures("folder")

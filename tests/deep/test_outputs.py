@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deep.estimate import estimate_error
 from deep.outputs import Outputs, read_outputs, require_alike
 from projnorm.arrays import to_npz
 
@@ -98,8 +97,3 @@ def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path, arrays, message):
 def test_sets_of_different_models_are_refused(other, what):
     with pytest.raises(ValueError, match=what):
         require_alike(Outputs.of(LOGITS, name="source"), other)
-
-
-def test_a_source_without_labels_is_refused():
-    with pytest.raises(ValueError, match="the source must have `labels`"):
-        estimate_error(None, {"logits": LOGITS}, {"logits": LOGITS})

@@ -16,13 +16,11 @@ from deep.experiments.label_shift import run_label_shift
 from deep.experiments.ntk_predict import run_ntk_predict
 from deep.experiments.sweep import run_sweep
 from deep.presets import TEXT_PRESETS, text_preset
-from deep.runs import Run, open_run
-from deep.stages import stage_key
+from deep.runs import open_run
 from deep.text import load_text_data
 from projnorm.errors import InputError
 from projnorm.records import RunContext
 from projnorm.text import LABELS, made_pairs
-from tests.text.checkpoints import save_bert
 
 SMALL = TextConfig(
     TextData(
@@ -151,33 +149,6 @@ def test_no_pair_is_both_learnt_and_predicted_on(tmp_path):
     assert len(apart.train) == 5500
     with pytest.raises(InputError, match="no pair is left to predict on in distribution"):
         load_text_data(with_data(own, n=0))
-
-
-def test_another_checkpoint_of_the_same_name_is_another_stage(tmp_path):
-    def key() -> str:
-        config = SMALL.updated({"network": {"model": str(tmp_path / "model")}, "data": {"targets": ()}})
-        return stage_key(Run(config, RunContext(tmp_path, device="cpu"), "run"), "network")
-
-    save_bert(tmp_path / "model", seed=1)
-    first = key()
-    assert key() == first
-    save_bert(tmp_path / "model", seed=2)
-    assert key() != first
-
-
-def test_names_of_targets_reach_no_file(tmp_path, monkeypatch):
-    good = write_pairs(tmp_path / "good.jsonl", 30)
-    victim = tmp_path / "victim.txt"
-    victim.write_text("precious", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    names = ("../../../victim.txt", "../run.json", "a/b")
-    assert (tmp_path / "runs" / "run" / "progress" / names[0]).resolve() == victim
-    targets = tuple(f"{name}={good}" for name in names)
-    config = with_data(targets=targets, m=20).updated({"methods": ("ProjNorm",), "finetune": {"epochs": 1}})
-    record = run_comparison(config, RunContext(tmp_path / "runs"))
-    assert record.arrays["targets"].tolist() == ["held out", *names]
-    assert victim.read_text(encoding="utf-8") == "precious"
-    assert run_comparison(config, RunContext(tmp_path / "runs")).created == record.created
 
 
 def test_presets_on_text_are_the_papers():

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from projnorm.atomic import write_atomically
-from projnorm.records import load_record
 from tests.reliability.__main__ import DOCUMENT, RESULT, readers_table, with_tables, writers_table
 from tests.reliability.faults import DAMAGE, FAULTS, KILL, LostError, count_lines, damaged_files, put_fault
 from tests.reliability.readers import READERS
@@ -57,27 +56,6 @@ def test_a_writer_that_loses_something_is_caught(tmp_path):
 
     with pytest.raises(LostError, match=r"a wrong value is read|not reported"):
         list(damaged_files(Writer("careless", run, there), tmp_path / "job", random.Random(0), parts=4))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    [
-        "toy --d1 100 --d2 50 --n 50 --m 50 --trials 6 --interval-trials 6",
-        "deep run digits --families contrast --severities 5 --n-train 60 --m 30 --n-validation 30 --methods ATC",
-    ],
-    ids=lambda command: command.split(" --")[0],
-)
-def test_the_same_command_twice_at_once_gives_one_whole_record(tmp_path, command):
-    line = [sys.executable, "-m", "projnorm", *command.split(), "--workers", "1", "--json", "--out", str(tmp_path)]
-    both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert "Traceback" not in "".join(error for _, error in said)
-    records = [path.parent for path in tmp_path.glob("runs/*/record.json")]
-    assert records
-    for folder in records:
-        load_record(folder.parent, folder.name)
 
 
 def test_unfinished_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_path):

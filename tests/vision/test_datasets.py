@@ -430,11 +430,6 @@ def test_cifar_c_gives_the_asked_rows_of_a_severity(corrupted):
     np.testing.assert_array_equal(found.images("elastic_transform", 5, np.arange(4)).images, NOISY[16:])
 
 
-def test_cifar_c_is_sought_under_the_data_folder(corrupted, monkeypatch):
-    monkeypatch.setenv("PROJNORM_DATA", str(corrupted.parent))
-    assert open_cifar_c("CIFAR-10-C").folder == corrupted
-
-
 def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
     found = open_cifar_c(corrupted)
     some = np.array([0])

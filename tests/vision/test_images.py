@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from projnorm.files import locate
-from projnorm.vision import ImageNetInput, ImageSet, digits, load_splits, read_image_set
+from projnorm.vision import ImageNetInput, digits, load_splits, read_image_set
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
@@ -63,12 +63,6 @@ def test_a_network_sees_centred_and_resized_images():
     large = ImageNetInput(48)(constant)
     assert large.shape == (1, 3, 48, 48)
     torch.testing.assert_close(large[:, :, :1, :1].expand_as(large), large)
-
-
-def test_an_image_set_takes_rows():
-    chosen = ImageSet("x", IMAGES, LABELS).take(np.array([3, 1]))
-    assert len(chosen) == 2
-    np.testing.assert_array_equal(chosen.labels, LABELS[[3, 1]])
 
 
 @pytest.mark.parametrize(
