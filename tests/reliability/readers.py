@@ -43,8 +43,6 @@ class Reader:
         read: Reads the file, or the folder that holds it if there are files beside it.
         beside: Other files in the folder, by name, which stay whole.
         place: Puts a file into an empty folder and returns what is read; by default under `file`, with `beside`.
-        instrumented: Modules that the coverage-guided fuzzer watches; empty for formats of text, and for what other
-            libraries read outside Python.
         writes: Whether reading may move or write files in the folder.
         confined: Whether it may neither start processes nor write elsewhere while it reads.
         seconds: Longest time that it may take.
@@ -59,7 +57,6 @@ class Reader:
     read: Callable[[Path], object]
     beside: Callable[[], Mapping[str, bytes]] | None = None
     place: Callable[[Path, bytes], Path] | None = None
-    instrumented: tuple[str, ...] = ()
     writes: bool = False
     confined: bool = True
     seconds: float = 4.0
@@ -132,9 +129,6 @@ def _settings(path: Path) -> object:
     return ToyConfig().updated(read_toml(path))
 
 
-_CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
-_PICKLES = ("projnorm.vision.cifar_pickles", "projnorm.vision.pickles", "pickletools")
-_ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
 _LABELS, _FOG = np.zeros(5, np.uint8), np.zeros((5, 32, 32, 3), np.uint8)
 
 _READERS = (
@@ -146,62 +140,45 @@ _READERS = (
     Reader("arrays of an entry", "npz", samples.image_set, "key.npz", _entry, place=_place_arrays, writes=True),
     Reader("record", "json", samples.record, "record.json", _record, place=_place_record, writes=True),
     Reader("settings .toml", "text", samples.settings, "config.toml", _settings),
-    Reader("image set .npz", "npz", samples.image_set, "x.npz", read_image_set, instrumented=_ARRAYS),
-    Reader("outputs .npz", "npz", samples.outputs, "x.npz", read_outputs, instrumented=_ARRAYS),
-    Reader("outputs .npy", "npy", samples.npy_files, "x.npy", read_outputs, instrumented=_ARRAYS),
+    Reader("image set .npz", "npz", samples.image_set, "x.npz", read_image_set),
+    Reader("outputs .npz", "npz", samples.outputs, "x.npz", read_outputs),
+    Reader("outputs .npy", "npy", samples.npy_files, "x.npy", read_outputs),
     Reader("samples .npz", "npz", samples.image_set, "x.npz", read_samples),
     Reader("samples .npy", "npy", samples.npy_files, "x.npy", read_samples),
-    Reader("instance .npz", "npz", samples.instance, "x.npz", load_instance, instrumented=_ARRAYS),
+    Reader("instance .npz", "npz", samples.instance, "x.npz", load_instance),
+    Reader("CIFAR archive, binary", "tar.gz", lambda: samples.archive(samples.cifar_binary()), "x.tar.gz", load_splits),
     Reader(
-        *("CIFAR archive, binary", "tar.gz", lambda: samples.archive(samples.cifar_binary()), "x.tar.gz", load_splits),
-        instrumented=_CIFAR,
-    ),
-    Reader(
-        *("CIFAR archive, Python", "tar.gz", lambda: samples.archive(samples.cifar_batches()), "x.tar.gz", load_splits),
-        instrumented=(*_CIFAR, *_PICKLES),
+        "CIFAR archive, Python", "tar.gz", lambda: samples.archive(samples.cifar_batches()), "x.tar.gz", load_splits
     ),
     Reader(
         *("CIFAR folder, binary", "bytes", lambda: samples.cifar_binary()["train.bin"], "train.bin", load_splits),
         beside=samples.cifar_binary,
-        instrumented=_CIFAR[:1],
     ),
     Reader(
         *("CIFAR folder, Python", "pickle", lambda: tuple(samples.cifar_batches().values()), "train", load_splits),
         beside=samples.cifar_batches,
-        instrumented=(*_CIFAR[:1], *_PICKLES),
     ),
     Reader(
         *("CIFAR-C labels", "npy", lambda: samples.npy(_LABELS), "labels.npy", _cifar_c),
         beside=lambda: {"fog.npy": samples.npy(_FOG)},
-        instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
     ),
     Reader(
         *("CIFAR-C images", "npy", lambda: samples.npy(_FOG), "fog.npy", _cifar_c),
         beside=lambda: {"labels.npy": samples.npy(_LABELS)},
-        instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
     ),
     Reader("pairs .jsonl", "jsonl", samples.pairs_json, "x.jsonl", _pairs),
     Reader("pairs .tsv", "text", samples.pairs_table, "x.tsv", _pairs),
-    Reader("pairs .zip", "zip", samples.pairs_zip, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
-    Reader(
-        *("weights .pth", "pth", lambda: (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
-        instrumented=("projnorm.vision.weights", *_PICKLES[1:], "zipfile", "torch._weights_only_unpickler"),
-    ),
-    Reader(
-        *("weights .safetensors", "safetensors", samples.safetensors_file, "w.safetensors", _state),
-        instrumented=("projnorm.vision.weights", "safetensors.torch"),
-    ),
-    Reader(
-        "network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx, instrumented=("deep.estimate.classifiers",)
-    ),
+    Reader("pairs .zip", "zip", samples.pairs_zip, "x.zip", read_pairs),
+    Reader("weights .pth", "pth", lambda: (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
+    Reader("weights .safetensors", "safetensors", samples.safetensors_file, "w.safetensors", _state),
+    Reader("network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx),
     *(
         Reader(
             *(f"image {form}", "image", lambda form=form: samples.picture(form), f"class/x.{form.lower()}"),
             read=read_image_set,
             beside=_nothing,
-            instrumented=("projnorm.vision.image_folders", f"PIL.{plugin}ImagePlugin", "PIL.ImageFile", "PIL.Image"),
         )
-        for form, plugin in (("PNG", "Png"), ("JPEG", "Jpeg"), ("BMP", "Bmp"), ("WEBP", "WebP"))
+        for form in ("PNG", "JPEG", "BMP", "WEBP")
     ),
     Reader(
         *("text checkpoint", "json", lambda: samples.text_checkpoint()["config.json"], "config.json", _text_checkpoint),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability import fuzzing
 from tests.reliability.confined import examine
 from tests.reliability.readers import READERS, Reader
 
@@ -58,11 +57,3 @@ def test_a_reader_that_does_more_than_read_is_caught(tmp_path):
     assert [row["reader"] for row in rows] == list(BROKEN)
     for row in rows:
         assert row["reader"] in row["failures"][0]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not fuzzing.is_installed(), reason="atheris is not installed; it is in the extra `fuzz`")
-def test_a_coverage_guided_fuzzer_finds_nothing_in_a_short_time():
-    executions, failures = fuzzing.fuzz("image set .npz", 2.0, 0)
-    assert failures == []
-    assert executions > 0
