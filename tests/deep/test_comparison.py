@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import signal
@@ -66,19 +65,6 @@ def test_a_run_scores_every_target_with_every_method(finished):
     assert "random" in record.facts["weights"]
 
 
-_CHILD = """
-import json, sys
-from pathlib import Path
-from deep.config import DeepConfig
-from deep.experiments.comparison import run_comparison
-from projnorm.backends import Backend
-from projnorm.records import RunContext
-if __name__ == "__main__":
-    config = DeepConfig.from_json(json.loads(sys.argv[1]))
-    run_comparison(config, RunContext(Path(sys.argv[2]), Backend(int(sys.argv[3]))))
-"""
-
-
 # A file that appears in each stage of a run, as a pattern below the folder of all runs.
 _SIGNS = (
     "deep-*/run.json",
@@ -94,24 +80,21 @@ _SIGNS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_in_any_stage_it_finishes_with_the_same_scores(finished, tmp_path, workers):
-    _, record = finished
-    script = tmp_path / "child.py"
-    script.write_text(_CHILD)
-    killed = 0
+    (tmp_path / "small.toml").write_text(SMALL.to_toml())
+    options = ("--config", "small.toml", "--workers", str(workers), "--out", str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    killed, runs = 0, tmp_path / "runs"
     for sign in _SIGNS if workers == 1 else _SIGNS[1::4]:
-        child = subprocess.Popen(
-            [sys.executable, str(script), json.dumps(SMALL.to_json()), str(tmp_path), str(workers)],
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        )
-        while child.poll() is None and not any(tmp_path.glob(sign)):
+        command = [sys.executable, "-m", "projnorm", "deep", "run", "digits", *options]
+        child = subprocess.Popen(command, start_new_session=True, env=environment, cwd=tmp_path)
+        while child.poll() is None and not any(runs.glob(sign)):
             time.sleep(0.002)
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             killed += 1
         child.wait()
     assert killed >= (4 if workers == 1 else 1)
-    same_arrays(record, run_comparison(SMALL, RunContext(tmp_path, Backend(workers))))
+    same_arrays(finished[1], run_comparison(SMALL, RunContext(runs, Backend(workers))))
 
 
 def test_few_are_nested_and_spread():
@@ -245,6 +228,9 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
     np.savez(tmp_path / "far.npz", images=images, labels=np.arange(12))
     with pytest.raises(InputError, match=r"far\.npz: has class 11; the training images have 0 to 2"):
         load_image_data(target("far.npz"))
+    np.savez(tmp_path / "same.npz", images=images, labels=np.zeros(12, int))
+    with pytest.raises(InputError, match="all of one class"):
+        load_image_data(config.updated({"data": {"data": str(tmp_path / "same.npz"), "targets": (), "n": 2, "m": 2}}))
     np.savez(tmp_path / "one.npz", images=images[:1], labels=[0])
     with pytest.raises(InputError, match="needs 2 samples of each; one has 1"):
         load_image_data(target("one.npz"))
@@ -297,14 +283,6 @@ def test_what_cannot_be_computed_is_refused_before_anything_is_trained_or_begun(
     with pytest.raises((InputError, OSError), match=message):
         run_comparison(SMALL.updated(change), RunContext(tmp_path, device="cpu"))
     assert not [path for path in tmp_path.rglob("*") if "corruptions" not in path.parts]
-
-
-def test_images_of_one_class_are_refused(tmp_path):
-    images, _ = _images(20, 0)
-    np.savez(tmp_path / "one.npz", images=images, labels=np.zeros(20, int))
-    data = {"data": str(tmp_path / "one.npz"), "n": 0, "n_validation": 2, "m": 5}
-    with pytest.raises(InputError, match="all of one class"):
-        load_image_data(SMALL.updated({"data": data}))
 
 
 def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished, tmp_path, monkeypatch):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,9 +22,9 @@ from deep.training import train
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
 from tests.deep.small import world
+from tests.test_packaging import WITHOUT, run_python
 
 CLASSES = 4
-ROOT = Path(__file__).resolve().parents[2]
 PREPARE = ImageNetInput(32)
 
 
@@ -339,25 +335,15 @@ def test_images_as_bytes_with_colours_last_are_prepared_as_the_command_line_does
 
 
 @pytest.mark.slow
-def test_outputs_and_models_of_scikit_learn_need_no_torch(tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "val.npz", logits=rng.standard_normal((60, 3)), labels=rng.integers(3, size=60))
+def test_models_of_scikit_learn_need_no_torch():
     code = """
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-PathFinder.find_spec = classmethod(lambda _, name, *rest: None if name.startswith("torch") else find(name, *rest))
 import numpy as np, projnorm as pn
 from sklearn.linear_model import LogisticRegression
-print(pn.estimate_error(None, "val.npz", "val.npz", methods="all").error)
 X, y = np.random.default_rng(0).standard_normal((90, 4)), np.arange(90) % 3
 print(pn.estimate_error(LogisticRegression().fit(X, y), (X, y), X).calibration.origin)
 """
-    line = [sys.executable, "-W", "ignore", "-c", code]
-    ended = subprocess.run(
-        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[1] == "inputs of the source, moved and drawn anew"
+    ended = run_python(WITHOUT.format(names=["torch"]) + code)
+    assert ended.stdout == "inputs of the source, moved and drawn anew\n", ended.stderr
 
 
 def test_methods_learn_from_one_half_of_the_source_and_are_calibrated_on_the_other():

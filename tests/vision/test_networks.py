@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from projnorm.vision import load_network, resnet18, resnet50, vgg11, weights
+from projnorm.vision import FAMILIES, load_network, resnet18, resnet50, vgg11, weights
 from projnorm.vision.networks import HEADS, NETWORKS
+from projnorm.vision.settings import ARCHITECTURES, FAMILY_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -20,37 +21,19 @@ def state():
 
 
 @pytest.mark.parametrize(
-    ("build", "outputs", "parameters"),
-    [
-        (resnet18, 1, 11_177_025),
-        # What torchvision documents for its ImageNet models.
-        (resnet18, 1000, 11_689_512),
-        (resnet50, 1000, 25_557_032),
-        (vgg11, 1000, 132_863_336),
+    ("build", "parameters", "count", "names"),
+    [  # what torchvision documents for its ImageNet models
+        (resnet18, 11_689_512, 122, {"bn1.running_var", "layer2.0.downsample.1.bias", "layer4.1.conv2.weight"}),
+        (resnet50, 25_557_032, 320, {"layer1.0.downsample.0.weight", "layer3.5.conv3.weight", "layer4.2.bn3.bias"}),
+        (vgg11, 132_863_336, 22, {"features.0.weight", "features.18.bias", "classifier.6.weight"}),
     ],
 )
-def test_the_number_of_parameters(build, outputs, parameters):
+def test_names_and_numbers_of_parameters_are_those_of_torchvision(build, parameters, count, names):
     with torch.device("meta"):
-        assert sum(p.numel() for p in build(outputs).parameters()) == parameters
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "some"),
-    [
-        ("resnet18", 122, {"bn1.running_var", "layer2.0.downsample.1.bias", "layer4.1.conv2.weight", "fc.bias"}),
-        (
-            "resnet50",
-            320,
-            {"layer1.0.downsample.0.weight", "layer3.5.conv3.weight", "layer4.2.bn3.bias"},
-        ),
-        ("vgg11", 22, {"features.0.weight", "features.18.bias", "classifier.6.weight"}),
-    ],
-)
-def test_the_names_are_those_of_torchvision(name, count, some):
-    with torch.device("meta"):
-        names = set(NETWORKS[name](1000).state_dict())
-    assert len(names) == count
-    assert some <= names
+        model = build(1000)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert len(model.state_dict()) == count
+    assert names <= set(model.state_dict())
 
 
 def test_shapes_and_a_shortcut_that_is_added():
@@ -165,8 +148,13 @@ def test_a_download_is_checked_by_its_hash_and_kept(tmp_path, monkeypatch, state
         load_network("resnet18", "imagenet", num_outputs=3, cache=cache)
 
 
-def test_the_official_names_end_in_their_hash():
+def test_the_names_are_those_of_what_there_is():
+    assert tuple(NETWORKS) == ARCHITECTURES
+    assert tuple(FAMILIES) == FAMILY_NAMES
     assert set(NETWORKS) == set(HEADS)
+
+
+def test_the_official_names_end_in_their_hash():
     assert set(weights._OFFICIAL) == set(NETWORKS) - {"small-cnn"}
     with pytest.raises(ValueError, match="no ImageNet weights of small-cnn"):
         weights.download_weights("small-cnn")
