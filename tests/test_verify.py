@@ -10,7 +10,7 @@ import pytest
 
 from projnorm.environment import current_environment
 from projnorm.errors import InputError
-from projnorm.experiments import EXPERIMENTS, recompute, resolve
+from projnorm.experiments import EXPERIMENTS, experiment, recompute, resolve
 from projnorm.records import Record, RunContext, load_record, save_record
 from projnorm.verification import (
     DIFFERENT,
@@ -23,17 +23,12 @@ from projnorm.verification import (
     verdict,
 )
 from simulations import (
-    CounterexampleConfig,
-    SpectraConfig,
-    TailAngleConfig,
     ToyConfig,
-    run_counterexample,
-    run_spectra_example,
-    run_tail_angle,
     run_toy,
 )
 from tests.commands import assert_refused, run_cli
 from tests.test_cli import SMALL_BOUND, SMALL_TOY
+from tests.test_figures import CONFIGS
 
 SMALL = ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=2, interval_trials=1)
 
@@ -126,13 +121,8 @@ def test_everything_that_the_registry_names_is_there():
 def test_records_of_the_theory_are_computed_again_bit_for_bit(tmp_path):
     root = tmp_path / "runs"
     context = RunContext(root)
-    records = [
-        run_toy(SMALL, context),
-        run_counterexample(CounterexampleConfig(angles=5), context),
-        run_tail_angle(TailAngleConfig(n=12, m=12, dim=40, k=4, angles=3, truths=2), context),
-        run_spectra_example(SpectraConfig(n=12, dim=40, k=4, top=8), context),
-    ]
-    for record in records:
+    for kind, config in CONFIGS.values():
+        record = experiment(kind).compute(config, context)
         again = recompute(load_record(root, record.id), RunContext(tmp_path / "again"), beside=root)
         assert again.id == record.id
         assert verdict(compare(record, again), rtol=0.0) == IDENTICAL

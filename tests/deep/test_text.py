@@ -87,11 +87,6 @@ def write_pairs(path, count: int, labels=LABELS, **facts: str) -> str:
     return str(path)
 
 
-def test_a_file_may_have_any_name(tmp_path):
-    odd = write_pairs(tmp_path / "a=b+c.jsonl", 10)
-    assert load_text_data(with_data(targets=(odd,))).targets[1].name == "a=b+c"
-
-
 def test_predictions_are_merged_where_a_set_has_two_labels(tmp_path):
     two_way = write_pairs(tmp_path / "hans.jsonl", 40, ("entailment", "non-entailment"))
     config = with_data(targets=(f"HANS={two_way}",), m=40)

@@ -6,15 +6,14 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from projnorm.atomic import write_atomically
 from tests.reliability.__main__ import DOCUMENT, RESULT, readers_table, with_tables, writers_table
-from tests.reliability.faults import DAMAGE, FAULTS, KILL, LostError, count_lines, damaged_files, put_fault
+from tests.reliability.faults import DAMAGE, FAULTS, KILL, count_lines, damaged_files, put_fault
 from tests.reliability.readers import READERS
-from tests.reliability.writers import WRITERS, Writer, drawn
+from tests.reliability.writers import WRITERS
 
 CHECKED = [writer for writer in WRITERS.values() if writer.checked]
 
@@ -39,23 +38,6 @@ def test_nothing_is_lost_whichever_line_is_the_last(writer):
 @pytest.mark.parametrize("writer", CHECKED, ids=lambda writer: writer.name)
 def test_damage_is_detected_reported_and_recomputed_and_costs_nothing_else(writer, tmp_path):
     assert len(list(damaged_files(writer, tmp_path / "job", random.Random(4), parts=3))) > 10
-
-
-def test_a_writer_that_loses_something_is_caught(tmp_path):
-    """The damage itself is tested with a writer that has no checksum."""
-
-    def run(folder: Path, told) -> None:
-        folder.mkdir(exist_ok=True)
-        for number in range(5):
-            (folder / "file").write_bytes(drawn(number).tobytes())
-            told(str(number))
-
-    def there(folder: Path) -> dict[str, str]:
-        data = (folder / "file").read_bytes() if (folder / "file").exists() else b""
-        return {str(number): data.hex() for number in range(5) if data == drawn(number).tobytes()}
-
-    with pytest.raises(LostError, match=r"a wrong value is read|not reported"):
-        list(damaged_files(Writer("careless", run, there), tmp_path / "job", random.Random(0), parts=4))
 
 
 def test_unfinished_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
