@@ -103,6 +103,16 @@ def test_few_are_nested_and_spread():
     assert few_indices(5, 10, 3).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_fresh_trains_again_and_ends_the_same(tmp_path):
+    config = SMALL.updated({"methods": ("ATC", "ProjNorm"), "data": {"families": SMALL.data.families[:1]}})
+    first = run_comparison(config, RunContext(tmp_path))
+    files = [*(tmp_path / "trained").glob("network-*.json"), *(tmp_path / "projnorm").glob("*/*.json")]
+    written = {path: path.stat().st_mtime_ns for path in files}
+    again = run_comparison(config, RunContext(tmp_path, fresh=True))
+    assert all(path.stat().st_mtime_ns > before for path, before in written.items())
+    same_arrays(first, again)
+
+
 def _images(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 10, count)

@@ -16,6 +16,7 @@ from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of, squared_distances, train_reference
 from deep.recipe import Recipe
+from deep.samples import few_indices
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -76,6 +77,11 @@ def test_layers_add_up_and_the_trajectory_ends_at_the_value():
     assert set(found.layers) == {name for name, _ in INITIAL.named_parameters()}
     assert found.trajectory[9] == found.value
     assert found.trajectory[1] != found.trajectory[4]
+
+
+def test_fewer_samples_are_drawn_from_all():
+    few = target().take(few_indices(33, 10, 3))
+    assert projnorm(samples=10).score(target()) == projnorm().score(few) != projnorm().score(target())
 
 
 def test_the_same_images_and_labels_give_zero():

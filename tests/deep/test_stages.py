@@ -83,3 +83,8 @@ def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, 
 
     before, after = keys(SMALL), keys(SMALL.updated(change))
     assert {name for name in before if before[name] == after[name]} == stays
+
+
+def test_a_value_of_projnorm_depends_on_the_network_that_labels(tmp_path):
+    changes = ({}, {"finetune": {"lr": 0.3}})
+    assert len({stages.projnorm_identity(run_of(SMALL.updated(change), tmp_path)) for change in changes}) == 2

@@ -17,6 +17,7 @@ from deep.experiments.label_shift import difficulty_groups, dirichlet_mixture, r
 from deep.experiments.stress import predictions
 from deep.forward import forward
 from deep.runs import Run, open_run
+from deep.samples import few_indices
 from deep.stages import data_of, network_of
 from projnorm.errors import InputError
 from projnorm.records import RunContext
@@ -207,3 +208,14 @@ def test_label_shift_is_scored_and_the_groups_are_ordered(run):
 def test_what_is_no_stress_is_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_fewer_images_are_drawn_from_all(run):
+    context, record = run
+    opened = Run(SMALL, context, record.id)
+    few = data_of(opened).targets[0].samples.take(few_indices(100, 30, SMALL.seed))
+    arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), context).arrays
+    outputs = replace(forward(network_of(opened), "fc", few.images, prepare=ImageNetInput(32)), labels=few.labels)
+    assert arrays["errors"][0] == outputs.error
+    confidence = torch.softmax(torch.from_numpy(outputs.logits), dim=1).amax(dim=1).mean().item()
+    np.testing.assert_allclose(arrays["scores"][0, 1], 1 - confidence, rtol=1e-5)
