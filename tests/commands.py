@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import subprocess
 import sys
 import warnings
@@ -31,14 +32,16 @@ class Result:
 
 
 def run_cli(*arguments: str, cwd: Path | None = None) -> Result:
-    """Run a command in this process; warnings are no errors, as in a shell."""
+    """Run a command in this process; warnings are no errors, as in a shell, and long work prints no progress."""
     with (
+        pytest.MonkeyPatch.context() as patch,
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
         contextlib.chdir(cwd or Path.cwd()),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
+        patch.setattr("projnorm.progress._LINE_SECONDS", math.inf)
         code = app.run(arguments)
     return Result(code, out.getvalue(), err.getvalue())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from projnorm import __version__
 from projnorm.cli.app import SUMMARIES
+from simulations import bound_check
 from tests.commands import assert_refused, run_cli, run_process, without_pictures
 
 HEAVY = ("torch", "scipy.stats", "sklearn", "matplotlib", "numpy")
@@ -23,13 +25,6 @@ SMALL_BOUND = ("bound", "--instances", "160", "--large", "0", "--workers", "1")
 def _no_pictures(monkeypatch):
     """Of commands in this process; those in one of their own draw."""
     without_pictures(monkeypatch)
-
-
-def run_changed(change: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process in which something is changed first."""
-    run = "from projnorm.cli.main import main\nmain()\n"
-    code = f"import sys\n{change}\nsys.argv = ['projnorm', *{list(arguments)!r}]\n{run}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 def test_version():
@@ -76,7 +71,7 @@ def test_completion_knows_commands_and_options():
 
 
 def test_toy_prints_a_table_and_writes_record_figures_and_settings(tmp_path):
-    result = run_process(*SMALL_TOY, "--sigmas", "0,1,3", "--out", "out", cwd=tmp_path)
+    result = run_cli(*SMALL_TOY, "--sigmas", "0,1,3", "--out", "out", cwd=tmp_path)
     assert (result.code, result.err) == (0, "")
     assert [line.split()[0] for line in result.out.splitlines()[4:7]] == ["0", "1", "3"]
     (record,) = (tmp_path / "out" / "runs").glob("toy-*")
@@ -101,14 +96,6 @@ def test_toy_json_is_all_there_is_on_stdout(tmp_path, design):
     assert (Path(document["record"]) / "record.json").is_file()
 
 
-def test_bound_exits_0_and_reports_where_intervals_hold(tmp_path):
-    result = run_cli(*SMALL_BOUND, "--out", str(tmp_path))
-    assert result.code == 0, result.err
-    assert "No interval was broken where it must hold." in result.out
-    document = json.loads(run_cli(*SMALL_BOUND, "--json", "--out", str(tmp_path)).out)
-    assert document["violations"] == {}
-
-
 def test_json_is_strict_even_where_a_number_is_missing(tmp_path):
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
@@ -119,20 +106,23 @@ def test_json_is_strict_even_where_a_number_is_missing(tmp_path):
         json.loads(result.out, parse_constant=refuse)
 
 
-@pytest.mark.slow
 def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
-    """The sharp interval made too narrow on purpose, in the process that runs the command."""
-    change = (
-        "from dataclasses import replace\nfrom simulations import bound_check\n"
-        "honest = bound_check.sharp_interval\n"
-        "bound_check.sharp_interval = lambda *a, **k: replace(honest(*a, **k), upper=honest(*a, **k).lower)"
-    )
-    result = run_changed(change, *SMALL_BOUND, "--seed", "3", "--json", "--out", str(tmp_path))
-    assert result.returncode == 1, result.stderr
-    document = json.loads(result.stdout)
-    assert document["violations"]
-    saved = sorted(tmp_path.rglob("violation-*.npz"))
-    assert len(saved) == min(10, len(document["violations"]))
+    """The sharp interval made too narrow on purpose."""
+    honest = bound_check.sharp_interval
+
+    def too_narrow(*arguments, **options):
+        interval = honest(*arguments, **options)
+        return replace(interval, upper=interval.lower + 0.01 * (interval.upper - interval.lower))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bound_check, "sharp_interval", too_narrow)
+        result = run_cli(*SMALL_BOUND, "--seed", "3", "--json", "--out", str(tmp_path))
+        assert result.code == 1, result.err
+        broken = json.loads(result.out)["violations"]
+        assert len(broken) > 5
+        saved = sorted(tmp_path.rglob("violation-*.npz"))
+        assert len(saved) == min(10, len(broken))
+        assert run_cli("replay", str(saved[0])).code == 1
     assert run_cli("replay", str(saved[0])).code == 0, "with the honest interval it holds"
 
 
@@ -207,18 +197,6 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
     assert "Nothing to remove" in run_cli("runs", "rm", *out).out
 
 
-def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
-    def created(*options: str) -> str:
-        return json.loads(run_cli(*SMALL_TOY, *options, "--json", "--out", str(tmp_path)).out)["created"]
-
-    first = created()
-    assert created() == first
-    arrays = next((tmp_path / "runs").glob("toy-*/record-*.npz"))
-    stamp = arrays.stat().st_mtime_ns
-    created("--fresh")
-    assert arrays.stat().st_mtime_ns > stamp
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -226,14 +204,10 @@ def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
         (("toi",), ("did you mean toy?",)),
         (("deep", "rum"), ("deep rum", "did you mean deep run?")),
         (("toy", "--sigmas", "1,abc"), ("--sigmas", "1,abc")),
-        (("toy", "--sigmas=-1,2"), ("--sigmas must be at least 0; got -1",)),
         (("toy", "--sigmas", ""), ("--sigmas",)),
-        (("toy", "--sigmas", "1e200"), ("--sigmas must be at most 1e+06",)),
         (("toy", "--n", "0"), ("--n must be at least 1; got 0",)),
         (("toy", "--n", "abc"), ("--n", "whole number")),
         (("toy", "--design", "cubic"), ("--design", "cubic", "power-law")),
-        (("toy", "--workers", "-1"), ("--workers",)),
-        (("toy", "--seed", "-1"), ("--seed",)),
         (("toy", "--fast"), ("--fast",)),
         (("toy", "--trails", "3"), ("did you mean --trials?",)),
         (("toy", "stray"), ("stray",)),
@@ -241,11 +215,9 @@ def test_running_again_reads_the_record_and_fresh_computes_it(tmp_path):
         (("toy", "--scheduler", "tcp://x:1"), ("--scheduler is for --backend dask",)),
         (("toy", "--config", "missing.toml"), ("missing.toml",)),
         (("ntk", "gram", "--tflops", "3"), ("--devices and --tflops are for --dry-run",)),
-        (("bound", "--instances", "0"), ("--instances must be at least 1",)),
         (("replay", "missing.npz"), ("missing.npz", "No such file")),
         (("runs", "show"), ("NAME",)),
         (("deep", "run"), ("PRESET must be one of",)),
-        (("deep", "run", "nope"), ("PRESET must be one of", "nope")),
     ],
 )
 def test_a_bad_command_line_is_one_line_and_exit_code_2(arguments, words, tmp_path):

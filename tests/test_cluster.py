@@ -76,13 +76,6 @@ def test_tiles_are_the_same_bits_as_on_this_machine_and_no_worker_needs_the_fold
     assert len(list((tmp_path / "tiles").glob("*/[0-9]*.npz"))) == there.computed
 
 
-def test_a_comparison_of_predictors_is_the_same_as_on_this_machine(backend, tmp_path):
-    here = run_comparison(SMALL, RunContext(tmp_path / "here"))
-    there = run_comparison(SMALL, RunContext(tmp_path / "there", backend))
-    for name, array in here.arrays.items():
-        np.testing.assert_array_equal(there.arrays[name], array, err_msg=name)
-
-
 def test_a_task_that_fails_is_its_own_error(backend, tmp_path):
     with pytest.raises(ZeroDivisionError):
         run_tasks(_inverse, [1, 0], store=Store(tmp_path), backend=backend, description="test")

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from projnorm.cli.app import SUMMARIES
-from simulations import BoundConfig, CounterexampleConfig, SpectraConfig, TailAngleConfig, ToyConfig
 from tests.commands import run_cli, without_pictures
+from tests.test_figures import CONFIGS as THEORY
 
 KERNEL = "--n 6 --m 5 --families contrast --severities 5 --architecture small-cnn --size 16"
 RUN = (
@@ -23,14 +23,6 @@ RUN = (
     "--projnorm-steps 2 --projnorm-trajectory none --projnorm-batch 10 --rotation-samples 20 --size 16"
 )
 TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm-steps 2 --projnorm-trajectory none"
-THEORY = {
-    "toy": ("toy", ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=3, interval_trials=2)),
-    "sibling:spiked": ("toy", ToyConfig("spiked", 12, 6, 6, 6, sigmas=(1.0,), trials=3, interval_trials=1)),
-    "bound": ("bound", BoundConfig(instances=16, large=0)),
-    "counterexample": ("counterexample", CounterexampleConfig(angles=5)),
-    "tail_angle": ("tail-angle", TailAngleConfig(n=12, m=12, dim=40, k=4, angles=3, truths=2)),
-    "spectra": ("spectra", SpectraConfig(n=12, dim=40, k=4, top=8)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +111,6 @@ def test_the_numbers_do_not_depend_on_the_workers(name, request, tmp_path, monke
 
 def test_every_command_is_tested_or_computes_nothing():
     assert set(SUMMARIES) == set(CASES) | COMPUTE_NOTHING
-
-
-def test_another_seed_gives_other_numbers(tmp_path):
-    """So that equal bytes are not those of constants."""
-    for seed in range(2):
-        projnorm(f"toy {CASES['toy'].options} --workers 1 --seed {seed} --out {tmp_path / str(seed)}")
-    (one,), (two,) = (dict(_arrays(tmp_path / folder, ["toy"])).values() for folder in ("0", "1"))
-    assert one != two
 
 
 def _arrays(out: Path, kinds: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +21,6 @@ from projnorm.records import (
     match_run,
     record_id,
     recorded,
-    save_record,
 )
 from projnorm.store import Store
 from projnorm.tasks import run_tasks
@@ -174,12 +167,6 @@ def test_a_name_must_match_one_run(tmp_path):
         match_run(tmp_path, "squ")
 
 
-def test_saved_elsewhere_a_record_is_the_same(tmp_path):
-    record = run_squares(RunContext(tmp_path / "a"))
-    save_record(record, tmp_path / "b")
-    assert load_record(tmp_path / "b", record.id).to_dict() == json.loads(json.dumps(record.to_dict()))
-
-
 def test_a_damaged_task_is_done_again(tmp_path, caplog):
     counter, store = tmp_path / "count", Store(tmp_path / "tasks")
     work = partial(counting_square, counter)
@@ -202,26 +189,3 @@ def test_a_context_needs_memory_and_a_backend_workers(tmp_path):
         RunContext(tmp_path, memory=0)
     with pytest.raises(InputError, match="`workers` must be at least 1; got 0"):
         Backend(0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_killed_sweep_resumes_to_the_same_record(tmp_path, workers):
-    """SIGKILL in the middle of `projnorm toy`, then the same command: the arrays of an undisturbed run."""
-    sizes = ["--d1", "200", "--d2", "100", "--n", "100", "--m", "100", "--trials", "24", "--interval-trials", "24"]
-    command = [sys.executable, "-m", "projnorm", "toy", *sizes, "--workers", workers, "--out"]
-    process = subprocess.Popen([*command, str(tmp_path / "killed")], start_new_session=True)
-    runs = tmp_path / "killed" / "runs"
-    deadline = time.monotonic() + 120
-    while len(list(runs.glob("*/tasks-*/*.json"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert 3 <= len(list(runs.glob("*/tasks-*/*.json"))) < 24, "killed in the middle"
-    assert not list(runs.glob("*/record.json"))
-    for name in ("killed", "undisturbed"):
-        subprocess.run([*command, str(tmp_path / name)], check=True, capture_output=True)
-    (killed,), (undisturbed,) = (list((tmp_path / name / "runs").glob("toy-*")) for name in ("killed", "undisturbed"))
-    assert killed.name == undisturbed.name
-    (a,), (b,) = killed.glob("*.npz"), undisturbed.glob("*.npz")
-    assert a.read_bytes() == b.read_bytes()

@@ -58,20 +58,9 @@ def test_the_report_shows_whole(page, tmp_path, width, scheme):
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     dom = subprocess.run(
         [
-            str(CHROMIUM),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--no-first-run",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            *dark,
-            f"--window-size={width},900",
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-            copy.as_uri(),
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+            *("--disable-component-update", "--disable-sync", "--no-first-run", *dark, f"--window-size={width},900"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", copy.as_uri()),
         ],
         capture_output=True,
         text=True,

@@ -70,13 +70,6 @@ def test_equal_arrays_give_equal_bytes_and_come_back(tmp_path):
         np.testing.assert_array_equal(archive["b"], ARRAYS["b"])
 
 
-def test_pickled_arrays_are_refused(tmp_path):
-    path = tmp_path / "evil.npz"
-    np.savez(path, a=np.array([{"x": 1}], dtype=object))
-    with pytest.raises(ValueError, match="not a whole NPZ"):
-        from_npz(path.read_bytes())
-
-
 @pytest.mark.parametrize("compress", [True, False])
 def test_an_entry_comes_back_as_it_was(store, compress):
     assert store.get("group/one") is None

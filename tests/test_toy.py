@@ -77,15 +77,6 @@ def test_any_function_of_the_outputs_is_blind_to_sigma(design):
         assert np.ptp(arrays[name]) > 0.0
 
 
-@pytest.mark.slow
-def test_same_seed_same_numbers_with_any_number_of_workers(tmp_path):
-    config = ToyConfig(**SMALL, trials=6, interval_trials=3)
-    one = run_toy(config, RunContext(tmp_path / "one", Backend(1)))
-    two = run_toy(config, RunContext(tmp_path / "two", Backend(2)))
-    for name, array in one.arrays.items():
-        assert np.array_equal(array, two.arrays[name]), name
-
-
 def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
     few = run_toy(ToyConfig(**SMALL, trials=3), RunContext(tmp_path))
     many = run_toy(ToyConfig(**SMALL, trials=8), RunContext(tmp_path))
@@ -122,12 +113,6 @@ def test_projnorm_tracks_the_loss_and_confidence_does_not(tmp_path):
     assert projnorm.r_squared > 0.7
     assert projnorm.spearman > 0.8
     assert confidence.r_squared < 0.3
-
-
-def test_tracking_of_a_record_without_intervals_or_without_variation(tmp_path):
-    record = run_toy(ToyConfig(**SMALL, sigmas=(1.0,), trials=1, interval_trials=0), RunContext(tmp_path))
-    assert interval_tracking(record) == []
-    assert all(np.isnan(fit.r_squared) for fit in score_tracking(record).values())
 
 
 def test_points_without_a_ground_truth_are_told_from_misses(tmp_path):

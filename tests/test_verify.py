@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from projnorm.environment import current_environment
 from projnorm.errors import InputError
-from projnorm.experiments import EXPERIMENTS, recompute, resolve
+from projnorm.experiments import EXPERIMENTS, experiment, recompute, resolve
 from projnorm.records import Record, RunContext, load_record, save_record
 from projnorm.verification import (
     DIFFERENT,
@@ -24,17 +23,12 @@ from projnorm.verification import (
     verdict,
 )
 from simulations import (
-    CounterexampleConfig,
-    SpectraConfig,
-    TailAngleConfig,
     ToyConfig,
-    run_counterexample,
-    run_spectra_example,
-    run_tail_angle,
     run_toy,
 )
 from tests.commands import assert_refused, run_cli
 from tests.test_cli import SMALL_BOUND, SMALL_TOY
+from tests.test_figures import CONFIGS
 
 SMALL = ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=2, interval_trials=1)
 
@@ -51,11 +45,29 @@ def compared(old, new):
     return found
 
 
-def test_equal_arrays_are_identical_nan_included():
-    found = compared([1.0, np.nan, np.inf], [1.0, np.nan, np.inf])
-    assert found.identical
-    assert (found.differing, found.absolute, found.relative) == (0, 0.0, 0.0)
-    assert verdict([found], rtol=0.0) == IDENTICAL
+PLACE = LAST_PLACES * np.finfo(float).eps
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rtol", "expected"),
+    [
+        ([1.0, np.nan, np.inf], [1.0, np.nan, np.inf], 0.0, IDENTICAL),
+        ([0.0], [-0.0], 0.0, ROUNDING),
+        # Last places of the largest entry are rounding in a small one.
+        ([1.0, 0.0], [1.0, PLACE / 2], 1e-6, ROUNDING),
+        ([1.0, 0.0], [1.0, PLACE * 2], 1e-6, DIFFERENT),
+        # What is no rounding differs at any tolerance.
+        ([1.0, 2.0], [1.0, np.nan], 1e6, DIFFERENT),
+        ([np.inf], [-np.inf], 1e6, DIFFERENT),
+        ([1.0, 2.0], [[1.0, 2.0]], 1e6, DIFFERENT),
+        (np.array([1.0]), np.array([1.0], np.float32), 1e6, DIFFERENT),
+        ([10**9], [10**9 + 1], 1e6, DIFFERENT),
+        ([True], [False], 1e6, DIFFERENT),
+        (["a", "b"], ["a", "c"], 1e6, DIFFERENT),
+    ],
+)
+def test_arrays_are_identical_equal_up_to_rounding_or_different(old, new, rtol, expected):
+    assert verdict([compared(old, new)], rtol=rtol) == expected
 
 
 def test_a_difference_is_measured_absolutely_and_against_its_own_entry():
@@ -66,36 +78,6 @@ def test_a_difference_is_measured_absolutely_and_against_its_own_entry():
     assert found.relative == pytest.approx(1e-3 / 1.001)
     assert verdict([found], rtol=1e-6) == DIFFERENT
     assert verdict([found], rtol=1e-2) == ROUNDING
-
-
-@pytest.mark.parametrize(("places", "expected"), [(LAST_PLACES / 2, ROUNDING), (LAST_PLACES * 2, DIFFERENT)])
-def test_last_places_of_the_largest_entry_are_rounding_in_a_small_one(places, expected):
-    found = compared([1.0, 0.0], [1.0, places * np.finfo(float).eps])
-    assert found.absolute > 0.0
-    assert verdict([found], rtol=1e-6) == expected
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ([1.0, 2.0], [1.0, np.nan]),
-        ([np.inf], [-np.inf]),
-        ([1.0, 2.0], [[1.0, 2.0]]),
-        (np.array([1.0]), np.array([1.0], np.float32)),
-        ([10**9], [10**9 + 1]),
-        ([True], [False]),
-        (["a", "b"], ["a", "c"]),
-    ],
-    ids=["nan", "sign of inf", "shape", "type", "whole numbers", "truth", "text"],
-)
-def test_what_is_no_rounding_differs_at_any_tolerance(old, new):
-    found = compared(old, new)
-    assert found.relative == math.inf
-    assert verdict([found], rtol=1e6) == DIFFERENT
-
-
-def test_signs_of_zero_are_rounding():
-    assert verdict([compared([0.0], [-0.0])], rtol=0.0) == ROUNDING
 
 
 def test_an_array_that_only_one_record_has_differs():
@@ -139,13 +121,8 @@ def test_everything_that_the_registry_names_is_there():
 def test_records_of_the_theory_are_computed_again_bit_for_bit(tmp_path):
     root = tmp_path / "runs"
     context = RunContext(root)
-    records = [
-        run_toy(SMALL, context),
-        run_counterexample(CounterexampleConfig(angles=5), context),
-        run_tail_angle(TailAngleConfig(n=12, m=12, dim=40, k=4, angles=3, truths=2), context),
-        run_spectra_example(SpectraConfig(n=12, dim=40, k=4, top=8), context),
-    ]
-    for record in records:
+    for kind, config in CONFIGS.values():
+        record = experiment(kind).compute(config, context)
         again = recompute(load_record(root, record.id), RunContext(tmp_path / "again"), beside=root)
         assert again.id == record.id
         assert verdict(compare(record, again), rtol=0.0) == IDENTICAL

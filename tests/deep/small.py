@@ -1,6 +1,8 @@
-"""Runs that take seconds: the one configuration that tests vary."""
+"""Small things that tests share: a configuration of a run that takes seconds, and a classification of points."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from deep.config import DeepConfig, ImageData, ProjNormConfig, RotationConfig
 from deep.recipe import Recipe
@@ -13,3 +15,13 @@ SMALL = DeepConfig(
     ProjNormConfig(steps=6, lr=0.05, batch=20, trajectory=(2, 6)),
     RotationConfig(samples=60),
 )
+
+
+def world(
+    n: int, shift: float, seed: int, *, classes: int = 4, width: int = 4, noise: float = 0.7
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points around corners, the nearer the further shifted, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=n)
+    points = (1.0 - shift) * 2.0 * np.eye(classes, width)[labels] + noise * rng.standard_normal((n, width))
+    return points.astype(np.float32), labels

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import signal
@@ -18,16 +17,14 @@ import numpy as np
 import pytest
 
 from deep.config import METHODS, DeepConfig
-from deep.estimators.projnorm import ProjNorm
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig
 from deep.experiments.ntk_predict import run_ntk_predict
 from deep.images import load_image_data
-from deep.methods import resources_of
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices
-from deep.stages import NETWORK, data_of, outputs_of, reference_of, run_stage
+from deep.stages import NETWORK, run_stage
 from projnorm.backends import Backend
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.records import RunContext
@@ -68,32 +65,6 @@ def test_a_run_scores_every_target_with_every_method(finished):
     assert "random" in record.facts["weights"]
 
 
-@pytest.mark.slow
-def test_the_numbers_do_not_depend_on_the_workers_and_a_finished_run_is_read(finished, tmp_path, monkeypatch):
-    _, record = finished
-    other = run_comparison(SMALL, RunContext(tmp_path, Backend(2)))
-    same_arrays(record, other)
-
-    def never(*_):
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr("deep.experiments.comparison.run_stage", never)
-    assert run_comparison(SMALL, RunContext(tmp_path)).created == other.created
-
-
-_CHILD = """
-import json, sys
-from pathlib import Path
-from deep.config import DeepConfig
-from deep.experiments.comparison import run_comparison
-from projnorm.backends import Backend
-from projnorm.records import RunContext
-if __name__ == "__main__":
-    config = DeepConfig.from_json(json.loads(sys.argv[1]))
-    run_comparison(config, RunContext(Path(sys.argv[2]), Backend(int(sys.argv[3]))))
-"""
-
-
 # A file that appears in each stage of a run, as a pattern below the folder of all runs.
 _SIGNS = (
     "deep-*/run.json",
@@ -109,37 +80,21 @@ _SIGNS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_in_any_stage_it_finishes_with_the_same_scores(finished, tmp_path, workers):
-    _, record = finished
-    script = tmp_path / "child.py"
-    script.write_text(_CHILD)
-    killed = 0
+    (tmp_path / "small.toml").write_text(SMALL.to_toml())
+    options = ("--config", "small.toml", "--workers", str(workers), "--out", str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    killed, runs = 0, tmp_path / "runs"
     for sign in _SIGNS if workers == 1 else _SIGNS[1::4]:
-        child = subprocess.Popen(
-            [sys.executable, str(script), json.dumps(SMALL.to_json()), str(tmp_path), str(workers)],
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        )
-        while child.poll() is None and not any(tmp_path.glob(sign)):
+        command = [sys.executable, "-m", "projnorm", "deep", "run", "digits", *options]
+        child = subprocess.Popen(command, start_new_session=True, env=environment, cwd=tmp_path)
+        while child.poll() is None and not any(runs.glob(sign)):
             time.sleep(0.002)
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             killed += 1
         child.wait()
     assert killed >= (4 if workers == 1 else 1)
-    same_arrays(record, run_comparison(SMALL, RunContext(tmp_path, Backend(workers))))
-
-
-def test_projnorm_of_fewer_images_predicts_the_error_on_all(tmp_path):
-    config = SMALL.updated({"methods": ("ProjNorm",), "data": {"families": SMALL.data.families[:1]}})
-    fewer, context = config.updated({"projnorm": {"samples": 40}}), RunContext(tmp_path, device="cpu")
-    few, all_of_them = (run_comparison(one, context).arrays for one in (fewer, config))
-    np.testing.assert_array_equal(few["errors"], all_of_them["errors"])
-    run = Run(fewer, context, "run")
-    resources = resources_of(run)
-    plain = ProjNorm(resources.initial, reference_of(run), fewer.projnorm, SMALL.seed, resources.prepare)
-    clean = outputs_of(run, data_of(run).targets[0].samples).take(few_indices(60, 40, SMALL.seed))
-    assert few["scores"][0, 0] == pytest.approx(plain.score(clean), rel=1e-5)
-    assert np.all(few["scores"] != all_of_them["scores"])
+    same_arrays(finished[1], run_comparison(SMALL, RunContext(runs, Backend(workers))))
 
 
 def test_few_are_nested_and_spread():
@@ -283,6 +238,9 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
     np.savez(tmp_path / "far.npz", images=images, labels=np.arange(12))
     with pytest.raises(InputError, match=r"far\.npz: has class 11; the training images have 0 to 2"):
         load_image_data(target("far.npz"))
+    np.savez(tmp_path / "same.npz", images=images, labels=np.zeros(12, int))
+    with pytest.raises(InputError, match="all of one class"):
+        load_image_data(config.updated({"data": {"data": str(tmp_path / "same.npz"), "targets": (), "n": 2, "m": 2}}))
     np.savez(tmp_path / "one.npz", images=images[:1], labels=[0])
     with pytest.raises(InputError, match="needs 2 samples of each; one has 1"):
         load_image_data(target("one.npz"))
@@ -306,26 +264,12 @@ def test_presets_are_the_papers():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"network": {"architecture": "resnet19"}}, "`network.architecture` must be one of"),
-        ({"methods": ("Oracle",)}, "`methods` must be one of Rotation, ConfScore.*got 'Oracle'"),
-        ({"methods": ()}, "`methods` must have at least one"),
-        ({"data": {"families": ("rain",)}}, "`data.families` must be one of gaussian_noise.*got 'rain'"),
-        ({"data": {"families": ("fog", "fog")}}, "`data.families` must name each one once"),
-        ({"data": {"severities": (6,)}}, "`data.severities` must be one of 1, 2, 3, 4, 5; got 6"),
-        ({"data": {"m": 0}}, "`data.m` must be at least 1"),
-        ({"data": {"n": -1}}, "`data.n` must be at least 0"),
-        ({"finetune": {"batch": 1}}, "`finetune.batch` must be at least 2"),
-        ({"finetune": {"lr": 0.0}}, "`finetune.lr` must be positive"),
-        ({"projnorm": {"lr": float("nan")}}, "`projnorm.lr` must be positive"),
-        ({"finetune": {"momentum": 1.0}}, "`finetune.momentum` must be below 1"),
-        ({"seed": -1}, "`seed` must be at least 0"),
         ({"projnorm": {"trajectory": (7,)}}, "`projnorm.trajectory` must hold steps from 1 to 6"),
-        ({"projnorm": {"labels": "guessed"}}, "`projnorm.labels` must be one of pseudo, true"),
         ({"projnorm": {"samples": 61}}, "`projnorm.samples` must be 0 for all, or from 2 to m = 60; got 61"),
         ({"projnorm": {"samples": 1}}, "`projnorm.samples` must be 0 for all, or at least 2"),
     ],
 )
-def test_bad_configurations_are_refused(change, message):
+def test_settings_that_do_not_fit_together_are_refused(change, message):
     with pytest.raises(InputError, match=message):
         SMALL.updated(change)
     assert DeepConfig.from_json(SMALL.to_json()) == SMALL
@@ -349,27 +293,6 @@ def test_what_cannot_be_computed_is_refused_before_anything_is_trained_or_begun(
     with pytest.raises((InputError, OSError), match=message):
         run_comparison(SMALL.updated(change), RunContext(tmp_path, device="cpu"))
     assert not [path for path in tmp_path.rglob("*") if "corruptions" not in path.parts]
-
-
-def test_images_of_one_class_are_refused(tmp_path):
-    images, _ = _images(20, 0)
-    np.savez(tmp_path / "one.npz", images=images, labels=np.zeros(20, int))
-    data = {"data": str(tmp_path / "one.npz"), "n": 0, "n_validation": 2, "m": 5}
-    with pytest.raises(InputError, match="all of one class"):
-        load_image_data(SMALL.updated({"data": data}))
-
-
-def test_damaged_scores_are_computed_again_and_the_record_is_as_it_was(finished, tmp_path, caplog):
-    context, record = finished
-    root = tmp_path / "copy"
-    shutil.copytree(context.root, root)
-    before, path = documents(root, record.id), root / record.id / "scores" / "outputs-0000.json"
-    path.write_bytes(path.read_bytes().replace(b'"target": "clean"', b'"target": "cleam"'))
-    Store(root).remove(f"{record.id}/record")
-    again = run_comparison(SMALL, RunContext(root))
-    assert "its checksum differs" in caplog.text
-    assert documents(root, record.id) == before
-    same_arrays(record, again)
 
 
 def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished, tmp_path, monkeypatch):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,18 +21,11 @@ from deep.recipe import Recipe
 from deep.training import train
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
+from tests.deep.small import world
+from tests.test_packaging import WITHOUT, run_python
 
 CLASSES = 4
-ROOT = Path(__file__).resolve().parents[2]
 PREPARE = ImageNetInput(32)
-
-
-def world(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points around four corners, the nearer the further shifted, and their labels."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(CLASSES, size=n)
-    points = (1.0 - shift) * 2.0 * np.eye(CLASSES)[labels] + 0.7 * rng.standard_normal((n, CLASSES))
-    return points.astype(np.float32), labels
 
 
 @pytest.fixture(scope="module")
@@ -269,19 +258,14 @@ SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10
     ("options", "message"),
     [
         ({"methods": ("nonsense",)}, "`methods` must be default, all, or of .*; got 'nonsense'"),
-        ({"methods": ()}, "at least one method, each once"),
         ({"methods": ("ATC", "ATC")}, "at least one method, each once"),
         ({"methods": ("Dispersion",)}, r"nothing can be estimated \(Dispersion: not run: needs features"),
         (
             {"methods": ("entropy",)},
             "Entropy: scores that are no errors need calibration; .* or the model with its inputs",
         ),
-        ({"methods": ("ATC", "atc")}, "at least one method, each once"),
         ({"device": "cuda"}, "`device` 'cuda' needs `model` to be a network of torch"),
-        ({"level": 1.0}, "`level` must be above 0 and below 1; got 1.0"),
         ({"calibration": "perhaps"}, "`calibration` must be auto, none, or labelled sets by name; got 'perhaps'"),
-        ({"calibration": np.eye(3)}, "labelled sets by name; got ndarray"),
-        ({"seed": -1}, "`seed` must be at least 0; got -1"),
         ({"others": ["x"]}, "`others` needs `model`"),
         ({"init": nn.Linear(1, 1)}, "`init` needs `model` to be a network of torch"),
     ],
@@ -351,33 +335,15 @@ def test_images_as_bytes_with_colours_last_are_prepared_as_the_command_line_does
 
 
 @pytest.mark.slow
-def test_outputs_and_models_of_scikit_learn_need_no_torch(tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "val.npz", logits=rng.standard_normal((60, 3)), labels=rng.integers(3, size=60))
+def test_models_of_scikit_learn_need_no_torch():
     code = """
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-PathFinder.find_spec = classmethod(lambda _, name, *rest: None if name.startswith("torch") else find(name, *rest))
 import numpy as np, projnorm as pn
 from sklearn.linear_model import LogisticRegression
-print(pn.estimate_error(None, "val.npz", "val.npz", methods="all").error)
 X, y = np.random.default_rng(0).standard_normal((90, 4)), np.arange(90) % 3
 print(pn.estimate_error(LogisticRegression().fit(X, y), (X, y), X).calibration.origin)
 """
-    line = [sys.executable, "-W", "ignore", "-c", code]
-    ended = subprocess.run(
-        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[1] == "inputs of the source, moved and drawn anew"
-
-
-@pytest.mark.parametrize("error", [0.0, 1.0])
-def test_a_source_without_errors_or_with_nothing_else(error):
-    labels = (SOURCE["labels"] + int(error)) % 3
-    found = estimate_error(None, {"logits": 9 * SOURCE["logits"], "labels": labels}, {"logits": 9 * SOURCE["logits"]})
-    assert found.error == pytest.approx(error, abs=0.02)
-    assert 0.0 <= found.low <= found.high <= 1.0
+    ended = run_python(WITHOUT.format(names=["torch"]) + code)
+    assert ended.stdout == "inputs of the source, moved and drawn anew\n", ended.stderr
 
 
 def test_methods_learn_from_one_half_of_the_source_and_are_calibrated_on_the_other():

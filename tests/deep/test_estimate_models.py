@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -17,6 +15,7 @@ from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier, ProbabilisticClassifier, as_classifier, outputs_of
 from deep.estimate.torch_classifier import TorchClassifier
 from projnorm.text.networks import load_pair_classifier
+from tests.reliability.samples import onnx_network
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 6)).astype(np.float32)
@@ -93,27 +92,10 @@ def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
     assert found.error == pytest.approx(np.mean(model.predict(X) != names))
 
 
-def onnx_file(path, *, softmax: bool = False):
-    """``z = x W``, perhaps under a softmax."""
-    weight = RNG.standard_normal((6, 3)).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "W"], ["z"])]
-    if softmax:
-        nodes.append(helper.make_node("Softmax", ["z"], ["p"], axis=1))
-    graph = helper.make_graph(
-        nodes,
-        "linear",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 6])],
-        [helper.make_tensor_value_info("p" if softmax else "z", TensorProto.FLOAT, [None, 3])],
-        [helper.make_tensor("W", TensorProto.FLOAT, weight.shape, weight.ravel())],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return weight
-
-
 @pytest.mark.parametrize("softmax", [False, True])
 def test_an_onnx_file_is_run(tmp_path, softmax):
-    weight = onnx_file(tmp_path / "m.onnx", softmax=softmax)
+    weight = RNG.standard_normal((6, 3)).astype(np.float32)
+    (tmp_path / "m.onnx").write_bytes(onnx_network(weight, softmax=softmax))
     samples = as_batches((X, Y), "set")
     found = outputs_of(as_classifier(tmp_path / "m.onnx", samples), samples, "set")
     difference = found.logits - X @ weight
@@ -124,7 +106,7 @@ def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"not a network")
     with pytest.raises(ValueError, match=r"m\.onnx: onnxruntime cannot read it"):
         OnnxClassifier.of(tmp_path / "m.onnx")
-    onnx_file(tmp_path / "m.onnx")
+    (tmp_path / "m.onnx").write_bytes(onnx_network(np.ones((6, 3))))
     with pytest.raises(ValueError, match="the ONNX network cannot see these samples"):
         OnnxClassifier.of(tmp_path / "m.onnx").outputs(as_batches(X[:, :4], "set"))
 

@@ -25,9 +25,6 @@ from deep.estimators.gde import GDE
 from deep.estimators.rotation import Rotation
 from deep.forward import forward
 from deep.outputs import Outputs
-from deep.recipe import Recipe
-from deep.rotation import JointRotation, joint_loss
-from deep.training import train
 from projnorm.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -80,13 +77,6 @@ def test_atc_predicts_the_error_of_the_set_it_learnt_from(by, wrong):
     assert ATC(by=by).fit(Outputs(logits, labels=labels)).score(outputs(logits)) == wrong / 20
 
 
-def test_atc_with_no_error_predicts_none_and_with_nothing_but_errors_all():
-    logits, other = RNG.standard_normal((20, 5)), 0.01 * RNG.standard_normal((9, 5))
-    labels = logits.argmax(axis=1)
-    assert ATC().fit(Outputs(logits, labels=labels)).score(outputs(other)) == 0.0
-    assert ATC().fit(Outputs(logits, labels=(labels + 1) % 5)).score(outputs(50 * other)) == 1.0
-
-
 @given(
     scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5]), min_size=1, max_size=12),
     count=st.integers(0, 12),
@@ -97,15 +87,6 @@ def test_a_threshold_comes_as_near_as_ties_allow(scores, count):
     found = np.sum(scores < threshold_below(scores, count))
     possible = [np.sum(scores < t) for t in (-math.inf, *scores, math.inf)]
     assert abs(found - count) == min(abs(p - count) for p in possible)
-
-
-def test_what_cannot_be_learnt_or_scored_is_said():
-    with pytest.raises(ValueError, match="`by` must be one of entropy, confidence"):
-        ATC(by="margin")
-    with pytest.raises(InputError, match="ATC has learnt nothing yet; call fit"):
-        ATC().score(outputs(ROWS))
-    with pytest.raises(InputError, match="ATC needs labels; the source has none"):
-        ATC().fit(outputs(ROWS))
 
 
 class Corner(nn.Module):
@@ -150,18 +131,6 @@ def test_a_rotation_head_learns_to_tell_rotations_and_fails_where_there_is_nothi
     new, blank = corner_images(30, seed=1), np.full((30, 8, 8, 3), 100, np.uint8)
     assert rotation.score(seen(model, new)) == 0.0
     assert rotation.score(seen(model, blank)) == 0.75
-
-
-def test_joint_training_learns_classes_and_rotations():
-    images = np.concatenate([corner_images(40), 255 - corner_images(40, seed=1)])
-    labels = np.repeat([0, 1], 40)
-    torch.manual_seed(0)
-    base = nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Linear(16, 2))
-    joint = JointRotation(base, "3")
-    train(joint, images, labels, Recipe(steps=150, lr=0.05, batch=20), seed=0, prepare=as_input, loss=joint_loss)
-    shown = replace(forward(joint.network, "3", images, prepare=as_input), inputs=images, labels=labels)
-    assert shown.error == 0.0
-    assert Rotation(joint.network, "3", as_input, head=joint.head).score(shown) < 0.1
 
 
 def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone():

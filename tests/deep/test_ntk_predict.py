@@ -63,13 +63,6 @@ def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
         run_ntk_predict(replace(config, layers=("heart",)), context)
 
 
-def test_the_kernel_may_see_the_images_larger(finished):
-    context, record = finished
-    larger, plain = (run_ntk_predict(NtkPredictConfig(record.id, n=20, m=10, size=size), context) for size in (40, 0))
-    assert larger.id != plain.id
-    assert np.all(larger.arrays["eigenvalues"][0] != plain.arrays["eigenvalues"][0])
-
-
 def test_without_probe_families_nothing_is_called_tuned(tmp_path):
     context = RunContext(tmp_path)
     record = run_comparison(SMALL.updated({"data": {"families": ("fog",)}, "methods": ("Entropy",)}), context)

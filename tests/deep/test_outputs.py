@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deep.estimate import estimate_error
 from deep.outputs import Outputs, read_outputs, require_alike
 from projnorm.arrays import to_npz
 
@@ -87,18 +86,6 @@ def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path, arrays, message):
     assert "bad.npz" in str(problem.value)
 
 
-def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
-    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 not a zip")
-    with pytest.raises(ValueError, match=r"x\.npz: not a whole NPZ file"):
-        read_outputs(tmp_path / "x.npz")
-    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(ValueError, match=r"x\.npy: not a whole NPY file"):
-        read_outputs(tmp_path / "x.npy")
-    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"o\.npy: not a whole NPY file of a plain array"):
-        read_outputs(tmp_path / "o.npy")
-
-
 @pytest.mark.parametrize(
     ("other", "what"),
     [
@@ -110,8 +97,3 @@ def test_a_file_that_is_none_is_said_to_be_none(tmp_path):
 def test_sets_of_different_models_are_refused(other, what):
     with pytest.raises(ValueError, match=what):
         require_alike(Outputs.of(LOGITS, name="source"), other)
-
-
-def test_a_source_without_labels_is_refused():
-    with pytest.raises(ValueError, match="the source must have `labels`"):
-        estimate_error(None, {"logits": LOGITS}, {"logits": LOGITS})

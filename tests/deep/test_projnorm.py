@@ -16,6 +16,7 @@ from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of, squared_distances, train_reference
 from deep.recipe import Recipe
+from deep.samples import few_indices
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -78,6 +79,11 @@ def test_layers_add_up_and_the_trajectory_ends_at_the_value():
     assert found.trajectory[1] != found.trajectory[4]
 
 
+def test_fewer_samples_are_drawn_from_all():
+    few = target().take(few_indices(33, 10, 3))
+    assert projnorm(samples=10).score(target()) == projnorm().score(few) != projnorm().score(target())
+
+
 def test_the_same_images_and_labels_give_zero():
     assert projnorm().score(Outputs(np.eye(4)[TRAIN_LABELS], inputs=TRAIN)) == 0.0
 
@@ -87,11 +93,6 @@ def test_the_networks_are_left_as_they_are():
     projnorm().score(target())
     for model, state in zip((INITIAL, EVALUATED), before, strict=True):
         assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
-
-
-def test_the_reference_may_be_the_evaluated_network_itself():
-    against = ProjNorm(INITIAL, parameters_of(EVALUATED), RECIPE, 3)
-    assert against.score(target()) > projnorm().score(target())
 
 
 def test_true_labels_are_used_only_when_asked_for():

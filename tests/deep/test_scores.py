@@ -45,31 +45,13 @@ def test_rows_come_back_from_the_folder_of_a_run(tmp_path):
     assert again.scores().methods == ("A",)
 
 
-def test_damaged_scores_are_reported_and_absent(tmp_path, caplog):
+def test_scores_whose_inputs_nobody_knows_are_absent(tmp_path):
     run = begun(tmp_path)
     run.put_rows("outputs-0000", ROWS[:2])
-    path = run.store.path("scores/outputs-0000")
-    path.write_bytes(path.read_bytes().replace(b"fog", b"fig"))
-    assert run.rows("outputs-0000") == []
-    assert "its checksum differs" in caplog.text
-    run.put_rows("outputs-0000", ROWS[:2])
-    run.store.remove("run")  # so that nobody knows what the scores were computed from
+    run.store.remove("run")
     assert run.begun_with() is None
     run.begin({"data_sha256": "abc"})
     assert run.rows() == []
-
-
-def test_a_run_is_named_by_its_beginning_if_there_is_one_such(tmp_path):
-    with pytest.raises(InputError, match=r"`run` must name one run in .*; those there: none"):
-        open_run(tmp_path)
-    begun(tmp_path)
-    begun(tmp_path, "deep-0a23456789ab")
-    (tmp_path / "deep-ffffffffffff").mkdir()
-    assert open_run(tmp_path, "deep-01").name == "deep-0123456789ab"
-    with pytest.raises(InputError, match="those there: deep-0123456789ab, deep-0a23456789ab"):
-        open_run(tmp_path)
-    with pytest.raises(InputError, match="those that begin with 'deep-f': none"):
-        open_run(tmp_path, "deep-f")
 
 
 def test_scores_hold_the_targets_every_method_has_seen():
@@ -117,8 +99,6 @@ def test_a_perfect_score_is_perfect_and_its_interval_too():
     assert noisy.r_squared.low < noisy.r_squared.value < noisy.r_squared.high < 1.0
     assert noisy.mae.low < noisy.mae.value < noisy.mae.high
     assert noisy.targets == 30
-    misses = np.abs(left_out_predictions(drawn_scores().values[:, 1], drawn_scores().errors, drawn_scores().families))
-    assert np.isfinite(misses).all()
 
 
 def test_too_few_families_have_no_interval():

@@ -36,7 +36,7 @@ def test_scores_are_of_every_method_target_size_and_draw(drawn, finished):
     # All of sixty samples is all of them in every draw; twenty are others.
     whole, few = arrays["scores"][:, 1], arrays["scores"][:, 0]
     np.testing.assert_array_equal(whole[:, 0], whole[:, 1])
-    assert not np.array_equal(few[:, 0], few[:, 1])
+    assert not np.array_equal(few[:, 0], few[:, 1], equal_nan=True)
     assert config.draws == 2
 
 
@@ -47,29 +47,11 @@ def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
         np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
 
 
-def test_it_is_read_from_its_record(drawn):
-    context, config, record = drawn
-    assert run_small_samples(config, context).created == record.created
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sizes": (1, 20)}, "`sizes` must be at least 2"),
-        ({"sizes": ()}, "`sizes` must have at least one"),
-        ({"draws": 0}, "`draws` must be at least 1"),
-        ({"projnorm_size": 7}, "`projnorm_size` must be one of"),
-        ({"projnorm_steps": 0}, "`projnorm_steps` must be at least 1"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        SmallSamplesConfig("run", **options)
-
-
 def test_more_samples_than_there_are_is_refused(drawn):
     with pytest.raises(InputError, match="`sizes` must be at most 60"):
         run_small_samples(SmallSamplesConfig(drawn[1].run, (61,)), drawn[0])
+    with pytest.raises(InputError, match="`projnorm_size` must be one of"):
+        SmallSamplesConfig("run", projnorm_size=7)
 
 
 def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
@@ -98,13 +80,6 @@ def test_the_default_beats_its_parts_where_their_noise_is_independent():
     assert won.mae.high < 0.0 < won.r_squared.low
     same = difference(found["COT"], found["COT"], arrays)
     assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
-
-
-def test_noise_explains_nothing():
-    arrays = made({"COT": 0.05, "ATC": 1e6})
-    quality = {method: size_quality(one, arrays) for method, one in predictions(arrays, 100).items()}
-    assert quality["ATC"].r_squared.value < 0.05
-    assert quality["COT"].r_squared.value > 0.8
 
 
 def test_a_method_that_is_not_defined_everywhere_is_left_out():

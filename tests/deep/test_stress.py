@@ -19,7 +19,6 @@ from deep.forward import forward
 from deep.runs import Run, open_run
 from deep.samples import few_indices
 from deep.stages import data_of, network_of
-from projnorm.backends import Backend
 from projnorm.errors import InputError
 from projnorm.records import RunContext
 from projnorm.vision import ImageNetInput
@@ -113,10 +112,6 @@ def test_errors_under_attack_are_predicted_by_the_runs_lines(run):
         fit = stats.linregress(scores[:, column], record.arrays["errors"])
         np.testing.assert_allclose(method.predicted, fit.intercept + fit.slope * a["scores"][:, column], rtol=1e-9)
         assert method.mse == pytest.approx(np.mean((method.predicted - a["errors"]) ** 2))
-    two = replace(context, backend=Backend(2))
-    assert run_adversarial(replace(config, run=record.id[:7]), two).created == attacked.created
-    again = run_adversarial(config, replace(two, fresh=True))
-    np.testing.assert_array_equal(again.arrays["scores"], a["scores"])
     with pytest.raises(InputError, match="`m` must be at most 100"):
         run_adversarial(replace(config, m=101), context)
 
@@ -127,26 +122,6 @@ def test_the_clean_images_score_as_in_the_run(run):
     np.testing.assert_allclose(arrays["scores"][0], record.arrays["scores"][0], rtol=1e-4)
     assert arrays["errors"][0] == record.arrays["errors"][0]
     assert len(PAPER_EPS) == 15
-
-
-def test_columns_follow_the_methods_in_any_order(tmp_path):
-    config = QUICK.updated({"methods": ("ProjNorm", "ATC"), "projnorm": {"samples": 50}})
-    record = run_comparison(config, RunContext(tmp_path))
-    arrays = run_adversarial(AdversarialConfig(eps=(0.0, 4.0), steps=2), RunContext(tmp_path)).arrays
-    assert arrays["methods"].tolist() == record.arrays["methods"].tolist() == ["ProjNorm", "ATC"]
-    np.testing.assert_allclose(arrays["scores"][0], record.arrays["scores"][0], rtol=1e-4)
-    np.testing.assert_array_equal(arrays["run_scores"], record.arrays["scores"])
-
-
-def test_fewer_images_are_drawn_from_all(run):
-    context, record = run
-    opened = Run(SMALL, context, record.id)
-    few = data_of(opened).targets[0].samples.take(few_indices(100, 30, SMALL.seed))
-    arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), context).arrays
-    outputs = replace(forward(network_of(opened), "fc", few.images, prepare=ImageNetInput(32)), labels=few.labels)
-    assert arrays["errors"][0] == outputs.error
-    confidence = torch.softmax(torch.from_numpy(outputs.logits), dim=1).amax(dim=1).mean().item()
-    np.testing.assert_allclose(arrays["scores"][0, 1], 1 - confidence, rtol=1e-5)
 
 
 def test_a_lost_network_is_trained_again_by_the_same_run(tmp_path):
@@ -173,13 +148,6 @@ def test_a_constant_score_predicts_nothing_and_one_target_is_too_few(tmp_path):
     alone = run_comparison(QUICK.updated({"data": {"families": ()}}), context)
     with pytest.raises(InputError, match="has one target; a line from score to error needs two"):
         run_adversarial(AdversarialConfig(alone.id), context)
-
-
-def test_an_unfinished_run_is_not_stressed(tmp_path):
-    record = run_comparison(QUICK, RunContext(tmp_path))
-    open_run(tmp_path).store.remove("scores/outputs-0003")
-    with pytest.raises(InputError, match="is not finished"):
-        run_adversarial(AdversarialConfig(record.id), RunContext(tmp_path))
 
 
 def test_an_attack_finds_the_slope_of_a_saturated_loss():
@@ -231,20 +199,23 @@ def test_label_shift_is_scored_and_the_groups_are_ordered(run):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AdversarialConfig(eps=()), "`eps` must have at least one"),
-        (lambda: AdversarialConfig(eps=(1.0, 1.0)), "`eps` must be different numbers"),
         (lambda: AdversarialConfig(eps=(1.0, 1.0000001)), "`eps` must be different numbers"),
-        (lambda: AdversarialConfig(eps=(float("inf"),)), "`eps` must be at most 255"),
-        (lambda: AdversarialConfig(eps=(float("nan"),)), "`eps` must be at least 0"),
         (lambda: AdversarialConfig(m=1), "`m` must be 0 for all, or at least 2"),
-        (lambda: LabelShiftConfig(concentrations=(2.0, 2.0)), "`concentrations` must be different numbers"),
-        (lambda: LabelShiftConfig(concentrations=(float("inf"),)), "`concentrations` must be finite"),
-        (lambda: LabelShiftConfig(concentrations=(0.0,)), "`concentrations` must be positive"),
         (lambda: LabelShiftConfig(groups=0, concentrations=()), "must ask for something"),
         (lambda: LabelShiftConfig(groups=1), "`groups` must be 0, or at least 2"),
-        (lambda: LabelShiftConfig(draws=0), "`draws` must be at least 1"),
     ],
 )
 def test_what_is_no_stress_is_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_fewer_images_are_drawn_from_all(run):
+    context, record = run
+    opened = Run(SMALL, context, record.id)
+    few = data_of(opened).targets[0].samples.take(few_indices(100, 30, SMALL.seed))
+    arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), context).arrays
+    outputs = replace(forward(network_of(opened), "fc", few.images, prepare=ImageNetInput(32)), labels=few.labels)
+    assert arrays["errors"][0] == outputs.error
+    confidence = torch.softmax(torch.from_numpy(outputs.logits), dim=1).amax(dim=1).mean().item()
+    np.testing.assert_allclose(arrays["scores"][0, 1], 1 - confidence, rtol=1e-5)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 from deep.recipe import Recipe, batches_per_epoch
-from deep.training import Checkpoint, batch_indices, to_arrays, to_tensors, train
+from deep.training import Checkpoint, batch_indices, train
 from projnorm.errors import InputError
 from projnorm.store import Store
 
@@ -84,27 +84,6 @@ def test_frozen_statistics_are_used_and_stay():
         torch.testing.assert_close(found, expected)
     usual = train(network(), INPUTS, LABELS, Recipe(5, 0.1, 21), seed=0)
     assert not torch.equal(usual[1].running_mean, network()[1].running_mean)
-
-
-def test_the_learning_rate_falls_along_a_cosine_to_zero():
-    recipe = Recipe(steps=10, lr=0.2, batch=4)
-    scheduler_lr = []
-    parameter = nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.SGD([parameter], lr=0.2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=10)
-    for _ in range(10):
-        scheduler_lr.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
-        schedule.step()
-    np.testing.assert_allclose([recipe.lr_at(step, recipe.steps) for step in range(10)], scheduler_lr, rtol=1e-12)
-    assert recipe.lr_at(10, 10) == pytest.approx(0.0, abs=1e-15)
-
-
-def test_or_along_a_line():
-    recipe = Recipe(steps=4, lr=0.2, batch=4, decay="linear")
-    np.testing.assert_allclose(
-        [recipe.lr_at(step, recipe.steps) for step in range(5)], [0.2, 0.15, 0.1, 0.05, 0.0], atol=1e-16
-    )
 
 
 SGD = (
@@ -186,11 +165,6 @@ def test_training_leaves_the_callers_random_numbers_alone():
     torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
 
 
-def test_batch_norm_on_single_pixels_survives_a_last_batch_of_one():
-    model = nn.Sequential(nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 3))
-    train(model, INPUTS, LABELS, Recipe(steps=6, lr=0.01, batch=10), seed=0)
-
-
 def test_bad_trainings_are_refused():
     recipe = Recipe(steps=3, lr=0.05, batch=10)
     with pytest.raises(InputError, match=r"two samples or more, one label each; got 1 samples and 1 labels"):
@@ -211,13 +185,3 @@ def test_epochs_are_steps_that_go_through_all_samples():
     for steps, epochs in ((0, 0), (3, 3)):
         with pytest.raises(InputError, match=f"one of `epochs` and `steps` must be positive.*got {epochs} and {steps}"):
             Recipe(steps, epochs=epochs)
-
-
-def test_networks_that_share_tensors_come_back_from_a_store(tmp_path):
-    tied = torch.ones(3)
-    tensors = {"one": tied, "other": tied, "count": torch.tensor(7), "none": torch.zeros(0, 2)}
-    Store(tmp_path).put("x", to_arrays(tensors), compress=False)
-    again = to_tensors(Store(tmp_path).get("x").arrays)
-    for name, tensor in tensors.items():
-        assert torch.equal(again[name], tensor)
-        assert again[name].dtype == tensor.dtype

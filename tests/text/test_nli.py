@@ -62,7 +62,6 @@ FORMS = {
         [1, 2],
     ),
     "AWPNLI.jsonl": ([_line(s1raw="9 and 7", s2raw="16", gold_label="entailment", num_dict={"a": {"v": 9.0}})], [0]),
-    "RTE_Quant.jsonl": ([_line(premise="Nine", hypothesis="Ten", label="neutral")], [1]),
     "multinli_0.9_antonym_matched.jsonl": (
         [_line(gold_label="contradiction", sentence1="Hot.", sentence2="Cold.", pairID="1n")],
         [2],

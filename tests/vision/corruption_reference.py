@@ -286,24 +286,11 @@ def _landscape(draws: Draws, size: int, decay: float, part: int = 0) -> Floats:
 
 
 # In the order in which the package counts its streams.
+_FAMILIES = (
+    *(_gaussian_noise, _gaussian_blur, _contrast, _brightness, _defocus_blur, _elastic_transform, _fog, _frost),
+    *(_glass_blur, _impulse_noise, _jpeg_compression, _motion_blur, _pixelate, _saturate, _shot_noise, _snow),
+    *(_spatter, _speckle_noise, _zoom_blur),
+)
 REFERENCES: dict[str, Callable[[Floats, int, Draws], Floats]] = {
-    "gaussian_noise": _gaussian_noise,
-    "gaussian_blur": _gaussian_blur,
-    "contrast": _contrast,
-    "brightness": _brightness,
-    "defocus_blur": _defocus_blur,
-    "elastic_transform": _elastic_transform,
-    "fog": _fog,
-    "frost": _frost,
-    "glass_blur": _glass_blur,
-    "impulse_noise": _impulse_noise,
-    "jpeg_compression": _jpeg_compression,
-    "motion_blur": _motion_blur,
-    "pixelate": _pixelate,
-    "saturate": _saturate,
-    "shot_noise": _shot_noise,
-    "snow": _snow,
-    "spatter": _spatter,
-    "speckle_noise": _speckle_noise,
-    "zoom_blur": _zoom_blur,
+    function.__name__.removeprefix("_"): function for function in _FAMILIES
 }

@@ -12,11 +12,10 @@ from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_sample_image
 
 from projnorm.vision import FAMILIES, PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, corrupt, corrupt_cached
-from projnorm.vision.corruptions import parameters
 from projnorm.vision.corruptions.draws import Draws
 from projnorm.vision.corruptions.families import stream_of
-from projnorm.vision.corruptions.spatter import _relief, canny, equalised
-from tests.vision.canny_reference import canny_reference, levels_reference, relief_reference
+from projnorm.vision.corruptions.spatter import canny
+from tests.vision.canny_reference import canny_reference
 from tests.vision.corruption_reference import (
     REFERENCES,
     corrupt_one_by_one,
@@ -28,15 +27,6 @@ from tests.vision.corruption_reference import (
 
 # A few hundred additions of numbers up to 255, each rounded to 53 bits.
 ROUNDING = 1e-9
-# Which severities move the pictures further one after the other, where it is not 1 to 5.
-GROWING = {
-    "elastic_transform": [(5, 4, 3, 2, 1)],  # the corners move less and less, and they move most of the picture
-    "frost": [(1, 2)],  # then the picture darkens under the frost, which takes back what the frost adds
-    "glass_blur": [(1, 2), (2, 4), (3, 5)],  # the blur widens and narrows again, and hides what the exchange moved
-    "motion_blur": [(1, 2, 3), (4, 5)],  # 3 and 4 have one bell, whose tail hardly reaches the longer radius
-    "saturate": [(1, 2), (3, 4, 5)],  # first colours are lost, then gained
-    "spatter": [(1, 2, 3), (4, 5)],  # first water, then mud
-}
 
 
 @cache
@@ -102,31 +92,12 @@ def test_a_subset_is_corrupted_as_the_whole(family, severity):
     np.testing.assert_array_equal(corrupt(images[some], family, severity, seed=1, indices=some), whole[some])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_images_move_further_with_severity(family):
-    images = photographs(24, 32, 32)
-    moved = {s: np.abs(corrupt(images, family, s, seed=0) - images.astype(float)).mean() for s in SEVERITIES}
-    for order in GROWING.get(family, [SEVERITIES]):
-        steps = [moved[severity] for severity in order]
-        assert steps == sorted(steps)
-    assert (list(moved.values()) == sorted(moved.values())) == (family not in GROWING)
-
-
 def test_families_keep_their_streams():
     assert list(FAMILIES) == list(REFERENCES)
     assert len(FAMILIES) == 19
     assert set(PROBE_FAMILIES) < set(PAPER_FAMILIES) == set(FAMILIES) - {"zoom_blur"}
     streams = {stream_of(family, s, seed) for family in FAMILIES for s in SEVERITIES for seed in range(3)}
     assert len(streams) == 19 * 5 * 3
-
-
-def test_one_by_one_is_as_all_at_once():
-    images, keys = varied(8, 8), np.array([7, 1, 9])
-    found = corrupt(images, "gaussian_noise", 2, seed=3, indices=keys)
-    np.testing.assert_array_equal(corrupt_one_by_one(images, "gaussian_noise", 2, 3, keys), found)
-    np.testing.assert_array_equal(
-        corrupt_one_by_one(images, "fog", 2, 3), corrupt(images, "fog", 2, seed=3, indices=np.arange(3))
-    )
 
 
 def test_noise_of_different_severities_seeds_and_images_is_independent():
@@ -136,12 +107,6 @@ def test_noise_of_different_severities_seeds_and_images_is_independent():
     assert np.abs(np.corrcoef(flat) - np.eye(6)).max() < 5 / np.sqrt(flat.shape[1])
 
 
-def test_the_parts_of_a_draw_are_independent():
-    draws = Draws(7, np.arange(40))
-    parts = np.array([draws.uniforms((200,), part).ravel() for part in range(3)])
-    assert np.abs(np.corrcoef(parts) - np.eye(3)).max() < 5 / np.sqrt(parts.shape[1])
-
-
 def test_counter_based_numbers_are_uniform_and_normal():
     u = Draws(3, np.arange(50)).uniforms((2000,)).ravel()
     assert stats.kstest(u, "uniform").pvalue > 1e-3
@@ -149,46 +114,6 @@ def test_counter_based_numbers_are_uniform_and_normal():
     z = Draws(3, np.arange(50)).normals((2000,)).ravel()
     assert stats.kstest(z, "norm").pvalue > 1e-3
     assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.02
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-@pytest.mark.parametrize("shade", [0.2, 0.6])
-def test_normal_noise_has_the_standard_deviation_it_is_to_have(severity, shade):
-    x = np.full((20, 32, 32, 3), shade)
-    for family, sigma in (
-        ("gaussian_noise", parameters.GAUSSIAN_NOISE[severity - 1]),
-        ("speckle_noise", parameters.SPECKLE_NOISE[severity - 1] * shade),
-    ):
-        noise = FAMILIES[family](x, severity - 1, Draws(stream_of(family, severity, 0), np.arange(20))) - shade
-        assert abs(noise.mean()) < 5 * sigma / np.sqrt(x.size)
-        assert abs(noise.std() - sigma) < 5 * sigma / np.sqrt(2 * x.size)
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-@pytest.mark.parametrize("shade", [1, 51, 153, 255])
-def test_shot_noise_counts_photons(severity, shade):
-    photons, x = parameters.SHOT_NOISE[severity - 1], np.full((20, 32, 32, 3), shade / 255.0)
-    draws = Draws(stream_of("shot_noise", severity, 0), np.arange(20))
-    counts = photons * FAMILIES["shot_noise"](x, severity - 1, draws)
-    np.testing.assert_allclose(counts, np.round(counts), atol=ROUNDING)
-    mean = photons * shade / 255.0
-    assert abs(counts.mean() - mean) < 5 * np.sqrt(mean / x.size)
-    # The fourth central moment of a Poisson number is mean + 3 mean^2.
-    assert abs(counts.var() - mean) < 5 * np.sqrt((mean + 2 * mean**2) / x.size)
-
-
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_impulse_noise_strikes_its_share_black_or_white(severity):
-    out = corrupt(np.full((20, 32, 32, 3), 99, np.uint8), "impulse_noise", severity, seed=0)
-    assert set(np.unique(out)) == {0, 99, 255}
-    share, struck = parameters.IMPULSE_NOISE[severity - 1], out != 99
-    assert abs(struck.mean() - share) < 5 * np.sqrt(share * (1 - share) / out.size)
-    assert abs((out[struck] == 255).mean() - 0.5) < 5 * 0.5 / np.sqrt(struck.sum())
-
-
-def test_black_pixels_become_grey_when_brightened():
-    black = np.zeros((1, 2, 2, 3), np.uint8)
-    assert corrupt(black, "brightness", 5, seed=0).tolist() == [[[[76] * 3] * 2] * 2]
 
 
 def test_the_colours_of_the_reference_are_those_of_colorsys():
@@ -207,11 +132,6 @@ def sizes_pixelated_unlike_pillow(sizes):
             if (found != corrupt_one_by_one(images, "pixelate", severity, 0)).any():
                 unlike.append((size, severity))
     return unlike
-
-
-def test_pixels_are_pillows():
-    # In pictures of 6 and 18 px the border of a box meets the middle of a pixel.
-    assert sizes_pixelated_unlike_pillow((6, 18, 28, 32, 64, 96)) == []
 
 
 def test_pixels_are_pillows_whatever_the_size():
@@ -240,35 +160,13 @@ def test_edges_are_those_of_a_flood_from_the_strong_ones():
     assert np.sum(strong) < found.sum()  # the others are there because they touch a strong one
 
 
-def test_histograms_are_levelled():
-    values = np.minimum(liquids(31, 24, 19), 20 + 3 * np.arange(31)[:, None, None])
-    found = equalised(values)
-    for image, out in zip(values.astype(int), found, strict=True):
-        # Either neighbour will do for a half: OpenCV's single precision does not tell which it takes.
-        assert np.abs(out - levels_reference(image)).max() <= 0.5 + ROUNDING
-    np.testing.assert_array_equal(found, np.round(found))
-    np.testing.assert_array_equal(found[-1], values[-1])
-
-
-def test_light_on_drops_does_not_come_from_another_image():
-    grey = liquids(6, 24, 19)
-    np.testing.assert_array_equal(_relief(grey), [relief_reference(image.astype(int)) for image in grey])
-    np.testing.assert_array_equal(_relief(grey[-1:])[0], relief_reference(grey[-1].astype(int)))
-
-
 def test_corrupted_images_are_read_from_the_file_the_second_time(tmp_path, monkeypatch):
     images, keys = varied(8, 8), np.array([4, 0, 9])
     folder = tmp_path / "not" / "there"
     first = corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder)
     np.testing.assert_array_equal(first, corrupt(images, "fog", 2, seed=1, indices=keys))
-
-    def refuse(*_args, **_kwargs):
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr("projnorm.vision.corruptions.cache.corrupt", refuse)
+    monkeypatch.setattr("projnorm.vision.corruptions.cache.corrupt", lambda *_, **__: pytest.fail("computed again"))
     np.testing.assert_array_equal(corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder), first)
-    with pytest.raises(AssertionError, match="computed again"):
-        corrupt_cached(images, "fog", 3, seed=1, indices=keys, folder=folder)
 
 
 def test_whatever_is_asked_differently_is_another_file(tmp_path):

@@ -11,14 +11,14 @@ import shutil
 import struct
 import tarfile
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from projnorm import downloads
-from projnorm.vision import cifar, download_cifar, image_folders, load_splits, open_cifar_c, read_image_set
+from projnorm.vision import cifar, download_cifar, load_splits, open_cifar_c, read_image_set
 from tests.reliability.samples import tarred as tar
 
 RNG = np.random.default_rng(0)
@@ -98,13 +98,6 @@ def test_of_two_versions_the_binary_one_is_read(tmp_path):
     assert_is_cifar(load_splits(write_folder(tmp_path, broken | published("cifar-10-binary"))))
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_pickles_of_later_protocols_and_either_order_of_bytes_are_read(tmp_path, protocol):
-    batch = {"data": np.asfortranarray(PLANES[:10]), "fine_labels": LABELS[:10].tolist()}
-    files = {"train": pickle.dumps(batch, protocol=protocol), "test": pickled(slice(10, 12), protocol=protocol)}
-    assert_is_cifar(load_splits(write_folder(tmp_path, files)))
-
-
 def python2_batch(images: np.ndarray, labels: list[int]) -> bytes:
     """As cPickle of Python 2 wrote the published batches: strings are not told from bytes."""
     raw = images.tobytes()
@@ -156,22 +149,16 @@ def laughs() -> bytes:
     ("data", "message"),
     [
         (b"", "exhausted|STOP"),
-        (b"no pickle", "unknown"),
         (pickle.dumps([1, 2], 2), "it does not hold a dictionary"),
         (batch_of(data=PLANES[:1]), "`labels` or `fine_labels` must be a list of classes"),
-        (batch_of(data=PLANES[:1], labels=[-1]), "must be a list of classes"),
         (batch_of(data=PLANES[:1], labels=[10**30]), "must be a list of classes"),
-        (batch_of(data=PLANES[:1], labels=[True]), "must be a list of classes"),
-        (batch_of(data=b"x", labels=[0]), "`data` must be an array"),
         (batch_of(data=PLANES[:1], labels=[0, 1]), "an array of bytes with 3,072 for each of the 2"),
         (batch_of(data=PLANES[:1] * 1.0, labels=[0]), "`data` must be an array of bytes"),
         (batch_of(data=PLANES[:0], labels=[]), "for each of the 0 labels"),
         (batch_of(protocol=5, data=PLANES[:1], labels=[0]), "it asks for 'numpy._core.numeric._frombuffer'"),
-        (b"\x80\x02r\xff\xff\xff\xff.", "list index out of range"),
         (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "bytes"),
         (b"\x80\x02}}K\x00b.", "it sets the state of something that has none"),
         (b"\x80\x02K\x00)R.", "it calls something that is not a function"),
-        (b"\x80\x02cnumpy\nndarray\n)R.", "it calls numpy.ndarray in a way that no such file does"),
         (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
         (b"(iposix\nsystem\n.", "it has the instruction INST"),
         (laughs(), "it holds a dictionary whose keys are not names"),
@@ -230,8 +217,6 @@ def test_bombs_are_refused_before_they_unpack(tmp_path, monkeypatch):
     for name, kind in (("junk", tarfile.REGTYPE), ("long", tarfile.GNUTYPE_LONGNAME), ("pax", tarfile.XHDTYPE)):
         write_archive(path, special(name, kind, size=10**12).tobuf(tarfile.GNU_FORMAT) + bytes(2_000_000))
         assert_refused(path, r"bomb\.tar\.gz: .*it unpacks to more than 1,000,000 bytes")
-    write_archive(path, tar(published("cifar-100-binary")) + bytes(2_000_000))
-    assert_refused(path, "it unpacks to more than 1,000,000 bytes")
     monkeypatch.setitem(cifar._LIMITS, "test.bin", 100)
     assert_refused(
         write_folder(tmp_path / "folder", published("cifar-100-binary")),
@@ -304,9 +289,7 @@ def test_a_damaged_download_is_not_kept(tmp_path, server):
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
-        (URLError("no route"), "no route"),
         (HTTPError("https://x", 404, "Not Found", None, None), "Not Found"),  # type: ignore[arg-type]
-        (TimeoutError("timed out"), "timed out"),
         (ConnectionResetError(), "ConnectionResetError"),
     ],
 )
@@ -419,15 +402,6 @@ def test_images_that_are_not_whole_or_too_large_are_refused(tmp_path, monkeypatc
         )
 
 
-def test_more_images_than_fit_into_memory_are_refused(tmp_path, monkeypatch):
-    def empty(shape, dtype):
-        raise MemoryError(shape, dtype)
-
-    save_image(tmp_path / "class" / "x.png", IMAGES[0])
-    monkeypatch.setattr(image_folders.np, "empty", empty)
-    assert_refused(tmp_path, "1 images of 32 x 32 px do not fit into memory; resize them first", read_image_set)
-
-
 FOGGY = RNG.integers(0, 256, size=(20, 32, 32, 3), dtype=np.uint8)
 NOISY = RNG.integers(0, 256, size=(20, 32, 32, 3), dtype=np.uint8)
 
@@ -456,11 +430,6 @@ def test_cifar_c_gives_the_asked_rows_of_a_severity(corrupted):
     np.testing.assert_array_equal(found.images("elastic_transform", 5, np.arange(4)).images, NOISY[16:])
 
 
-def test_cifar_c_is_sought_under_the_data_folder(corrupted, monkeypatch):
-    monkeypatch.setenv("PROJNORM_DATA", str(corrupted.parent))
-    assert open_cifar_c("CIFAR-10-C").folder == corrupted
-
-
 def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
     found = open_cifar_c(corrupted)
     some = np.array([0])
@@ -486,15 +455,11 @@ def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
             r"must hold integers, the same number for each of 5 severities; got float64 of shape \(20,\)",
         ),
         ("labels.npy", np.zeros(19, int), r"must hold integers.*got int64 of shape \(19,\)"),
-        ("labels.npy", np.zeros(0, int), r"must hold integers"),
-        ("labels.npy", np.zeros((5, 4), int), r"got int64 of shape \(5, 4\)"),
         ("labels.npy", np.arange(20), "the labels of the 5 severities differ"),
         ("labels.npy", np.array([{}] * 20), "not a whole NPY file of a plain array"),
         ("labels.npy", np.zeros(25, int), None),
         ("fog.npy", FOGGY / 255.0, r"must be uint8 of shape \(20, 32, 32, 3\), like labels.npy; got float64"),
-        ("fog.npy", FOGGY[:19], r"got uint8 of shape \(19, 32, 32, 3\)"),
         ("fog.npy", FOGGY[:, :16], r"got uint8 of shape \(20, 16, 32, 3\)"),
-        ("fog.npy", np.array([{}]), "not a whole NPY file of a plain array"),
     ],
 )
 def test_cifar_c_of_another_format_is_refused(corrupted, file, array, message):
@@ -504,10 +469,6 @@ def test_cifar_c_of_another_format_is_refused(corrupted, file, array, message):
 
 
 def test_a_folder_that_is_not_cifar_c_is_refused(corrupted):
-    whole = (corrupted / "fog.npy").read_bytes()
-    for data in (b"", b"text", whole[:50], whole[:-1]):
-        (corrupted / "fog.npy").write_bytes(data)
-        assert_refused(corrupted, r"fog\.npy: not a whole NPY file of a plain array \(", open_cifar_c)
     for file in ("fog.npy", "elastic_transform.npy"):
         (corrupted / file).unlink()
     assert_refused(corrupted, r"has labels\.npy, but no <family>\.npy beside it", open_cifar_c)
