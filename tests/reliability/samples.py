@@ -182,17 +182,19 @@ def picture(form: str) -> bytes:
     return buffer.getvalue()
 
 
-@cache
-def onnx_network() -> bytes:
+def onnx_network(weight: np.ndarray = np.eye(2), *, softmax: bool = False) -> bytes:
+    """``y = x W``, perhaps under a softmax."""
     from onnx import TensorProto, helper
 
-    graph = helper.make_graph(
-        [helper.make_node("Gemm", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
-        [helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1.0, 0.0, 0.0, 1.0])],
-    )
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["z" if softmax else "y"])]
+    if softmax:
+        nodes.append(helper.make_node("Softmax", ["z"], ["y"], axis=1))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", k])
+        for name, k in zip("xy", weight.shape, strict=True)
+    ]
+    held = helper.make_tensor("w", TensorProto.FLOAT, weight.shape, weight.ravel())
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [held])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     return bytes(model.SerializeToString())
 
