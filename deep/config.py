@@ -40,13 +40,18 @@ class ProjNormConfig(Recipe):
     labels: str = setting(
         "pseudo", "Labels that ProjNorm trains on; true for the paper's ablation.", choices=("pseudo", "true")
     )
-    trajectory: tuple[int, ...] = setting((), "Steps after which the distance is recorded too.", least=1, distinct=True)
+    trajectory: tuple[int, ...] = setting(
+        (),
+        "Steps after which the distance is recorded too; those behind the last step are left out.",
+        least=1,
+        distinct=True,
+    )
 
     def check(self) -> None:
-        """Besides the checks of every training, the steps of the trajectory must be steps of it."""
+        """Besides the checks of every training: steps of the trajectory that are never taken are left out."""
         super().check()
-        if self.steps and any(step > self.steps for step in self.trajectory):
-            raise InputError(f"`trajectory` must hold steps from 1 to {self.steps}; got {self.trajectory}.")
+        if self.steps:
+            object.__setattr__(self, "trajectory", tuple(step for step in self.trajectory if step <= self.steps))
         if self.samples == 1:
             raise InputError("`samples` must be 0 for all, or at least 2; got 1.")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deep import ATC, COT, DoC, ErrorEstimate, Outputs, ProjNorm, estimate_error, estimate_errors
     from ntk import features, gram
     from projnorm.backends import Backend
+    from projnorm.errors import InputError
     from projnorm.records import RunContext
     from projnorm_theory import (
         LinearPair,

@@ -20,6 +20,7 @@ from projnorm.files import read_file
 _RULE = "rule"
 _LARGEST_INTEGER = 2**63
 _LARGEST_FILE = 1_000_000
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ def _checked(one: Setting, value: Any) -> Any:
     if one.entry_type is None:
         return _allowed(one, _typed(one.name, value, one.type))
     if not isinstance(value, list | tuple):
-        raise InputError(f"`{one.name}` must be a list; got a {type(value).__name__}.")
+        raise InputError(f"`{one.name}` must be a list; got {repr(value)[:40]}.")
     if one.rule.all and list(value) == ["all"]:
         value = one.rule.allowed
     entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
@@ -217,7 +218,7 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < _LARGEST_INTEGER else math.inf
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"`{name}` must be of type {kind.__name__}; got a {type(value).__name__}.")
+        raise InputError(f"`{name}` must be {_KINDS[kind]}; got {repr(value)[:40]}.")
     if kind is int and abs(value) >= _LARGEST_INTEGER:
         raise InputError(f"`{name}` is too large a number.")
     return value

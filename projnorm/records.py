@@ -60,7 +60,8 @@ class RunContext:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a memory that is no number of bytes."""
+        """Take a path as text too, and refuse a memory that is no number of bytes."""
+        object.__setattr__(self, "root", Path(self.root))
         if not 0 < self.memory < math.inf:
             raise InputError(f"`memory` must be a positive number of bytes; got {self.memory:g}.")
 
@@ -123,6 +124,11 @@ class RunListing:
     settings: Mapping[str, Any]
     damaged: bool
 
+    @property
+    def state(self) -> str:
+        """The word "finished", "unfinished" or "damaged"."""
+        return "damaged" if self.damaged else "finished" if self.created else "unfinished"
+
 
 def record_id(kind: str, config: Config) -> str:
     """The name of a run; another version of the package is another run."""
@@ -137,7 +143,7 @@ def find_record(root: Path, kind: str, config: Config) -> Record | None:
 def load_record(root: Path, name: str) -> Record:
     """The record of a run."""
     if (record := _read(root, name)) is None:
-        raise InputError(f"there is no whole record of {name} in {root}.")
+        raise InputError(f"{root / name} is not finished, or its record is damaged.")
     return record
 
 

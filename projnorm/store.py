@@ -128,7 +128,7 @@ class Store:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            LOGGER.warning("another process is working on %s; waiting until it has finished.", self.folder / key)
+            LOGGER.info("another process is working on %s; waiting until it has finished.", self.folder / key)
             lock.acquire()
         try:
             yield

@@ -194,7 +194,11 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
     assert "damaged" in run_cli("runs", *out).out
     assert first["id"] in run_cli("runs", "rm", first["id"], *out).out
     assert [run["id"] for run in json.loads(run_cli("runs", "--json", *out).out)["runs"]] == [second["id"]]
-    assert "Nothing to remove" in run_cli("runs", "rm", *out).out
+    assert_refused(run_cli("runs", "rm", *out), "name the runs to remove, or pass --unfinished or --shared")
+    for name in ("mine", "trained"):
+        (tmp_path / "runs" / name).mkdir()
+    assert json.loads(run_cli("runs", "rm", "--shared", "--json", *out).out) == {"removed_bytes": {"trained": 0}}
+    assert (tmp_path / "runs" / "mine").is_dir(), "somebody else's folder"
 
 
 @pytest.mark.parametrize(

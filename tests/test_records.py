@@ -128,7 +128,7 @@ def test_a_damaged_record_is_computed_again_and_a_foreign_one_refused(tmp_path, 
     folder = tmp_path / record.id
     path = folder / "record.json"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(InputError, match="there is no whole record"):
+    with pytest.raises(InputError, match="is not finished, or its record is damaged"):
         load_record(tmp_path, record.id)
     assert [run.damaged for run in list_runs(tmp_path)] == [True]
     np.testing.assert_array_equal(run_squares(RunContext(tmp_path)).arrays["value"], [1, 4])

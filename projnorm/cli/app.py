@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import textwrap
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
@@ -23,6 +24,8 @@ from projnorm.experiments import EXPERIMENTS, resolve
 from projnorm.lazy import missing_extra
 
 BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
+# Interruptions of the command that is running.
+_signals: list[int] = []
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
 GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
@@ -65,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     argv = [word for word in argv if word != "--debug"]
     name, rest = _split(argv)
     try:
-        with _log_on_stderr():
+        with _noting_interruptions(), _log_on_stderr():
             return _dispatch(name, rest)
     except SystemExit as error:  # argparse has printed its help
         return error.code if isinstance(error.code, int) else 0
@@ -74,12 +77,35 @@ def run(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
-        resumes = any(one.command == name for one in EXPERIMENTS) or name in ("report", "figures")
-        return _fail("interrupted" + ("; the same command resumes where it stopped" if resumes else ""), INTERRUPTED)
+        return _interrupted(name)
     except Exception as error:  # noqa: BLE001 - the last place where a bug can be reported as one
         if debug:
             traceback.print_exc()
-        return _explained(error)
+        return _interrupted(name) if _signals else _explained(error)
+
+
+def _interrupted(name: str) -> int:
+    resumes = any(one.command == name for one in EXPERIMENTS) or name in ("report", "figures")
+    return _fail("interrupted" + ("; the same command resumes where it stopped" if resumes else ""), INTERRUPTED)
+
+
+@contextmanager
+def _noting_interruptions() -> Iterator[None]:
+    """Remember that Ctrl-C was pressed: libraries that are being loaded may turn it into errors of their own."""
+    _signals.clear()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def note(number: int, _: object) -> None:
+        _signals.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _split(argv: Sequence[str]) -> tuple[str, list[str]]:
@@ -140,11 +166,11 @@ def _overview(group: str) -> str:
 
 def _explained(error: Exception) -> int:
     """Say what went wrong: in one line what a user can mend, else how to report it."""
-    from projnorm_theory.validation import InputError as TheoryError
-
+    # The theory has a class of its own, as it imports nothing of ours; if it was never loaded, the error is not its.
+    theory = sys.modules.get("projnorm_theory.validation")
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error)
-    if isinstance(error, ProjnormError | TheoryError):
+    if isinstance(error, ProjnormError) or (theory is not None and isinstance(error, theory.InputError)):
         return _fail(in_flags(str(error)), BAD_INPUT)
     if isinstance(error, MemoryError):
         return _fail("not enough memory for these sizes", BAD_INPUT)

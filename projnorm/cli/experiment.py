@@ -55,7 +55,7 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     record = experiment.compute(config, context)
     folder = context.root / record.id
     shown = resolve(experiment.show)(record, folder)
-    paths = write_figures(shown, folder, options[FigureOptions], quiet=True)
+    paths = write_figures(shown, folder, options[FigureOptions])
     save_tables(shown, folder)
     files = {"record": str(folder), "figures": [str(path) for path in paths]}
     code = answer(shown, {**record.to_dict(), **files}, as_json=out.json)

@@ -84,7 +84,7 @@ class DownloadOption(Config):
 
 @dataclass(frozen=True)
 class CostOptions(Config):
-    """What a dry run assumes of devices that are not here."""
+    """What a dry run assumes of the devices."""
 
     dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
     devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
@@ -165,7 +165,8 @@ def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) 
 def in_flags(message: str) -> str:
     """A message of the library with the flags of the running command in place of its arguments."""
     named = re.sub(r"`([\w.]+)`", lambda found: _flags.get(found[1], found[0]), message)
-    return named.replace("with fresh=True", "with --fresh").replace("fresh=True", "--fresh")
+    named = re.sub(r"download_\w+\([^)]*\)", "--download", named) if "download" in _flags else named
+    return named.replace("fresh=True", "--fresh")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,19 @@ def answer(shown: Shown, besides: Mapping[str, Any] | None = None, *, as_json: b
     return 0 if shown.ok else 1
 
 
-def write_figures(shown: Shown, folder: Path, options: FigureOptions, *, quiet: bool = False) -> list[Path]:
-    """Write the figures, and print where they are."""
+def write_figures(shown: Shown, folder: Path, options: FigureOptions) -> list[Path]:
+    """Write the figures; returns their paths."""
     from figures.show import save_figures
 
-    paths = save_figures(shown, folder, formats=options.formats, width=options.width or None)
-    if not quiet:
+    return save_figures(shown, folder, formats=options.formats, width=options.width or None)
+
+
+def say_paths(paths: list[Path], *, as_json: bool) -> None:
+    """Print where figures are."""
+    if as_json:
+        say_json({"figures": list(map(str, paths))})
+    else:
         say("\n".join(map(str, paths)))
-    return paths
 
 
 def _finite(value: Any) -> Any:

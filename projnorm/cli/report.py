@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from projnorm.backends import Backend
 from projnorm.cli.options import FigureOptions, OutOption, RunOptions, count_workers
-from projnorm.cli.output import announce, say, write_figures
+from projnorm.cli.output import announce, say, say_json, say_paths, write_figures
 from projnorm.config import Config, seed_setting, setting
 from projnorm.experiments import experiment
 from projnorm.records import Record, RunContext
@@ -29,8 +29,9 @@ def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run:
     """Draw every theory figure from its record; records that are missing are computed first."""
     from figures.theory import theory_shows
 
-    for shown in theory_shows(_records(options, out, run)):
-        write_figures(shown, _figures(out), drawing)
+    shows = theory_shows(_records(options, out, run))
+    paths = [path for shown in shows for path in write_figures(shown, _figures(out), drawing)]
+    say_paths(paths, as_json=out.json)
 
 
 def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -54,6 +55,9 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     )
     page = Path(out.out) / "report.html"
     write_atomically(page, html.encode("utf-8"))
+    if out.json:
+        say_json({"report": str(page), "records": {name: record.id for name, record in records.items()}})
+        return
     say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
 
 

@@ -12,12 +12,16 @@ from projnorm.backends import Backend
 from projnorm.cli.options import DeviceOption, OutOption, RunOptions, count_workers
 from projnorm.cli.output import announce, say, say_json
 from projnorm.config import Config, setting
+from projnorm.errors import InputError
 from projnorm.records import RunContext, flat, list_runs, load_record, match_run
+from projnorm.store import Store
 
 if TYPE_CHECKING:
     from projnorm.verification import ArrayComparison
 
 _NAME = "Name of a run, or its beginning."
+# Folders beside the runs that hold what these share.
+SHARED = ("corruptions", "outputs", "projnorm", "trained")
 _MACHINE = "The machine, libraries and device are those of the record."
 
 
@@ -52,7 +56,7 @@ def list_all(out: OutOption) -> None:
     runs = list_runs(out.root)
     shared = {path.name: _size(path) for path in _shared(out.root)}
     if out.json:
-        say_json({"runs": [asdict(run) for run in runs], "shared_bytes": shared})
+        say_json({"runs": [{**asdict(run), "state": run.state} for run in runs], "shared_bytes": shared})
         return
     if not runs:
         say(f"No runs in {out.root}.")
@@ -60,7 +64,7 @@ def list_all(out: OutOption) -> None:
         rows = [
             (
                 run.id,
-                run.created.replace("T", " ").removesuffix("+00:00") or ("damaged" if run.damaged else "unfinished"),
+                run.created.replace("T", " ").removesuffix("+00:00") or run.state,
                 f"{run.wall_seconds:.1f} s" if run.created else "",
                 f"{run.size / 1e6:.1f} MB",
                 " ".join(f"{key}={_spelt(value)}" for key, value in run.settings.items()),
@@ -98,14 +102,17 @@ def remove(options: NamesOption, out: OutOption) -> None:
     names = {match_run(out.root, name) for name in options.names}
     if options.unfinished:
         names |= {run.id for run in list_runs(out.root) if not run.created}
-    folders = [out.root / name for name in sorted(names)]
-    folders += _shared(out.root) if options.shared else []
-    for folder in folders:
-        size = _size(folder)
-        shutil.rmtree(folder)
-        say(f"removed {folder.name} ({size / 1e6:.1f} MB)")
-    if not folders:
-        say("Nothing to remove; name runs, or pass --unfinished or --shared.")
+    if not (options.names or options.unfinished or options.shared):
+        raise InputError("name the runs to remove, or pass `unfinished` or `shared`.")
+    sizes = {}
+    for folder in [*(out.root / name for name in sorted(names)), *(_shared(out.root) if options.shared else ())]:
+        with Store(out.root.absolute()).lock(folder.name):  # nobody is computing it
+            sizes[folder.name] = _size(folder)
+            shutil.rmtree(folder)
+    if out.json:
+        say_json({"removed_bytes": sizes})
+    for name, size in sizes.items() if not out.json else ():
+        say(f"removed {name} ({size / 1e6:.1f} MB)")
 
 
 def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: RunOptions) -> int:
@@ -178,8 +185,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 def _shared(root: Path) -> list[Path]:
     """Folders beside the runs, which hold what they share."""
-    runs = {run.id for run in list_runs(root)}
-    return sorted(path for path in root.glob("[a-z]*") if path.is_dir() and path.name not in runs)
+    return [root / name for name in SHARED if (root / name).is_dir()]
 
 
 def _size(folder: Path) -> int:

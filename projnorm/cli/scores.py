@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projnorm.cli.options import FigureOptions, OutOption
-from projnorm.cli.output import answer, say, say_json, write_figures
+from projnorm.cli.output import answer, say, say_json, say_paths, write_figures
 from projnorm.config import Config, setting
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None
     from figures.comparison import show_scores
 
     run = _opened(out, options.run)
-    write_figures(show_scores(run.config.to_json(), run.scores()), run.folder, drawing)
+    paths = write_figures(show_scores(run.config.to_json(), run.scores()), run.folder, drawing)
+    say_paths(paths, as_json=out.json)
 
 
 def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -67,7 +68,8 @@ def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -
     from projnorm.records import load_record
 
     run = _opened(out, options.run)
-    write_figures(show_trajectory(load_record(out.root, run.name), run.folder), run.folder, drawing)
+    shown = show_trajectory(load_record(out.root, run.name), run.folder)
+    say_paths(write_figures(shown, run.folder, drawing), as_json=out.json)
 
 
 def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -76,10 +78,10 @@ def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) ->
 
     run = _opened(out, options.run)
     shown = show_residuals(run.config.to_json(), run.scores())
-    answer(shown, {"run": run.name}, as_json=out.json)
+    paths = write_figures(shown, run.folder, drawing)
+    answer(shown, {"run": run.name, "figures": list(map(str, paths))}, as_json=out.json)
     if not out.json:
-        say()
-    write_figures(shown, run.folder, drawing, quiet=out.json)
+        say(f"\nFigures in {run.folder}")
 
 
 def ensemble(options: EnsembleOptions, out: OutOption) -> None:
@@ -123,10 +125,9 @@ def gallery(out: OutOption, drawing: FigureOptions) -> None:
     from figures.corruption_gallery import draw as draw_gallery
     from figures.style import save
 
-    for path in save(
-        draw_gallery(), Path(out.out) / "figures", "corruptions", formats=drawing.formats, width=drawing.width or None
-    ):
-        say(path)
+    folder, width = Path(out.out) / "figures", drawing.width or None
+    paths = save(draw_gallery(), folder, "corruptions", formats=drawing.formats, width=width)
+    say_paths(paths, as_json=out.json)
 
 
 def _opened(out: OutOption, name: str) -> Run:

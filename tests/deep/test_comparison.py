@@ -264,7 +264,6 @@ def test_presets_are_the_papers():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"projnorm": {"trajectory": (7,)}}, "`projnorm.trajectory` must hold steps from 1 to 6"),
         ({"projnorm": {"samples": 61}}, "`projnorm.samples` must be 0 for all, or from 2 to m = 60; got 61"),
         ({"projnorm": {"samples": 1}}, "`projnorm.samples` must be 0 for all, or at least 2"),
     ],

@@ -180,7 +180,7 @@ def on_digits():
 @pytest.mark.slow
 def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_method(on_digits, monkeypatch):
     model, initial, other, splits = on_digits
-    monkeypatch.setattr("deep.estimate.calibration_sets.corruption_families", lambda: FEW)
+    monkeypatch.setattr("deep.estimate.shifts.corruption_families", lambda: FEW)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     (found,) = estimate_errors(
         model,

@@ -64,7 +64,7 @@ def test_a_writer_that_loses_something_is_caught(tmp_path):
     "command",
     [
         "toy --d1 100 --d2 50 --n 50 --m 50 --trials 6 --interval-trials 6",
-        "deep run digits --families contrast --severities 5 --n-train 60 --m 30 --n-validation 30 --methods ATC",
+        "deep run digits --families contrast --severities 5 --n 60 --m 30 --n-validation 30 --methods ATC",
     ],
     ids=lambda command: command.split(" --")[0],
 )
