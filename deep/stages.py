@@ -70,9 +70,9 @@ def forward_of(run: Run, model: nn.Module, inputs: np.ndarray) -> Outputs:
     return forward(model, domain.last, inputs, prepare=domain.prepare, device=run.context.device)
 
 
-def require_known_layers(config: RunConfig) -> None:
-    """Refuse layers that the network does not have; neither data nor targets are looked at."""
-    if config.finetune.layers or config.projnorm.layers:
+def require_network(config: RunConfig) -> None:
+    """Refuse weights that are not there and layers that the network does not have, before any data is read."""
+    if isinstance(config, DeepConfig) or config.finetune.layers or config.projnorm.layers:
         model = domain_of(config).initial(2, 0).model
         require_layers(config.finetune, model, "finetune.layers")
         require_layers(config.projnorm, model, "projnorm.layers")

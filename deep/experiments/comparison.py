@@ -34,7 +34,7 @@ from deep.stages import (
     projnorm_identity,
     projnorm_samples,
     reference_samples,
-    require_known_layers,
+    require_network,
     run_stage,
     stage_samples,
     stages_of,
@@ -116,7 +116,7 @@ def checked_facts(run: Run) -> dict[str, Any]:
     config, domain = run.config, domain_of(run.config)
     for recipe in (config.finetune, config.projnorm):
         require_precision(recipe, run.context.device)
-    require_known_layers(config)
+    require_network(config)
     data, network = data_of(run), initial_of(run)
     _require_fitting_samples(run, network.model)
     inputs = {

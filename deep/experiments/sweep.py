@@ -20,7 +20,7 @@ from deep.experiments.comparison import finished_run, projnorm_parts
 from deep.experiments.config import SweepConfig
 from deep.runs import Run
 from deep.scores import MEANINGS, Scores
-from deep.stages import REFERENCE, data_of, network_hash, projnorm_identity, require_known_layers, run_stage
+from deep.stages import REFERENCE, data_of, network_hash, projnorm_identity, require_network, run_stage
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
@@ -106,7 +106,7 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
     settings = settings_of(config, run.config)
     varied = [replace(run, config=one.config, name=record_id(SWEEP_KIND, config)) for one in settings[1:]]
     for one in varied:  # before any is computed
-        require_known_layers(one.config)
+        require_network(one.config)
         if one.config.projnorm.labels == "true":
             data_of(one)
     require_shared(context.root, context.backend)
