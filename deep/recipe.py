@@ -54,7 +54,7 @@ class Recipe(Config):
         return {one.name: document[one.name] for one in settings(Recipe)}
 
     def count_steps(self, samples: int) -> int:
-        """Number of steps of a training on so many samples."""
+        """Number of steps of a training on this number of samples."""
         return self.steps or self.epochs * batches_per_epoch(samples, self.batch)
 
     def trains(self, parameter: str) -> bool:
@@ -62,7 +62,7 @@ class Recipe(Config):
         return not self.layers or any(parameter == one or parameter.startswith(f"{one}.") for one in self.layers)
 
     def lr_at(self, step: int, steps: int) -> float:
-        """Learning rate of a step, counted from 0, of so many."""
+        """Learning rate of a step, counted from 0, of a training of `steps` steps."""
         done = step / steps
         return self.lr * (1.0 - done if self.decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * done)))
 

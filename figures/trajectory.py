@@ -7,7 +7,7 @@ from figures.style import TRUTH, Figure, plot
 from projnorm.records import Record
 
 CAPTION = (
-    "Distance from the reference network after so many steps of training on pseudo-labels, one line per severity, "
+    "Distance from the reference network against the number of training steps on pseudo-labels, one line per severity, "
     "darker for stronger shifts; the dashed line is the clean test set, the same in every panel. In the paper the "
     "distance falls, then rises slowly, and the order of the shifts stays."
 )

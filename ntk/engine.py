@@ -107,7 +107,7 @@ class Engine:
         return {"network": digest.hexdigest(), "drawn": drawn, "prepare": tensor_hash(self._prepared(self._example))}
 
     def empty_panel(self, samples: int) -> list[Factors]:
-        """Room for the factors of so many samples, one tuple per network."""
+        """Memory for the factors of this number of samples, one tuple per network."""
         return [tuple(_empty((samples, *shape), self.dtype, self._home) for shape in m.shapes) for m in self.maps]
 
     def fill(self, panel: list[Factors], x: Tensor, *, batch: int) -> list[Factors]:

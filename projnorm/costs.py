@@ -20,7 +20,7 @@ class CostAssumptions(Config):
     tflops: float = setting(10.0, "Operations that a device is assumed to sustain, in 10^12 a second.", above=0.0)
 
     def hours(self, flops: float) -> float:
-        """Hours for so many operations on one device."""
+        """Hours that a number of operations takes on one device."""
         return flops / (self.tflops * 1e12) / 3600.0
 
     def __str__(self) -> str:

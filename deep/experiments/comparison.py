@@ -51,7 +51,7 @@ from projnorm.store import Entry
 T = TypeVar("T")
 R = TypeVar("R")
 
-# A forward pass costs about so much of a step of training, per sample.
+# Cost of a forward pass, as a share of a training step, per sample.
 _FORWARD = 0.15
 _MEANINGS = MEANINGS | {
     "layers": "name of each parameter of the network",

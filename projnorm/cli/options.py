@@ -276,7 +276,7 @@ def _title(cls: type[Config]) -> str:
 
 
 def count_workers(asked: int, memory: float | None = None) -> int:
-    """Number of processes: as asked, or as many as there are cores and, with so many GB each, memory for."""
+    """Number of processes: as asked, or one per core, limited by the memory where each needs `memory` GB."""
     if asked:
         return asked
     from projnorm.files import physical_memory
