@@ -3,11 +3,19 @@
 Everything is imported when it is first used.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from projnorm.lazy import attach
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+_get, __dir__, __all__ = attach(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    """What the package imports; else the class of this name that a user registered as an estimator."""
+    known = {} if name in __all__ else getattr(sys.modules.get("deep.estimators.base"), "ESTIMATORS", {})
+    return next((one for one in known.values() if one.__name__ == name), None) or _get(name)
+
 
 if TYPE_CHECKING:
     from deep.calibration import Quality, qualities

@@ -191,6 +191,20 @@ def require_alike(one: Outputs, other: Outputs) -> None:
             raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
 
 
+def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
+    """Refuse what is no `Outputs`, and one whose logits, or labels if they are looked at, cannot be used.
+
+    `what` is the name of the argument.
+    """
+    if not isinstance(outputs, Outputs) or not isinstance(outputs.logits, np.ndarray):
+        got = f"logits as a {type(outputs.logits).__name__}" if isinstance(outputs, Outputs) else type(outputs).__name__
+        raise InputError(f"`{what}` must be outputs, as Outputs.of(logits, labels=labels) makes them; got {got}.")
+    name = outputs.name or f"the {what}"
+    _logits(outputs.logits, LOGITS, name)
+    if with_labels and outputs.labels is not None:
+        _columns(np.asarray(outputs.labels), None, outputs.logits.shape, name)
+
+
 def _columns(
     labels: NDArray[Any], classes: NDArray[Any] | None, shape: tuple[int, ...], name: str
 ) -> NDArray[np.int64]:

@@ -23,19 +23,22 @@ class Batches:
         batches: Inputs of a model: arrays, tensors, or mappings of them.
         labels: Labels as numbers or names; None where there are none.
         array: All inputs as one array, one sample per row; None where they do not form one.
+        name: Name of the set in messages.
     """
 
     batches: tuple[Any, ...]
     labels: NDArray[Any] | None
     array: NDArray[Any] | None
+    name: str
 
 
 def as_batches(data: Any, name: str) -> Batches:
     """Read samples once.
 
     Args:
-        data: An array or tensor; a pair of inputs and labels; a mapping of arrays, such as a tokenizer gives, perhaps
-            with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of these.
+        data: An array or tensor, or a list of rows; a pair of inputs and labels, which is a tuple; a mapping of arrays,
+            such as a tokenizer gives, perhaps with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of
+            these.
         name: Name of the set in messages.
     """
     inputs, labels = [], []
@@ -48,18 +51,18 @@ def as_batches(data: Any, name: str) -> Batches:
     if any((y is None) != (labels[0] is None) for y in labels):
         raise InputError(f"{name}: some samples have labels and some have none.")
     known = None if labels[0] is None else np.concatenate([np.atleast_1d(as_array(y)) for y in labels])
-    return Batches(tuple(inputs), known, _whole(inputs))
+    return Batches(tuple(inputs), known, _whole(inputs), name)
 
 
 def _batches(data: Any, name: str) -> Iterator[Any]:
     if type(data).__name__ == "ImageSet":
         data = (data.images, data.labels)
-    data = tuple(map(_unwrapped, data)) if isinstance(data, tuple | list) else _unwrapped(data)
+    data = tuple(map(_unwrapped, data)) if isinstance(data, tuple) else _unwrapped(data)
     if any(kind.__name__ == "DataLoader" for kind in type(data).__mro__):
         yield from data
     elif _is_array(data):
         yield from (data[start : start + BATCH] for start in range(0, len(data), BATCH))
-    elif isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data):
+    elif isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data):
         count = len(data[0])
         if len(data[1]) != count:
             raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
@@ -100,11 +103,19 @@ def _parted(batch: Any) -> tuple[Any, Any]:
 
 
 def _unwrapped(data: Any) -> Any:
-    """Tables and sparse matrices as arrays."""
+    """Tables, sparse matrices and lists of rows as arrays; a list of anything else stays."""
     for way in ("to_numpy", "toarray"):
         if hasattr(data, way):
             return getattr(data, way)()
-    return data
+    if not isinstance(data, list):
+        return data
+    if all(isinstance(one, str) for one in data):
+        return np.array(data, dtype=object)  # else each would take the room of the longest
+    try:
+        array = np.array(data)
+    except (TypeError, ValueError):  # rows of several lengths
+        return data
+    return array if array.dtype.kind in "biuf" else data
 
 
 def _whole(inputs: list[Any]) -> NDArray[Any] | None:

@@ -50,7 +50,12 @@ class ProbabilisticClassifier:
 
     def outputs(self, samples: Batches) -> Outputs:
         """Logarithms of the probabilities; there are no features."""
-        rows = np.concatenate([np.asarray(self.model.predict_proba(_as_array(batch))) for batch in samples.batches])
+        batches = [_as_array(batch) for batch in samples.batches]
+        try:
+            rows = np.concatenate([np.asarray(self.model.predict_proba(batch)) for batch in batches])
+        except Exception as error:  # a user's model may raise anything
+            message = f"{type(error).__name__}: {reason(error)}"
+            raise InputError(f"the model cannot see the samples of `{samples.name}`: {message}.") from error
         return Outputs(log_probabilities(rows, "predict_proba"))
 
 

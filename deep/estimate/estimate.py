@@ -60,7 +60,8 @@ def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[Estim
         InputError: If something does not fit; the message says what.
         OSError: If a file cannot be read.
     """
-    return estimate_errors(model, source, {"target": target}, **options)[0]
+    name = Path(target).stem if model is None and isinstance(target, str | Path) else "target"
+    return estimate_errors(model, source, {name: target}, **options)[0]
 
 
 def estimate_errors(

@@ -170,10 +170,11 @@ class ErrorEstimate:
 
     def __str__(self) -> str:
         count = len(self.warnings)
-        more = f" {count} warning{'s' if count > 1 else ''}." if count else ""
+        more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
         return (
             f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
-            f"{percent(self.high)}.{self._truth()} The interval covers {self.covers}.{more}"
+            f"{percent(self.high)}.{self._truth()} Based on {joined(self.based_on)}; {percent(self.source_error)} on "
+            f"the labelled source. The interval covers {self.covers}.{more}"
         )
 
     def __repr__(self) -> str:

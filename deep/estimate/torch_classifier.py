@@ -129,7 +129,12 @@ def _as_tensors(batch: Any, device: torch.device) -> Any:
     """A batch on a device: tensors, or a mapping of them."""
     if isinstance(batch, Mapping):
         return {key: _as_tensors(value, device) for key, value in batch.items()}
-    return (batch if isinstance(batch, Tensor) else torch.from_numpy(np.asarray(batch))).to(device)
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    array = np.asarray(batch)
+    if array.dtype.kind not in "biufc":
+        raise InputError(f"a network of torch takes numbers; got {array.dtype}.")
+    return torch.from_numpy(array).to(device)
 
 
 def _first(batch: Any, count: int) -> Any:

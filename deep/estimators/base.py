@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from deep.outputs import Outputs
+from deep.outputs import Outputs, require_valid
 from projnorm.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Estimator:
         is_error: Whether the score is itself an error between 0 and 1.
         needs: What it needs besides logits, of the keys of `NEEDS`; labels are those of the source.
         costly: Whether it trains on every set, or passes it through a network again; such methods run when named.
+        source_classes: Number of classes of the source, set by `fit`; 0 before.
     """
 
     name: ClassVar[str]
@@ -96,6 +97,7 @@ class Estimator:
     is_error: ClassVar[bool] = False
     needs: ClassVar[frozenset[str]] = frozenset()
     costly: ClassVar[bool] = False
+    source_classes: int = field(default=0, kw_only=True, repr=False)
 
     @classmethod
     def create(cls, resources: Resources) -> Self:
@@ -116,22 +118,30 @@ class Estimator:
         """The estimator with what it learns from labelled in-distribution samples.
 
         Raises:
-            InputError: If the source lacks something that the method needs.
+            InputError: If the source is no valid `Outputs`, or lacks something that the method needs.
         """
+        require_valid(source, "source", with_labels=True)
         if lack := self.lacking(source):
             raise InputError(f"{self.name} needs {lack}; {source.name or 'the source'} has none.")
-        return self._fit(source)
+        return replace(self._fit(source), source_classes=source.classes)
 
     def score(self, target: Outputs) -> float:
         """The score of a target, whose labels are not looked at.
 
         Raises:
-            InputError: If it was not fitted, or the target lacks something that the method needs.
+            InputError: If it was not fitted, or the target is no valid `Outputs`, has another number of classes than
+                the source, or lacks something that the method needs.
         """
+        require_valid(target, "target", with_labels=False)
         if not all(self._has_learnt(one.name) for one in fields(self)):
             raise InputError(f"{self.name} has learnt nothing yet; call fit(source) first and use what it returns.")
+        name = target.name or "the target"
+        if self.source_classes not in (0, target.classes):
+            raise InputError(
+                f"{name}: must have the {self.source_classes} classes of the source; got {target.classes}."
+            )
         if lack := _first_unmet(self._of_target, target, None):
-            raise InputError(f"{self.name} needs {lack}; {target.name or 'the target'} has none.")
+            raise InputError(f"{self.name} needs {lack}; {name} has none.")
         return self._score(target)
 
     def applies_to(self, target: Outputs) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import nn
 from deep.estimate import Outputs, estimate_error, estimate_errors
 from deep.estimate.calibration_sets import family_of, given_sets
 from deep.estimate.error_estimator import CALIBRATED, UNCALIBRATED, halves, offered_methods, part_score
+from deep.estimate.result import joined
 from deep.estimate.shifts import corrupted, drawn_anew, is_images, moved
 from deep.estimators import Estimator
 from deep.recipe import Recipe
@@ -299,6 +301,12 @@ def test_targets_may_be_a_list_and_labels_of_a_target_give_the_truth(linear, cap
             estimate_errors(linear, world(100, 0.0, 1), targets)
 
 
+def test_a_target_in_a_file_is_called_after_it(linear, tmp_path):
+    np.savez(tmp_path / "source.npz", **outputs(linear, *world(60, 0.0, 1)))
+    np.savez(tmp_path / "july.npz", **outputs(linear, world(60, 0.2, 2)[0]))
+    assert estimate_error(None, tmp_path / "source.npz", str(tmp_path / "july.npz")).target == "july"
+
+
 def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
     plain = estimate_error(None, outputs(linear, *world(60, 0.0, 1)), outputs(linear, world(60, 0.2, 2)[0]))
     calibrated = estimate_error(linear, world(60, 0.0, 1), world(60, 0.2, 2)[0])
@@ -309,6 +317,9 @@ def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
         assert json.loads(json.dumps(found.to_dict()))["low"] == found.low
         assert str(found).startswith(f"Estimated error {100 * found.error:.1f} %, 90 % interval")
         assert f"The interval covers {covers}" in str(found)
+        based = f"Based on {joined(found.based_on)}; {100 * found.source_error:.1f} % on the labelled source."
+        assert based in str(found)
+        assert str(replace(found, warnings=("a", "b"))).endswith(" 2 warnings in .warnings.")
         assert "<table>" in found._repr_html_()
         assert len(repr(found)) < 400
 

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier, ProbabilisticClassifier, as_classifier, outputs_of
 from deep.estimate.torch_classifier import TorchClassifier
+from projnorm.errors import InputError
 from projnorm.text.networks import load_pair_classifier
 from tests.reliability.samples import onnx_network
 
@@ -31,7 +32,9 @@ def forms():
     x, y = torch.from_numpy(X), torch.from_numpy(Y)
     yield "array", X, False
     yield "tensor", x, False
+    yield "list of rows", X.tolist(), False
     yield "pair", (X, Y), True
+    yield "pair of lists", (X.tolist(), Y.tolist()), True
     yield "dataset", TensorDataset(x, y), True
     yield "loader", DataLoader(TensorDataset(x, y), batch_size=7), True
     yield "unlabelled loader", DataLoader(TensorDataset(x), batch_size=7), False
@@ -92,6 +95,30 @@ def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
     assert found.error == pytest.approx(np.mean(model.predict(X) != names))
 
 
+@pytest.mark.parametrize(
+    ("model", "target", "message"),
+    [
+        (LogisticRegression().fit(X, Y), X[:, :4], "ValueError: X has 4 features, but LogisticRegression"),
+        (LogisticRegression().fit(X, Y), X[:, 0], "ValueError: Expected 2D array, got 1D array"),
+        (LogisticRegression().fit(X, Y), X * np.nan, "ValueError: Input X contains NaN"),
+        (LogisticRegression(), X, "NotFittedError: "),
+    ],
+)
+def test_a_classifier_of_scikit_learn_that_refuses_samples_says_of_which_set(model, target, message):
+    samples = as_batches(target, "target")
+    with pytest.raises(InputError, match=f"the model cannot see the samples of `target`: {message}"):
+        as_classifier(model, samples).outputs(samples)
+
+
+def test_two_texts_in_a_list_are_two_samples():
+    samples = as_batches(["a text", "another"], "set")
+    assert samples.labels is None
+    assert samples.array is not None
+    assert samples.array.tolist() == ["a text", "another"]
+    with pytest.raises(InputError, match="a network of torch takes numbers; got object"):
+        TorchClassifier.of(network(), samples)
+
+
 @pytest.mark.parametrize("softmax", [False, True])
 def test_an_onnx_file_is_run(tmp_path, softmax):
     weight = RNG.standard_normal((6, 3)).astype(np.float32)
@@ -118,6 +145,8 @@ def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
         ((X, Y[:-1]), "set: has 40 samples and 39 labels"),
         ("nowhere", "set: must be an array, a pair of inputs and labels, a Dataset or a DataLoader; got str"),
         (7, "got int"),
+        ([X, Y], "got list"),
+        ([[1.0, 2.0], [3.0]], "got list"),
     ],
 )
 def test_samples_in_no_form_are_refused(data, message):

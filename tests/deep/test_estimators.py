@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+import deep
 from deep.config import run_methods
 from deep.estimate import estimate_error
 from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
@@ -170,6 +171,7 @@ def test_a_new_method_is_one_class_and_nothing_else():
         logits = 3.0 * np.eye(3)[labels] + rng.standard_normal((80, 3))
         source = Outputs(logits, labels=labels)
         assert estimator("gap") is Gap
+        assert deep.Gap is Gap
         assert build("GAP", Resources(), source).score(source) == 0.0
         sets = {f"s{i}": Outputs(logits + 0.3 * i * rng.standard_normal((80, 3)), labels=labels) for i in range(10)}
         found = estimate_error(None, source, Outputs(logits), methods=["gap"], calibration=sets)
@@ -182,6 +184,38 @@ def test_a_new_method_is_one_class_and_nothing_else():
         ESTIMATORS.update(known)
     with pytest.raises(InputError, match="there is no method 'gap'; there are AC, "):
         estimator("gap")
+    assert not hasattr(deep, "Gap")
+
+
+LABELS = np.array([0, 1])
+
+
+@pytest.mark.parametrize("name", ["AC", "COT", "Entropy"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (ROWS, r"must be outputs, as Outputs\.of\(logits, labels=labels\) makes them; got ndarray"),
+        (Outputs(ROWS.tolist(), labels=LABELS), r"Outputs\.of.*; got logits as a list"),
+        (Outputs(ROWS[0], labels=LABELS), r"`logits` must have shape \(samples, classes\) .*; got \(3,\)"),
+        (Outputs(ROWS * math.nan, labels=LABELS), "`logits` must be finite; 2 rows are not"),
+    ],
+)
+def test_methods_refuse_what_are_no_valid_outputs(name, given, message):
+    with pytest.raises(InputError, match=message):
+        estimator(name)().fit(given)
+    fitted = estimator(name)().fit(Outputs(ROWS, labels=LABELS))
+    with pytest.raises(InputError, match=message):
+        fitted.score(given)
+
+
+@pytest.mark.parametrize("name", ["AC", "COT", "Entropy"])
+def test_methods_refuse_labels_and_classes_that_do_not_fit(name):
+    with pytest.raises(InputError, match="the source: `labels` must be columns of `logits`, 0 to 2; got 3"):
+        estimator(name)().fit(Outputs(ROWS, labels=LABELS + 2))
+    fitted = estimator(name)().fit(Outputs(ROWS, labels=LABELS))
+    assert math.isfinite(fitted.score(Outputs(ROWS, labels=LABELS + 2)))
+    with pytest.raises(InputError, match="new: must have the 3 classes of the source; got 2"):
+        fitted.score(Outputs(ROWS[:, :2], name="new"))
 
 
 def test_methods_are_found_and_declared_without_torch():
