@@ -29,7 +29,7 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     """The table of a run with these settings and scores so far, or with its record if it is finished."""
     heading, by_method, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
     table = deep_table.of_qualities(by_method)
-    blocks: list[str | Table] = [heading, table, deep_table.CAPTION, *_remarks(record)]
+    blocks: list[str | Table] = [heading, table, deep_table.caption(by_method), *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
     figures = {"scatter": deep_scatter.draw.of(scores, heading)}
@@ -75,7 +75,7 @@ def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = Non
     by_method = qualities(ensembles(scores, subsets), predicting=(STACKED,))
     table = deep_table.of_qualities(by_method)
     return Shown(
-        [table, f"{deep_table.CAPTION} {ENSEMBLE_CAPTION}"],
+        [table, f"{deep_table.caption(by_method)} {ENSEMBLE_CAPTION}"],
         values={"methods": deep_table.values(by_method)},
         title="Methods together",
         tables={"ensembles": table},

@@ -10,12 +10,12 @@ from deep.calibration import Interval, Quality
 from deep.scores import Scores
 from figures.table import Column, Number, Table
 
-CAPTION = (
+_CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
     "a straight line from score to error predicts on a family of shifts left out of its fit. In brackets 95 % "
-    "intervals from 2,000 bootstrap draws of whole families. A method called tuned was chosen on the clean set and the "
-    "probe families, which are among these targets."
+    "intervals from 2,000 bootstrap draws of whole families."
 )
+_TUNED = " A method called tuned was chosen on the clean set and the probe families, which are among these targets."
 # Ensembles of more methods than this are not spelt out.
 _NAMED = 3
 
@@ -29,6 +29,11 @@ def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Tabl
         "MAE (points)": interval("mae", ".1f", 100.0),
     }
     return Table.of(by_method, columns)
+
+
+def caption(by_method: Sequence[Quality]) -> str:
+    """What the numbers of `of_qualities` are."""
+    return _CAPTION + (_TUNED if any("(tuned)" in _short(quality.method) for quality in by_method) else "")
 
 
 def values(by_method: Sequence[Quality], *, first: str = "method") -> list[dict[str, object]]:

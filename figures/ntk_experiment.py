@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ TABLE_CAPTION = (
     "nothing assumed shared. The last three columns say whether the interval at k = 0 holds the loss: the paper's need "
     "not; ours and the sharp one must."
 )
+# Through two points there is always a line.
+_FEWEST = 3
 _SAID = {True: "holds", False: "fails", None: "none"}
 _COLUMNS: dict[str, Column] = {
     "target": lambda row: row["target"],
@@ -65,11 +68,7 @@ def show_analysis(record: Record, _folder: Path) -> Shown:
 
 def show_predictions(record: Record, _folder: Path) -> Shown:
     """ProjNormLinear beside the error of the kernel regression."""
-    quality = _quality(record)
-    follows = (
-        f"ProjNormLinear against the error: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, "
-        f"over {len(record.arrays['targets'])} targets."
-    )
+    quality, follows = _quality(record), _verdict(record)
     columns = {name: _COLUMNS[name] for name in ("target", "ProjNormLinear")}
     columns["error of the kernel regression (%)"] = _COLUMNS["error (%)"]
     return Shown(
@@ -108,7 +107,22 @@ def other_drawings(record: Record) -> dict[str, Drawing]:
 
 
 def _quality(record: Record) -> FitQuality:
-    return fit_quality(record.arrays["projnorm"], record.arrays["error"])
+    """How well ProjNormLinear follows the error; nan where too few targets say nothing of it."""
+    projnorm, error = record.arrays["projnorm"], record.arrays["error"]
+    return fit_quality(projnorm, error) if len(error) >= _FEWEST else FitQuality(math.nan, math.nan)
+
+
+def _verdict(record: Record) -> str:
+    """How well ProjNormLinear follows the error, or why that cannot be said."""
+    projnorm, error = record.arrays["projnorm"], record.arrays["error"]
+    against, count = "ProjNormLinear against the error", len(error)
+    if count < _FEWEST:
+        return f"{against}: too few targets for R^2 ({count}; at least {_FEWEST} are needed)."
+    for what, values in (("the errors", error), ("the values of ProjNormLinear", projnorm)):
+        if np.ptp(values) == 0.0:
+            return f"{against}: no R^2, because {what} do not vary over the {count} targets."
+    quality = _quality(record)
+    return f"{against}: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, over {count} targets."
 
 
 def _notes(record: Record) -> list[str]:

@@ -13,6 +13,8 @@ from projnorm.vision.settings import LARGEST_SEED, PROBE_FAMILIES, ImageNetwork,
 EXACT, COORDINATES, PROJECTION = KINDS = ("exact", "coordinates", "projection")
 ACCUMULATE = ("float32", "float64")
 ROUTES = ("best", "direct", "structured")
+# The paper's number of coordinates.
+DEFAULT_COUNT = 500_000
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,13 @@ class KernelKind(Config):
         "a random projection.",
         choices=KINDS,
     )
-    count: int = setting(500_000, "Number of coordinates, or width of the projection.", least=1)
+    count: int = setting(DEFAULT_COUNT, "Number of coordinates, or width of the projection.", least=1)
     accumulate: str = setting("float32", "Precision of the products; sums are in float64.", choices=ACCUMULATE)
+
+    def check(self) -> None:
+        """An exact kernel samples nothing."""
+        if self.kind == EXACT and self.count != DEFAULT_COUNT:
+            raise InputError(f"`count` is for the kinds {COORDINATES} and {PROJECTION}.")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from ntk.kinds import FeatureMap, LayerCost, feature_map
 from ntk.plan import Sizes
 from projnorm.device import choose_device
 from projnorm.errors import InputError
+from projnorm.files import reason
 
 Inputs = Tensor | ArrayLike
 Prepare = Callable[[Tensor], Tensor]
@@ -60,16 +62,13 @@ class Engine:
         """Look at the networks with one sample, the first of `example`; the other arguments are those of `ntk.gram`."""
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
-        networks = [models] if isinstance(models, nn.Module) else list(models)
-        if not networks:
-            raise InputError("`models` must hold at least one network.")
-        self._models = [_on(self.device, model) for model in networks]
+        self._models = [_on(self.device, model) for model in as_networks(models, "models")]
         self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
         self._prepare, self._example = prepare, example[:1]
         # MPS has no double precision, so there those products run on the CPU.
         self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
         self._home = torch.device("cpu") if self._double_on_cpu else self.device
-        captured = [self._capture(i, example[:1]) for i in range(len(self._models))]
+        captured = [self._first_look(i) for i in range(len(self._models))]
         self.maps: list[FeatureMap] = [feature_map(self.config, sample) for sample in captured]
         counts = {count_parameters(*layers.values()) for layers in self._layers}
         if len(counts) > 1 or len({m.shapes for m in self.maps}) > 1:
@@ -165,6 +164,18 @@ class Engine:
                 "samples may not be independent of each other, or its forward pass not repeatable."
             )
 
+    def _first_look(self, index: int) -> list[Captured]:
+        """One sample captured, where it shows whether the inputs suit the network."""
+        try:
+            return self._capture(index, self._example)
+        except (InputError, torch.OutOfMemoryError):
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            kind, shape = str(self._example.dtype).removeprefix("torch."), tuple(self._example.shape[1:])
+            raise InputError(
+                f"inputs must suit the network; given {kind} samples of shape {shape}, it says: {reason(error)}."
+            ) from error
+
     def _capture(self, index: int, x: Tensor) -> list[Captured]:
         captured = capture(self._models[index], self._layers[index], self._prepared(x))
         if not self._double_on_cpu:
@@ -189,6 +200,17 @@ class Engine:
             for p, flag in zip(parameters, flags, strict=True):
                 p.requires_grad_(flag)
         return torch.cat([g.detach().flatten() for g in gradients])
+
+
+def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.Module]:
+    """The networks of an argument `name`, of which there is at least one."""
+    networks: list[Any] = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+    for model in networks:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"`{name}` must be a torch.nn.Module; got a {type(model).__name__}.")
+    if not networks:
+        raise InputError(f"`{name}` must hold at least one network.")
+    return networks
 
 
 def as_inputs(x: Inputs, name: str) -> Tensor:

@@ -235,7 +235,7 @@ def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
     network, plan = experiment.networks[0], kernels.plan
     return {
         "settings": experiment.config.to_json(),
-        "weights": "random: the network was never trained" if network.is_random else network.weights,
+        "weights": "random (the network was never trained)" if network.is_random else network.weights,
         "weights_sha256": network.sha256,
         "head_norms": [n.head_norm for n in experiment.networks],
         "parameters": kernels.parameters,

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from ntk.config import KernelConfig
-from ntk.engine import Engine, Inputs, Prepare, as_inputs
+from ntk.capture import count_parameters, parameter_layers
+from ntk.config import COORDINATES, DEFAULT_COUNT, EXACT, KernelConfig
+from ntk.engine import Engine, Inputs, Prepare, as_inputs, as_networks
 from projnorm.atomic import unfinished
 from projnorm.device import full_precision
 from projnorm.progress import tracked
@@ -26,7 +27,7 @@ class Features:
         parameters: Number of parameters, which are the coordinates of the full gradient.
         fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
         check_error: Largest difference from plain autograd in the rows checked, against their norm.
-        config: Settings of the features.
+        config: Settings of the features; its count is the one used.
     """
 
     values: np.ndarray
@@ -35,6 +36,16 @@ class Features:
     check_error: float
     config: KernelConfig
 
+    def __str__(self) -> str:
+        samples, columns = self.values.shape
+        return (
+            f"{samples:,} samples, {columns:,} features ({self.config.kind}) of {self.parameters:,} parameters, check "
+            f"error {self.check_error:.2g}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
 
 def features(
     model: nn.Module,
@@ -42,15 +53,16 @@ def features(
     *,
     config: KernelConfig | None = None,
     prepare: Prepare | None = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
 ) -> Features:
     r"""Gradient features :math:`\nabla_\theta f(x)`, sampled or projected.
 
     Args:
         model: A network with one output per sample, in eval mode.
         x: Inputs, one sample per row.
-        config: `kind` "coordinates" (the default here, 500,000 of them), "projection", or "exact" for every parameter
-            of `layers`. `memory` and `panel` play no part: a batch is formed and written.
+        config: `kind` "coordinates" (the default here, 500,000 of them or all where there are fewer), "projection",
+            or "exact" for every parameter of `layers`. `memory` and `panel` play no part: a batch is formed and
+            written.
         prepare: Applied to every batch before the network.
         out: Stream to this ``.npy`` file instead of memory; it appears when it is whole.
 
@@ -60,12 +72,16 @@ def features(
         InputError: If the inputs or the configuration are no good.
         OSError: If the file cannot be written.
     """
-    config = config or KernelConfig(kind="coordinates")
-    x = as_inputs(x, "x")
+    config = config or KernelConfig(kind=COORDINATES)
+    x, out = as_inputs(x, "x"), None if out is None else Path(out)
+    network = as_networks(model, "model")[0]
+    if config.kind == COORDINATES and config.count == DEFAULT_COUNT:
+        parameters = count_parameters(*parameter_layers(network, config.layers).values())
+        config = replace(config, count=min(DEFAULT_COUNT, parameters))
     with full_precision():
         engine = Engine(model, x, config, prepare=prepare)
-        if config.kind == "exact":
-            every = replace(config, kind="coordinates", count=engine.parameters)
+        if config.kind == EXACT:
+            every = replace(config, kind=COORDINATES, count=engine.parameters)
             engine = Engine(model, x, every, prepare=prepare)
         widths = [shape[0] for shape in engine.maps[0].shapes]
         shape = (len(x), sum(widths))
@@ -80,7 +96,7 @@ def features(
                     column += width
             check_error = _spot_check(engine, x, values)
     stored = values if out is None else np.load(out, mmap_mode="r")
-    fingerprint = "" if config.kind == "exact" else engine.maps[0].fingerprint
+    fingerprint = "" if config.kind == EXACT else engine.maps[0].fingerprint
     return Features(stored, engine.parameters, fingerprint, check_error, config)
 
 

@@ -28,6 +28,8 @@ from projnorm.store import Store
 _NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
 # Of a manifest that asks for more, the number is not believed.
 _MOST_THREADS = 1024
+# Targets that are printed by name.
+_NAMED = 3
 # Tiles that follow each other in a plan, and the inputs of their panels.
 _Job = tuple[Sequence[Tile], Mapping[int, Tensor]]
 
@@ -77,6 +79,33 @@ class Kernels:
         """Names of the sets besides the training set."""
         return tuple(name for name in self.plan.sets if name != TRAIN)
 
+    def to_dict(self) -> dict[str, Any]:
+        """What they are of and how they were computed as plain values, without the blocks."""
+        return {
+            "train": self.plan.sets[TRAIN],
+            "targets": {name: self.plan.sets[name] for name in self.targets},
+            "parameters": self.parameters,
+            "device": self.device,
+            "threads": self.threads,
+            "check_error": self.check_error,
+            "computed": self.computed,
+            "damaged": list(self.damaged),
+            "fingerprints": dict(self.fingerprints),
+            "config": self.config.to_json(),
+        }
+
+    def __str__(self) -> str:
+        sizes = [f"{name} {self.plan.sets[name]:,}" for name in self.targets]
+        named = ", ".join(sizes[:_NAMED]) + (", ..." if len(sizes) > _NAMED else "")
+        targets = f"{len(sizes)} target{'' if len(sizes) == 1 else 's'}" + (f" ({named})" if sizes else "")
+        return (
+            f"{self.plan.sets[TRAIN]:,} training samples, {targets}, {self.parameters:,} parameters, device "
+            f"{self.device}, check error {self.check_error:.2g}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
     def _block(self, rows: str, columns: str) -> np.ndarray:
         out = np.empty((self.plan.sets[rows], self.plan.sets[columns]))
         for i, j in self.plan.tiles:
@@ -96,7 +125,7 @@ def gram(
     *,
     config: KernelConfig | None = None,
     prepare: Prepare | None = None,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     fresh: bool = False,
     backend: Backend | None = None,
 ) -> Kernels:
@@ -120,7 +149,8 @@ def gram(
         ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
         InputError: If the inputs or the configuration are no good.
     """
-    return GramTask(models, as_sets(train, targets), config, prepare).run(folder, fresh=fresh, backend=backend)
+    task = GramTask(models, as_sets(train, targets), config, prepare)
+    return task.run(None if folder is None else Path(folder), fresh=fresh, backend=backend)
 
 
 class GramTask:
@@ -228,9 +258,12 @@ def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None 
 
 def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
     """The inputs as tensors by name, the training set first."""
-    if targets and TRAIN in targets:
+    targets = {} if targets is None else targets
+    if not isinstance(targets, Mapping):
+        raise InputError(f"`targets` must be a mapping from names to inputs; got a {type(targets).__name__}.")
+    if TRAIN in targets:
         raise InputError(f"a target must not be called {TRAIN!r}.")
-    sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **(targets or {})}.items()}
+    sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **targets}.items()}
     for name, x in sets.items():
         if x.shape[1:] != sets[TRAIN].shape[1:]:
             raise InputError(

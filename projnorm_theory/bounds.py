@@ -80,7 +80,7 @@ class SpectralInterval(LossInterval):
 
 
 def proposition_bound(
-    X: ArrayLike | LinearPair, Y: ArrayLike, X_ood: ArrayLike | None = None, k: int | None = None
+    X: ArrayLike | LinearPair, Y: ArrayLike, X_ood: ArrayLike | None = None, *, k: int
 ) -> SpectralInterval:
     r"""The paper's Proposition, for eigenvalues :math:`\lambda_j` of :math:`\tilde X^\top\tilde X`.
 

@@ -20,7 +20,7 @@ from projnorm.arrays import Arrays, from_npz, to_npz
 from projnorm.atomic import write_atomically
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
-from projnorm.files import read_file
+from projnorm.files import read_file, reason
 from projnorm.records import Record, RunContext, recorded
 from projnorm_theory import (
     LinearPair,
@@ -50,6 +50,7 @@ MUST_HOLD: dict[str, tuple[Family, ...]] = {
 RELATIVE_SLACK = 1e-6
 ROUNDING_OF_UPPER = 1e-12
 _SAVED_AT_MOST = 10
+_SAVED_ARRAYS = ("X", "X_ood", "theta_star", "k", "family", "dial")
 
 MEANINGS = {
     "family": "index into exact, phi, rho, tilt, flat, (instance,)",
@@ -213,17 +214,27 @@ def load_instance(path: Path) -> Instance:
     data = read_file(path)
     try:
         arrays = from_npz(data)
+    except InputError as error:
+        raise InputError(f"{path} is not a saved design: {error}.") from error
+    if not arrays.keys() >= set(_SAVED_ARRAYS):
+        needed = f"{', '.join(_SAVED_ARRAYS[:-1])} and {_SAVED_ARRAYS[-1]}"
+        raise InputError(f"{path} is not a saved design: it needs the arrays {needed}.")
+    try:
         X, X_ood, theta_star = (
             arrays[name].astype(np.float64, casting="same_kind") for name in ("X", "X_ood", "theta_star")
         )
-        k, family, dial = int(arrays["k"]), dict(enumerate(FAMILIES))[int(arrays["family"])], float(arrays["dial"])
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a saved instance: {error}") from error
+        k, number, dial = int(arrays["k"]), int(arrays["family"]), float(arrays["dial"])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{path} is not a saved design: {reason(error)}.") from error
+    if not 0 <= number < len(FAMILIES):
+        raise InputError(
+            f"{path} is not a saved design: `family` must be between 0 and {len(FAMILIES) - 1}; got {number}."
+        )
     if X.ndim != 2 or X_ood.ndim != 2 or theta_star.ndim != 2 or not X.shape[1] == X_ood.shape[1] == len(theta_star):
-        raise InputError(f"{path} is not a saved instance: its arrays do not fit together")
+        raise InputError(f"{path} is not a saved design: its arrays do not fit together.")
     if not (X @ theta_star).any():
-        raise InputError(f"{path} is not a saved instance: its training responses are zero")
-    return Instance(Design(X, X_ood, theta_star, k), family, dial)
+        raise InputError(f"{path} is not a saved design: its training responses are zero.")
+    return Instance(Design(X, X_ood, theta_star, k), FAMILIES[number], dial)
 
 
 def _sizes(rng: np.random.Generator, *, large: bool) -> dict[str, int]:

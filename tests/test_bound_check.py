@@ -123,5 +123,11 @@ WHOLE = {"X": np.eye(3), "X_ood": np.eye(3), "theta_star": np.ones((3, 1)), "k":
 )
 def test_a_file_that_is_no_instance_is_refused(tmp_path, change):
     np.savez(tmp_path / "x.npz", **(WHOLE | change))
-    with pytest.raises(ValueError, match=r"x\.npz is not a saved instance"):
+    with pytest.raises(ValueError, match=r"x\.npz is not a saved design: .*\.$"):
+        load_instance(tmp_path / "x.npz")
+
+
+def test_a_file_without_its_arrays_says_which_are_needed(tmp_path):
+    np.savez(tmp_path / "x.npz", **{name: array for name, array in WHOLE.items() if name != "X"})
+    with pytest.raises(ValueError, match=r"it needs the arrays X, X_ood, theta_star, k, family and dial\.$"):
         load_instance(tmp_path / "x.npz")

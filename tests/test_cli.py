@@ -240,7 +240,7 @@ def test_a_settings_file_with_a_wrong_setting_is_refused(tmp_path):
 def test_a_replay_of_something_else_is_refused(tmp_path):
     path = tmp_path / "x.npz"
     path.write_bytes(b"no archive")
-    assert_refused(run_cli("replay", str(path)), "x.npz is not a saved instance")
+    assert_refused(run_cli("replay", str(path)), "x.npz is not a saved design")
     (tmp_path / "folder.npz").mkdir()
     assert_refused(run_cli("replay", str(tmp_path / "folder.npz")), "is a folder, not a file")
 

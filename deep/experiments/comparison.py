@@ -128,7 +128,7 @@ def checked_facts(run: Run) -> dict[str, Any]:
     }
     return {
         "inputs": inputs,
-        "weights": "random: the network was never trained before" if network.is_random else network.weights,
+        "weights": "random (the network was never trained before)" if network.is_random else network.weights,
         "train_samples": f"{len(data.train):,} of {data.train.name}",
         "reference_samples": reference_samples(run),
         **data.facts,

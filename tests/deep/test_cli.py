@@ -37,7 +37,7 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projno
     out = fine(projnorm(*RUN, "--workers", "1"))
     for method in METHODS:
         assert f"\n{method} " in out
-    assert "random: the network was never trained before" in out
+    assert "Weights: random (the network was never trained before)." in out
     folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-*"))
     for name in ("scatter.png", "severity.pdf", "table.md", "table.tex", "table.csv", "table.txt", "config.toml"):
         assert (folder / name).stat().st_size > 100, name

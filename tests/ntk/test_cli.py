@@ -89,6 +89,7 @@ def test_ntk_alone_prints_its_commands():
         (("--seed", "36893488147419103232"), ("--seed",)),
         (("--memory", "inf"), ("--memory",)),
         (("--kind", "some"), ("--kind", "some")),
+        (("--count", "10"), ("--count is for the kinds coordinates and projection",)),
         (("--device", "abacus"), ("--device", "abacus")),
         (("--memory", "0.01"), ("--memory", "too small")),
         (("--kind", "coordinates", "--count", "99999999"), ("--count", "11,177,025")),

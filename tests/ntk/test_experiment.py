@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from deep.calibration import Interval, Quality
+from deep.experiments.ntk_predict import TUNED
+from figures import deep_table, ntk_experiment
 from ntk import NtkConfig, SubsampleConfig, experiment as experiment_module, run_analysis, run_gram, run_subsample
 from ntk.config import GramConfig, KernelConfig, KernelKind, NtkImages, NtkNetwork
 from projnorm.backends import Backend
@@ -48,7 +51,7 @@ def test_a_run_is_found_again_without_a_network(context, monkeypatch):
     config = small(families=("contrast",))
     first, gram_first = run_analysis(config, context), run_gram(config, context)
     assert first.arrays["targets"].tolist() == ["clean", "contrast-5"]
-    assert first.facts["weights"].startswith("random: the network was never trained")
+    assert first.facts["weights"] == "random (the network was never trained)"
     monkeypatch.setattr(experiment_module, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
     monkeypatch.setattr(experiment_module, "generated_targets", lambda *_a, **_k: pytest.fail("images were corrupted"))
     assert run_analysis(config, context).created == first.created
@@ -231,3 +234,26 @@ def test_a_low_ceiling_is_that_of_each_process_and_changes_no_number(tmp_path):
     )
     for name, array in one.arrays.items():
         np.testing.assert_array_equal(two.arrays[name], array)
+
+
+def test_too_few_targets_or_equal_errors_have_no_r_squared(context, tmp_path):
+    record = run_analysis(small(families=("contrast",)), context)
+    shown = ntk_experiment.show_predictions(record, tmp_path)
+    assert shown.verdict == "ProjNormLinear against the error: too few targets for R^2 (2; at least 3 are needed)."
+    assert np.isnan(shown.values["r_squared"])
+    record = run_analysis(small(families=("contrast", "brightness")), context)
+
+    def verdict(errors: list[float]) -> str:
+        changed = replace(record, arrays={**record.arrays, "error": np.array(errors)})
+        return ntk_experiment.show_predictions(changed, tmp_path).verdict
+
+    assert verdict([0.5, 0.5, 0.5]).endswith("no R^2, because the errors do not vary over the 3 targets.")
+    assert "R^2 = " in verdict([0.1, 0.5, 0.4])
+
+
+def test_only_a_tuned_method_is_said_to_be_chosen_on_the_probes():
+    def of(method: str) -> Quality:
+        return Quality(method, *3 * [Interval(0.5)], targets=3)
+
+    assert "called tuned" not in deep_table.caption([of("ProjNorm"), of("ProjNormLinear-NTK")])
+    assert "called tuned" in deep_table.caption([of("ProjNorm"), of(TUNED)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -172,9 +173,51 @@ def test_inputs_that_cannot_be_are_refused():
     with pytest.raises(InputError, match="at least one network"):
         gram([], x, config=CPU)
     with pytest.raises(InputError, match="`count` must be between 1 and the"):
-        features(model, x, config=KernelConfig(kind="coordinates", device="cpu"))
+        features(model, x, config=KernelConfig(kind="coordinates", count=99_999, device="cpu"))
+    with pytest.raises(InputError, match=r"^`count` is for the kinds coordinates and projection\.$"):
+        KernelConfig(kind="exact", count=10)
+    with pytest.raises(InputError, match=r"^`targets` must be a mapping from names to inputs; got a Tensor\.$"):
+        gram(model, x, x, config=CPU)
+    for wrong in ("a network", 3, [model, None]):
+        with pytest.raises(InputError, match=r"^`models` must be a torch\.nn\.Module; got a (str|int|NoneType)\.$"):
+            gram(wrong, x, config=CPU)
+    with pytest.raises(InputError, match=r"^`model` must be a torch\.nn\.Module; got a function\.$"):
+        features(lambda x: x, x)
     with pytest.raises(InputError, match=r"`memory` of 0\.1 GB is too small"):
         gram(model, x, config=KernelConfig(memory=1e8, device="cpu"))
+
+
+@pytest.mark.parametrize("compute", [gram, features])
+def test_inputs_that_do_not_suit_the_network_are_refused_in_its_own_words(compute):
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
+    for x, words in (
+        (torch.randn(3, 4).double(), r"given float64 samples of shape \(4,\), it says: .*dtype.*\.$"),
+        (torch.randn(3, 7), r"given float32 samples of shape \(7,\), it says: .*shapes cannot be multiplied.*\.$"),
+    ):
+        with pytest.raises(InputError, match=f"^inputs must suit the network; {words}"):
+            compute(model, x)
+
+
+def test_features_of_a_small_network_are_all_of_its_coordinates_by_default(tmp_path):
+    model, x = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval(), torch.randn(3, 4)
+    found = features(model, x, out=str(tmp_path / "features.npy"))
+    np.testing.assert_array_equal(found.values, features(model, x, config=KernelConfig(kind="exact")).values)
+    assert (found.parameters, found.config.count) == (31, 31)
+    assert repr(found).startswith("<Features: 3 samples, 31 features (coordinates) of 31 parameters, check error ")
+
+
+def test_kernels_are_printed_in_a_line_and_give_plain_facts(tmp_path):
+    model, x = plain_network(), images(4)
+    kernels = gram(model, x, {"near": x[:3], "far": 2 * x[:2]}, config=CPU, folder=str(tmp_path / "tiles"))
+    assert str(kernels).startswith(
+        f"4 training samples, 2 targets (near 3, far 2), {kernels.parameters:,} parameters, "
+    )
+    assert repr(kernels) == f"<Kernels: {kernels}>"
+    assert "\n" not in repr(kernels)
+    facts = json.loads(json.dumps(kernels.to_dict()))
+    assert (facts["train"], facts["targets"], facts["device"]) == (4, {"near": 3, "far": 2}, "cpu")
+    assert "1 target (near 3), " in str(gram(model, x, {"near": x[:3]}, config=CPU))
+    assert "0 targets, " in str(gram(model, x, config=CPU))
 
 
 def test_a_device_that_is_not_here_is_refused():

@@ -85,8 +85,8 @@ CASES = {
     # k
     "k negative": (lambda: pt.generalised_bound(X, Y, X_OOD, k=-1), "`k` must be between 0 and 3, the smaller rank"),
     "k too large": (lambda: pt.generalised_bound(X, Y, X_OOD, k=4), "`k` must be between 0 and 3.*got 4"),
-    "k of the paper": (lambda: pt.proposition_bound(X, Y, X_OOD, 3), "`k` must be between 0 and 2.*got 3"),
-    "k missing": (lambda: pt.proposition_bound(X, Y, X_OOD), "`k` must be a whole number; got None"),
+    "k of the paper": (lambda: pt.proposition_bound(X, Y, X_OOD, k=3), "`k` must be between 0 and 2.*got 3"),
+    "k None": (lambda: pt.proposition_bound(X, Y, X_OOD, k=None), "`k` must be a whole number; got None"),
     "k a float": (lambda: pt.alignment(X, X_OOD, 1.5), "`k` must be a whole number; got 1.5"),
     "k of angles": (lambda: pt.principal_angles(X, X_OOD, 4), "`k` must be between 0 and 3"),
     "k of the report": (lambda: pt.check_assumptions(X, Y, X_OOD, Y_OOD, k=9), "`k` must be between 0 and 3"),
@@ -137,7 +137,10 @@ CASES = {
     "rho overflows": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=1e200), "the interval for the loss overflows"),
     "rho overflows k": (lambda: pt.generalised_bound(X, Y, X_OOD, rho=1e200), "the interval for the loss overflows"),
     "scales": (lambda: pt.sharp_interval(1e-120 * X, Y, 1e120 * X_OOD), "the interval for the loss overflows"),
-    "scales k": (lambda: pt.proposition_bound(1e-120 * X, Y, 1e120 * X_OOD, 1), "the interval for the loss overflows"),
+    "scales k": (
+        lambda: pt.proposition_bound(1e-120 * X, Y, 1e120 * X_OOD, k=1),
+        "the interval for the loss overflows",
+    ),
     "coarse kernel": (
         lambda: pt.sharp_interval(pt.LinearPair.from_gram(*ILL_CONDITIONED), np.ones(4)),
         "Gram matrices are too ill conditioned for a sharp interval",
@@ -147,7 +150,7 @@ CASES = {
         "`k_ood_train` does not fit `k_train` and `k_ood`",
     ),
     "k of the paper, few training rows": (
-        lambda: pt.proposition_bound(X[:2], Y[:2], X_OOD, 2),
+        lambda: pt.proposition_bound(X[:2], Y[:2], X_OOD, k=2),
         "`k` must be between 0 and 1.*got 2",
     ),
     "rho above the only one": (
@@ -158,6 +161,11 @@ CASES = {
     "d2": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "d2": 0}), "`d2` must be at least 1; got 0"),
     "toy n": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "n": 100}), "`n` must be at most d1 - 4 = 96"),
 }
+
+
+def test_the_shared_dimension_of_the_proposition_has_no_default():
+    with pytest.raises(TypeError, match="'k'"):
+        pt.proposition_bound(X, Y, X_OOD)
 
 
 @pytest.mark.parametrize("case", CASES)

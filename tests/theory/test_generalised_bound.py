@@ -149,7 +149,7 @@ def test_the_eigengap_is_that_of_the_less_determined_span():
 def test_the_scale_of_the_responses_does_not_matter(scale):
     rng = np.random.default_rng(0)
     X, X_ood, Y = rng.standard_normal((4, 9)), rng.standard_normal((3, 9)), rng.standard_normal(4)
-    for interval in (proposition_bound(X, scale * Y, X_ood, 1), generalised_bound(X, scale * Y, X_ood)):
+    for interval in (proposition_bound(X, scale * Y, X_ood, k=1), generalised_bound(X, scale * Y, X_ood)):
         assert math.isfinite(interval.ratio_upper) or scale < 1e-150
     plain, scaled = sharp_interval(X, Y, X_ood), sharp_interval(X, scale * Y, X_ood)
     assert scaled.upper == pytest.approx(plain.upper * scale * scale, rel=1e-9)

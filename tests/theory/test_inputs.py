@@ -23,7 +23,7 @@ CALLS = {
         lambda k, y, c, k_ood: pt.projnorm_linear_from_gram(k, y, c, k_ood).value,
         (K, Y, C, K_OOD),
     ),
-    "proposition_bound": (lambda X, Y, X_ood: pt.proposition_bound(X, Y, X_ood, 1).upper, (X, Y, X_OOD)),
+    "proposition_bound": (lambda X, Y, X_ood: pt.proposition_bound(X, Y, X_ood, k=1).upper, (X, Y, X_OOD)),
     "generalised_bound": (lambda X, Y, X_ood: pt.generalised_bound(X, Y, X_ood, k=1).upper, (X, Y, X_OOD)),
     "sharp_interval": (lambda X, Y, X_ood: pt.sharp_interval(X, Y, X_ood, rho=2).upper, (X, Y, X_OOD)),
     "attaining_truths": (lambda X, Y, X_ood: pt.attaining_truths(X, Y, X_ood, rho=2).interval.upper, (X, Y, X_OOD)),
@@ -97,7 +97,7 @@ def test_every_shape_is_served(n, m, d):
         pt.sharp_interval(X, Y, X_ood, rho=report.norms.rho),
     ):
         assert interval.lower - 1e-12 <= report.test_loss <= interval.upper + 1e-12
-    assert pt.proposition_bound(X, Y, X_ood, 0).upper >= 0.0
+    assert pt.proposition_bound(X, Y, X_ood, k=0).upper >= 0.0
     assert pt.projnorm_linear(pt.min_norm_solution(X, Y).theta, X_ood).value == pytest.approx(
         report.projnorm_linear, abs=1e-9
     )

@@ -17,7 +17,7 @@ from tests.theory import definitions
 @given(shared_span_designs(orthogonal_tails=True))
 def test_the_paper_bound_holds_with_orthogonal_tails(design):
     loss = definitions.loss_of_truth(design.X, design.X_ood, design.theta_star)
-    interval = proposition_bound(design.X, design.Y, design.X_ood, design.k)
+    interval = proposition_bound(design.X, design.Y, design.X_ood, k=design.k)
     assert interval.valid
     assert interval.contains(loss, rtol=1e-9)
     projnorm = definitions.projnorm(min_norm_solution(design.X, design.Y).theta, design.X_ood)
@@ -26,7 +26,7 @@ def test_the_paper_bound_holds_with_orthogonal_tails(design):
 
 @given(shared_span_designs(orthogonal_tails=True))
 def test_the_ends_are_eigenvalues_over_m_times_projnorm_squared(design):
-    interval = proposition_bound(design.X, design.Y, design.X_ood, design.k)
+    interval = proposition_bound(design.X, design.Y, design.X_ood, k=design.k)
     m = len(design.X_ood)
     eigenvalues = np.sort(np.linalg.eigvalsh(design.X_ood @ design.X_ood.T))[::-1]
     assert interval.ratio_upper == pytest.approx(eigenvalues[design.k] / m, rel=1e-8)
@@ -39,7 +39,7 @@ def test_eigenvalues_of_the_covariance_itself_are_off_by_the_factor_m(design):
     """The statement calls lambda the eigenvalues of X~^T X~ / m; dividing by m once more misses the loss."""
     m = len(design.X_ood)
     loss = ood_loss(min_norm_solution(design.X, design.Y).theta, design.X_ood, design.Y_ood)
-    interval = proposition_bound(design.X, design.Y, design.X_ood, design.k)
+    interval = proposition_bound(design.X, design.Y, design.X_ood, k=design.k)
     covariance_eigenvalues = np.linalg.eigvalsh(design.X_ood @ design.X_ood.T / m)[::-1]
     as_printed = covariance_eigenvalues[design.k] / m * interval.projnorm_linear**2
     assert interval.upper == pytest.approx(m * as_printed, rel=1e-8)
@@ -73,7 +73,7 @@ def test_counterexample_with_trivially_intersecting_tails_breaks_the_paper_bound
 
 @given(shared_span_designs(orthogonal_tails=False), st.integers(0, 1))
 def test_k_zero_assumes_disjoint_row_spaces(design, k):
-    interval = proposition_bound(design.X, design.Y, design.X_ood, k)
+    interval = proposition_bound(design.X, design.Y, design.X_ood, k=k)
     assert interval.k == k
     assert interval.eigengap <= 1.0
     assert interval.lower <= interval.upper
