@@ -72,7 +72,7 @@ def diagnose(out: Path) -> dict[str, str]:
     }
     missing = [extra for extra, names in EXTRAS.items() if None in map(version_of, names)]
     if missing:
-        found["missing"] = f"extras {', '.join(missing)}: pip install 'projnorm[{','.join(missing)}]'"
+        found["missing"] = f"extras {', '.join(missing)}: pip install '.[{','.join(missing)}]' in a clone"
     return {topic: text for topic, text in found.items() if text}
 
 

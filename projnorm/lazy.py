@@ -72,5 +72,5 @@ def missing_extra(error: ModuleNotFoundError) -> Exception:
     library = (error.name or "").partition(".")[0]
     if library not in EXTRAS:
         return error
-    install = f"pip install 'projnorm[{EXTRAS[library]}]'"
+    install = f"pip install '.[{EXTRAS[library]}]' in a clone of the project"
     return MissingExtraError(f"this needs {library}, which is not installed: {install}", name=error.name)

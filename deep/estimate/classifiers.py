@@ -77,7 +77,9 @@ class OnnxClassifier:
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            raise MissingExtraError(f"{path}: needs onnxruntime: pip install 'projnorm[onnx]'") from None
+            raise MissingExtraError(
+                f"{path}: needs onnxruntime: pip install '.[onnx]' in a clone of the project"
+            ) from None
         data = read_file(path)
         try:
             options = onnxruntime.SessionOptions()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # What a method may need, as a message says it.
 NEEDS = {
-    "torch": "torch: pip install 'projnorm[nn]'",
+    "torch": "torch: pip install '.[nn]' in a clone of the project",
     "labels": "labels",
     "features": "features, the inputs of the last layer",
     "second": "outputs of a second model",
