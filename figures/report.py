@@ -23,7 +23,7 @@ class Section:
     """One part of a page.
 
     Attributes:
-        title: Heading.
+        title: Heading of the section.
         body: Pictures, text, tables and the configuration, as HTML.
         verdict: The answer in one sentence, which stands at the top of the page.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 LOGGER = logging.getLogger("projnorm")
 _POLL_SECONDS = 1.0
 # Seconds between two log lines where there is no terminal.
-_LINE_SECONDS = 30.0
+_LINE_SECONDS = 10.0
 
 
 def tracked(items: Iterable[T], *, description: str, total: int, done: int = 0) -> Iterator[T]:
