@@ -149,16 +149,24 @@ class Store:
     def _whole(self, key: str, read: Callable[[str], Entry]) -> Entry | None:
         """What `read` gives; None where there is nothing, or it is damaged, which is logged."""
         while True:
+            before = self._file(key)
             try:
-                before = self.path(key).read_bytes()
                 return read(key)
             except (FileNotFoundError, NotADirectoryError):
                 return None
             except DamagedEntryError as damage:
-                if self.path(key).exists() and self.path(key).read_bytes() != before:
+                if self._file(key) != before:
                     continue  # another process has just replaced it
                 LOGGER.warning("%s; it is computed again when it is needed.", damage)
                 return None
+
+    def _file(self, key: str) -> tuple[int, int] | None:
+        """What tells the JSON file of an entry from one that replaces it."""
+        try:
+            status = self.path(key).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     def _set_aside_if_damaged(self, key: str) -> None:
         try:

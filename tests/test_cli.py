@@ -219,6 +219,7 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("toy", "--scheduler", "tcp://x:1"), ("--scheduler is for --backend dask",)),
         (("toy", "--config", "missing.toml"), ("missing.toml",)),
         (("ntk", "gram", "--tflops", "3"), ("--devices and --tflops are for --dry-run",)),
+        (("toy", "--width", "banana"), ("--width must be column, page or a number of inches", "banana")),
         (("replay", "missing.npz"), ("missing.npz", "No such file")),
         (("runs", "show"), ("NAME",)),
         (("deep", "run"), ("PRESET must be one of",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from projnorm.arrays import from_npz, to_npz
 from projnorm.atomic import write_atomically
+from projnorm.errors import InputError
 from projnorm.store import Entry, Store, digest
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
@@ -81,6 +83,14 @@ def test_an_entry_comes_back_as_it_was(store, compress):
     store.remove("group/one")
     assert store.get("group/one") is None
     assert not list(store.folder.rglob("*.npz"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+def test_a_pipe_in_the_place_of_an_entry_is_refused_and_never_waited_for(store):
+    store.folder.mkdir()
+    os.mkfifo(store.path("one"))
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        store.get("one")
 
 
 def test_facts_alone_and_arrays_alone_are_entries(store):

@@ -74,6 +74,13 @@ class FigureOptions(Config):
     formats: tuple[str, ...] = setting(("pdf", "svg", "png"), "File formats of figures.", choices=("pdf", "svg", "png"))
     width: str = setting("", "Width of figures: column, page, or a number of inches; as drawn by default.")
 
+    def check(self) -> None:
+        """Refuse a width that is none, before anything is computed."""
+        if self.width:
+            from figures.style import inches
+
+            inches(self.width)
+
 
 @dataclass(frozen=True)
 class DownloadOption(Config):

@@ -101,6 +101,8 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
         os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
     from deep.estimate import estimate_errors
 
+    if data.calibration and not answer.calibrate:
+        raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
     options: dict[str, Any] = _model(model, answer.seed)
     read: Callable[[Path], Any] = options.pop("read")
     sets = {name: read(path) for name, path in _named(data.calibration).items()}
