@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -150,6 +151,18 @@ def test_a_failure_says_whose_it_is(tmp_path, monkeypatch, change, code, words):
         assert word in result.err
     if code == 70:
         assert "Traceback" in run_cli(*SMALL_BOUND, "--debug", "--out", str(tmp_path)).err
+
+
+def test_an_interruption_that_a_library_turns_into_an_error_is_still_one(tmp_path, monkeypatch):
+    def load(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr("simulations.bound_check.recorded", load)
+    result = run_cli(*SMALL_BOUND, "--out", str(tmp_path))
+    assert (result.code, result.err) == (130, "projnorm: interrupted; the same command resumes where it stopped\n")
 
 
 def _write_instance(path: Path, family: int, theta_star: list[list[float]]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from projnorm.config import Config, setting
 from projnorm.environment import current_environment
 from projnorm.errors import InputError
-from projnorm.experiments import EXPERIMENTS, experiment, recompute, resolve
+from projnorm.experiments import EXPERIMENTS, Experiment, experiment, recompute, resolve
 from projnorm.records import Record, RunContext, load_record, save_record
 from projnorm.verification import (
     DIFFERENT,
@@ -176,3 +177,25 @@ def test_a_record_of_another_version_is_refused(tmp_path):
     old = replace(record, environment={**record.environment, "projnorm": "0.0.1"})
     with pytest.raises(InputError, match=r"was made by projnorm 0\.0\.1; numbers of"):
         recompute(old, RunContext(tmp_path / "again"), beside=tmp_path)
+
+
+def test_the_run_that_a_record_is_about_is_computed_again_first(tmp_path, monkeypatch):
+    @dataclass(frozen=True)
+    class AboutConfig(Config):
+        """A record about another run."""
+
+        run: str = setting("", "Run.")
+
+    def run_about(config, context):
+        load_record(context.root, config.run)  # there only if it was computed again
+        return replace(record_of("about", config.to_json(), x=0.0), kind="about")
+
+    base = run_toy(SMALL, RunContext(tmp_path / "runs"))
+    about = Experiment("about", "", "", "tests:AboutConfig", "tests:run_about", "")
+    monkeypatch.setattr("projnorm.experiments.EXPERIMENTS", (*EXPERIMENTS, about))
+    names = {"tests:AboutConfig": AboutConfig, "tests:run_about": run_about}
+    monkeypatch.setattr("projnorm.experiments.resolve", lambda name: names.get(name) or resolve(name))
+    record, said = record_of("about", {"run": base.id}, x=0.0), []
+    again = RunContext(tmp_path / "again")
+    assert recompute(record, again, beside=tmp_path / "runs", announce=said.append).config == {"run": base.id}
+    assert said == [f"{base.id}, which the record is about, is computed again first"]
