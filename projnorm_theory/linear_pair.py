@@ -257,6 +257,15 @@ class LinearPair:
         return directions_T[:free].T
 
 
+    def schur_singular_values(self) -> FloatArray:
+        r"""Roots of the eigenvalues of the Schur complement :math:`\tilde K - C K^{+} C^\top`, descending.
+
+        They are the singular values of :math:`\tilde X (I - P)`: what the shifted inputs see of the directions that the
+        training rows leave undetermined. Shape ``(ood_rank,)``; shared directions give zeros to within rounding.
+        """
+        return np.linalg.svd(self.ood_sines * self.ood_singular_values, compute_uv=False)[: self.ood_rank]
+
+
 def as_pair(X: ArrayLike | LinearPair, X_ood: ArrayLike | None) -> LinearPair:
     """The pair itself where one was passed for ``X, X_ood``, else the pair of the two matrices."""
     if isinstance(X, LinearPair):
