@@ -173,11 +173,10 @@ def analyse_target(
     rho = norm_assumption(pair, Y, Y_ood).rho
     generalised = generalised_bound(pair, Y, k=0, rho=rho)
     warnings = [warning] if warning else []
-    sharp = None
-    try:
-        sharp = sharp_interval(pair, Y, rho=rho)
-    except ValueError as problem:
-        warnings.append(f"no sharp interval: {problem}")
+    sharp = sharp_interval(pair, Y, rho=rho)
+    resolved = math.isfinite(sharp.upper)
+    if not resolved:
+        warnings.append(f"no sharp interval: {sharp.assumptions[0]}")
     return TargetAnalysis(
         eigenvalues=pair.ood_eigenvalues,
         decay=_decay(pair.ood_eigenvalues),
@@ -187,7 +186,7 @@ def analyse_target(
         test_loss=pair.test_loss(pair.fit(Y), Y_ood),
         proposition=proposition_bound(pair, Y, k=0),
         generalised=generalised,
-        sharp=sharp,
+        sharp=sharp if resolved else None,
         prediction=_predict(pair, train.responses, labels, ridge),
         warnings=tuple(warnings),
     )

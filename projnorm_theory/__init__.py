@@ -6,6 +6,7 @@ Everything is float64, pure and deterministic. docs/theory.md states and proves 
 from projnorm_theory.assumptions import AssumptionReport, check_assumptions
 from projnorm_theory.asymptotics import DeterministicProjNorm, ToyAsymptotics, deterministic_projnorm, toy_asymptotics
 from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
+from projnorm_theory.joint import JointInterval, joint_interval, joint_interval_from_gram, joint_ratio
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
 from projnorm_theory.projnorm_linear import (
@@ -28,12 +29,15 @@ from projnorm_theory.spectra import (
     spectrum,
     spectrum_from_gram,
 )
+from projnorm_theory.validation import InputError
 
 __all__ = [
     "Alignment",
     "AssumptionReport",
     "AttainingTruths",
     "DeterministicProjNorm",
+    "InputError",
+    "JointInterval",
     "LinearPair",
     "LossInterval",
     "MinNormSolution",
@@ -52,6 +56,9 @@ __all__ = [
     "deterministic_projnorm",
     "fit_power_law",
     "generalised_bound",
+    "joint_interval",
+    "joint_interval_from_gram",
+    "joint_ratio",
     "min_norm_solution",
     "ood_loss",
     "principal_angles",
