@@ -1,9 +1,9 @@
 r"""The average case with a scale that the training responses fix: by leave-one-out, or by a power prior.
 
 Section 9 of docs/theory.md. A truth that leans towards the leading directions of the inputs is longer on the training
-rows than elsewhere, and `spherical_loss`, which takes the length of theta for granted, then predicts too large a loss.
-Both methods here look at the responses for what is new in a direction not seen before. They remove most of the error
-where the shifted inputs are like the training inputs, and keep the weakness where their spectrum is flatter.
+rows than outside them, and `spherical_loss`, which takes one length for both, then predicts too large a loss. The two
+methods here ask the training responses how much is new in a direction not seen before. That removes the error where the
+shifted inputs are like the training inputs. Where their spectrum is flatter, steeper or rotated, it does not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_re
 
 # A row whose leverage is this close to 1 is not a combination of the other rows.
 _NEW_ROW = 1e-8
-# Singular values of the stacked inputs below this fraction of the largest count as zero, and so do those of the
-# training rows in the features of a power prior: the square is what a Gram matrix resolves.
-_SMALLEST = 1e-8
+# A shifted direction with a smaller sine against the training rows is one of theirs; it carries no loss to speak of.
+_SHARED_SINE = 1e-6
+# The singular values of the stacked inputs, and of the training rows in the features of a power prior, must lie within
+# this fraction of the largest for their powers to be known.
+_SMALLEST = 1e-12
 # Exponents of the power prior: at -1 all responses are independent.
 EXPONENTS = (-1.0, 4.0)
 _EXPONENT_GRID = 11
@@ -41,8 +43,9 @@ _LIKE_TRAINING_ROWS = (
     "a shifted row is to the training rows what each of them is to the others: the part of it outside their span adds "
     "the same squared error per unit of squared length"
 )
-_TOO_LARGE_IF_FLATTER = (
-    "too large where the truth is aligned with the training inputs and the spectrum of the shifted inputs is flatter"
+_FAILS_IF_SPECTRUM_CHANGES = (
+    "wrong for truths aligned with the training inputs when the spectrum changes too: too large where that of the "
+    "shifted inputs is flatter or rotated away, too small where it is steeper"
 )
 
 
@@ -168,7 +171,7 @@ def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss
             *training_assumptions(fit),
             _LIKE_TRAINING_ROWS,
             f"the interval is exact where {isotropy_assumption(q)}",
-            _TOO_LARGE_IF_FLATTER,
+            _FAILS_IF_SPECTRUM_CHANGES,
             NEVER_ALONE,
         ),
         method="loo",
@@ -211,7 +214,7 @@ def _power_prior(pair: LinearPair, fit: TrainingFit, q: int, exponent: float | N
             *training_assumptions(fit),
             f"theta* is Gaussian with covariance proportional to (Z^T Z)^{exponent:.3g}, Z the inputs of both sets",
             "the exponent is taken as known, although it is fitted to Y unless it was passed",
-            _TOO_LARGE_IF_FLATTER,
+            _FAILS_IF_SPECTRUM_CHANGES,
             NEVER_ALONE,
         ),
         method="power",
@@ -260,8 +263,15 @@ class _PowerPrior:
         unseen = np.zeros((s.size, pair.ood_sines.shape[0]))
         stacked = np.block([[np.diag(s), unseen], [t * pair.cosines, t * pair.ood_sines.T]])
         left, roots, _ = np.linalg.svd(stacked, full_matrices=False)
-        kept = roots > _SMALLEST * roots[0]
-        return cls(left[:, kept], np.log(roots[kept] / roots[0]), s[:, None] * fit.coordinates, independent_outputs)
+        sines = np.linalg.svd(pair.ood_sines, compute_uv=False)
+        rank = min(s.size + int(np.count_nonzero(sines > _SHARED_SINE)), roots.size)
+        if roots[rank - 1] <= _SMALLEST * roots[0]:
+            raise InputError(
+                f"the inputs are too ill conditioned for a power prior: the singular values of both sets together span "
+                f"a factor of {roots[0] / roots[rank - 1]:.1e}, more than float64 resolves. Use method='loo'."
+            )
+        logs = np.log(roots[:rank] / roots[0])
+        return cls(left[:, :rank], logs, s[:, None] * fit.coordinates, independent_outputs)
 
     def features(self, exponent: float) -> _PowerFeatures | None:
         """The features for one exponent; None where float64 cannot tell the training rows apart in them."""

@@ -53,8 +53,7 @@ def test_the_law_counts_the_rank_of_the_training_inputs(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("kind", "length"), list(zip(KINDS, LENGTHS, strict=True)))
 def test_the_law_is_exact_on_four_thousand_truths(kind, length):
     _check_uniform(kind, length, draws=4000)
 
@@ -311,22 +310,33 @@ def test_the_exponent_is_the_likeliest_one():
     assert 0.2 < result.exponent < 2.0
 
 
+def _log_bias(method: str, train_decay: float, ood_decay: float) -> tuple[float, float]:
+    """Coverage at 90 % and median log of predicted over true loss, over truths aligned with the training inputs."""
+    rng = np.random.default_rng(1)
+    X, X_ood = _power_law(rng, 40, 120, train_decay), _power_law(rng, 30, 120, ood_decay)
+    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
+    covered, biases = [], []
+    for _ in range(60):
+        truth = rng.standard_normal(120) * np.arange(1, 121) ** -0.75
+        loss = np.sum((outside @ truth) ** 2) / 30
+        law = calibrated_loss(pair, X @ truth, method=method)
+        covered.append(0.05 < law.cdf(loss) < 0.95)
+        biases.append(math.log(law.mean / loss))
+    return float(np.mean(covered)), float(np.median(biases))
+
+
 @pytest.mark.slow
-def test_both_corrections_cover_aligned_truths_without_a_shift_and_fail_where_the_spectrum_flattens():
-    coverage = {}
-    for ood_decay in (0.75, 0.3):
-        rng = np.random.default_rng(1)
-        X, X_ood = _power_law(rng, 40, 120, 0.75), _power_law(rng, 30, 120, ood_decay)
-        pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
-        inside = {"loo": [], "power": []}
-        for _ in range(100):
-            truth = rng.standard_normal(120) * np.arange(1, 121) ** -0.75
-            for method, results in inside.items():
-                probability = calibrated_loss(pair, X @ truth, method=method).cdf(np.sum((outside @ truth) ** 2) / 30)
-                results.append(0.05 < probability < 0.95)
-        coverage[ood_decay] = {method: np.mean(results) for method, results in inside.items()}
-    assert min(coverage[0.75].values()) > 0.7
-    assert max(coverage[0.3].values()) < 0.7
+@pytest.mark.parametrize("method", ["loo", "power"])
+def test_the_corrections_are_right_for_aligned_truths_until_the_spectrum_changes(method):
+    coverage, bias = _log_bias(method, 0.75, 0.75)
+    assert coverage > 0.7
+    assert abs(bias) < 0.3
+    coverage, bias = _log_bias(method, 0.75, 0.3)
+    assert coverage < 0.7
+    assert bias > 0.3, "a flatter spectrum: too large"
+    coverage, bias = _log_bias(method, 0.3, 0.75)
+    assert coverage < 0.7
+    assert bias < -0.3, "a steeper spectrum: too small"
 
 
 X, Y, X_OOD = np.eye(2, 4), [1.0, 2.0], np.ones((3, 4))
@@ -350,8 +360,12 @@ ERRORS = {
         "`X` must have a row that is not a combination of the others",
     ),
     "ill conditioned": (
-        lambda: calibrated_loss([[1.0, 0, 0], [0, 1e-9, 0]], Y, [[0.0, 0, 1]], method="power"),
+        lambda: calibrated_loss([[1.0, 0, 0], [0, 1e-9, 0]], Y, [[0.0, 0, 1]], method="power", exponent=1.0),
         "`X` is too ill conditioned for a power prior",
+    ),
+    "ill conditioned together": (
+        lambda: calibrated_loss([[1.0, 0, 0]], [1.0], [[0.0, 0, 1e-13]], method="power"),
+        "the inputs are too ill conditioned for a power prior",
     ),
     "overflow": (lambda: spherical_loss(1e-100 * X, Y, 1e100 * X_OOD), "the law of the loss overflows float64"),
     "rows": (lambda: average_ratio(X, np.ones((3, 5))), "`X_ood` must have 4 columns like `X`"),
