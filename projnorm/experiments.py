@@ -79,6 +79,14 @@ EXPERIMENTS = (
         "figures.bound:show",
     ),
     Experiment(
+        "intervals",
+        "intervals",
+        "Compare the intervals for the test loss: how wide and how right each is.",
+        "simulations.interval_widths:IntervalWidthsConfig",
+        "simulations.interval_widths:run_interval_widths",
+        "figures.interval_widths:show",
+    ),
+    Experiment(
         "counterexample",
         "",
         "Tails that meet in zero without being orthogonal.",

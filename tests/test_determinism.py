@@ -43,8 +43,8 @@ class Case:
 CASES = {
     "toy": Case("--d1 12 --d2 6 --n 6 --m 6 --trials 3 --sigmas 0,2", "toy"),
     "bound": Case("--instances 510 --large 0", "bound"),
-    "figures": Case("", "toy bound counterexample tail-angle spectra"),
-    "report": Case("", "toy bound counterexample tail-angle spectra"),
+    "figures": Case("", "toy bound intervals counterexample tail-angle spectra"),
+    "report": Case("", "toy bound intervals counterexample tail-angle spectra"),
     "predict": Case("--source source.npz --target target.npz --json", workers=False),
     "ntk gram": Case(KERNEL, "ntk-gram"),
     "ntk analyse": Case(KERNEL, "ntk-gram ntk"),

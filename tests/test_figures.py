@@ -27,6 +27,7 @@ from projnorm.records import RunContext
 from simulations import (
     BoundConfig,
     CounterexampleConfig,
+    IntervalWidthsConfig,
     SpectraConfig,
     TailAngleConfig,
     ToyConfig,
@@ -41,11 +42,12 @@ CONFIGS = {
     "toy": ("toy", ToyConfig(**SIZES, trials=3, interval_trials=1)),
     "sibling:spiked": ("toy", ToyConfig("spiked", **SIZES, trials=2, interval_trials=2)),
     "bound": ("bound", BoundConfig(instances=400, large=0)),
+    "intervals": ("intervals", IntervalWidthsConfig(n=8, m=6, dim=30, decays=(1.0,), draws=3)),
     "counterexample": ("counterexample", CounterexampleConfig(angles=20)),
     "tail_angle": ("tail-angle", TailAngleConfig(angles=5, truths=3)),
     "spectra": ("spectra", SpectraConfig(n=40, dim=100, k=8, top=20)),
 }
-FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "counterexample", "tail_angle", "spectra")
+FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "intervals", "counterexample", "tail_angle", "spectra")
 
 
 @pytest.fixture(scope="module")
@@ -301,12 +303,14 @@ def test_tables_of_a_verification_made_by_hand(records):
         "loss": np.ones(n),
         "projnorm_linear": np.ones(n),
         "deficient": np.zeros(n, dtype=int),
+        "probability": np.linspace(0.001, 0.901, n),
         # The paper's interval misses wherever the dial is above 0.5; half the loss to twice the loss elsewhere.
         "paper": np.array([(0.5, 0.8) if dial > 0.5 else (0.5, 2.0) for dial in np.linspace(1.0, 0.1, n)]),
         **{name: np.tile([0.25, 4.0], (n, 1)) for name in INTERVALS if name != "paper"},
     }
     by_hand = dataclasses.replace(records["bound"], arrays=arrays)
     rows = {row["interval"]: row for row in bound_rows(by_hand)}
+    assert rows["spherical"]["missed"] == 0.1  # the one below 0.05
     assert rows["paper"]["missed"] == 0.5
     assert rows["paper"]["worst_slack"] == pytest.approx(-0.2)
     assert rows["sharp"]["worst_slack"] == pytest.approx(0.75)
