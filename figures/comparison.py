@@ -12,7 +12,7 @@ from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
 from deep.residuals import residual_correlations
 from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
-from figures import deep_scatter, deep_table, residuals, severity, trajectory
+from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
 from figures.show import Shown, of_figure
 from figures.table import Table
@@ -32,9 +32,9 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     blocks: list[str | Table] = [heading, table, deep_table.caption(by_method), *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
-    figures = {"scatter": deep_scatter.draw.of(scores, heading)}
+    figures = {"scatter": deep_targets.draw_scatter.of(scores, heading)}
     if len(set(scores.severities.tolist())) > 1:
-        figures["severity"] = severity.draw.of(scores, heading)
+        figures["severity"] = deep_targets.draw_severity.of(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
     best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
@@ -54,7 +54,7 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     if len(record.arrays["trajectory_steps"]) < 2:
         raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
     heading = run_heading(record.config, run_scores(record, folder))
-    return of_figure(record, "trajectory", trajectory.draw.of(record, heading))
+    return of_figure(record, "trajectory", deep_targets.draw_trajectory.of(record, heading))
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
