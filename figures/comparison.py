@@ -1,4 +1,4 @@
-"""What a comparison of methods on a network says, on images or on text."""
+"""What a comparison of methods on a network says, on images or on text, and the report's sections on networks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from deep.calibration import qualities
+from deep.config import IMAGE_KIND, TEXT_KIND
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
 from deep.residuals import residual_correlations
 from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
 from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
+from figures.report import Section, section
 from figures.show import Shown, of_figure
 from figures.table import Table
 from projnorm.errors import InputError
-from projnorm.records import Record
+from projnorm.experiments import EXPERIMENTS, resolve
+from projnorm.records import RECORD, Record, load_record
 
 
 def show(record: Record, folder: Path) -> Shown:
@@ -91,6 +94,28 @@ def details(record: Record, folder: Path) -> list[Shown]:
         if len(set(scores.families.tolist())) > 1:
             shows.append(show_ensembles(scores))
     return shows
+
+
+def network_sections(root: Path) -> list[Section]:
+    """A section or more for every record of a network under `root`; a damaged one is named.
+
+    Figures are saved in the folder of their record, unless they are there already.
+    """
+    sections: list[Section] = []
+    for experiment in EXPERIMENTS:
+        if experiment.kind.partition("-")[0] != "deep":
+            continue
+        for file in sorted(root.glob(f"{experiment.kind}-{'[0-9a-f]' * 12}/{RECORD}.json")):
+            folder = file.parent
+            try:
+                record = load_record(root, folder.name)
+                sections.append(section(resolve(experiment.show)(record, folder), folder))
+                if experiment.kind in (IMAGE_KIND, TEXT_KIND):
+                    sections += [section(one, folder) for one in details(record, folder)]
+            except (InputError, OSError) as problem:
+                refusal = f"This record cannot be shown: {str(problem).rstrip('.')}."
+                sections.append(section(Shown([refusal], title=folder.name)))
+    return sections
 
 
 def _remarks(record: Record | None) -> list[str]:

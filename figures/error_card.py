@@ -65,13 +65,9 @@ def show(estimate: ErrorEstimate) -> Shown:
 
 
 def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
-    """The estimates as one HTML page that can be filed or sent.
+    """The estimates, one for each target, as one HTML page that can be filed or sent.
 
-    Args:
-        estimates: Estimates, one for each target.
-        command: Command or call that made them.
-        model: Name of the model that they are about.
-        data: Names of the data by what they were used for, such as "source".
+    It says which command or call made them, of which model, and from which data by their use, such as "source".
     """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(

@@ -141,20 +141,10 @@ def panels(
     return list(zip(grid.flat, groups, strict=False))
 
 
-def shades(count: int) -> list[Any]:
-    """Colours from light to dark for things that have an order."""
-    import seaborn as sns
-
-    return list(sns.color_palette("viridis_r", count))
-
-
 def rendered(figure: Figure, extension: str, *, scale: float = 1.0) -> bytes:
     """The figure as the bytes of a "pdf", "svg" or "png" file, the same for the same figure: without a date.
 
-    Args:
-        figure: The figure.
-        extension: Format of the file.
-        scale: Size of the result over that of the figure as drawn, text and lines included.
+    The whole figure is scaled, text and lines included.
     """
     import matplotlib as mpl
 
