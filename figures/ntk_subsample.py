@@ -9,7 +9,7 @@ import numpy as np
 from figures.show import Shown
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
 from figures.table import Column, Table, number
-from ntk.summaries import subsample_rows
+from ntk.subsample import subsample_rows
 from projnorm.records import Record
 
 CAPTION = (
