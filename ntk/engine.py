@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -156,13 +156,15 @@ class Engine:
         ]
         return torch.cat(rows) / math.sqrt(len(rows))
 
-    def require_rounding(self, error: float) -> None:
-        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding."""
-        if not error <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
+    def largest_error(self, checks: Iterable[tuple[float, float]]) -> float:
+        """The largest of the errors of a spot check, each with the scale of what is checked; no more than rounding."""
+        worst = max((0.0, *(error / scale if scale else error for error, scale in checks)))
+        if not worst <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
             raise SelfCheckError(
-                f"what was computed differs from plain autograd by {error:.2g} of its scale on this network; its "
+                f"what was computed differs from plain autograd by {worst:.2g} of its scale on this network; its "
                 "samples may not be independent of each other, or its forward pass not repeatable."
             )
+        return worst
 
     def _first_look(self, index: int) -> list[Captured]:
         """One sample captured, where it shows whether the inputs suit the network."""
