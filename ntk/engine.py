@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parameters, parameter_layers
+from ntk.capture import (
+    Captured,
+    UnsupportedNetworkError,
+    capture,
+    count_parameters,
+    parameter_layers,
+    requiring_grad,
+)
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.kinds import FeatureMap, LayerCost, feature_map
@@ -151,8 +158,7 @@ class Engine:
                 "independent of each other."
             )
         rows = [
-            feature.of_gradient(self._plain_gradient(model, x, index)).double().cpu()
-            for model, feature in zip(self._models, self.maps, strict=True)
+            feature.of_gradient(self._plain_gradient(i, x, index)).double().cpu() for i, feature in enumerate(self.maps)
         ]
         return torch.cat(rows) / math.sqrt(len(rows))
 
@@ -188,19 +194,12 @@ class Engine:
         x = x.to(self.device)
         return x if self._prepare is None else self._prepare(x)
 
-    def _plain_gradient(self, model: nn.Module, x: Tensor, index: int) -> Tensor:
-        layers = parameter_layers(model, self.config.layers)
-        parameters = [p for module in layers.values() for p in module.parameters(recurse=False)]
-        flags = [p.requires_grad for p in parameters]
-        for p in parameters:
-            p.requires_grad_(True)
-        try:
-            with torch.enable_grad():
-                output = model(self._prepared(x)).reshape(-1)[index]
-                gradients = torch.autograd.grad(output, parameters)
-        finally:
-            for p, flag in zip(parameters, flags, strict=True):
-                p.requires_grad_(flag)
+    def _plain_gradient(self, network: int, x: Tensor, index: int) -> Tensor:
+        layers = self._layers[network].values()
+        parameters = [p for module in layers for p in module.parameters(recurse=False)]
+        with requiring_grad(parameters, required=True), torch.enable_grad():
+            output = self._models[network](self._prepared(x)).reshape(-1)[index]
+            gradients = torch.autograd.grad(output, parameters)
         return torch.cat([g.detach().flatten() for g in gradients])
 
 

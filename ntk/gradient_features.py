@@ -74,15 +74,12 @@ def features(
     """
     config = config or KernelConfig(kind=COORDINATES)
     x, out = as_inputs(x, "x"), None if out is None else Path(out)
-    network = as_networks(model, "model")[0]
+    parameters = count_parameters(*parameter_layers(as_networks(model, "model")[0], config.layers).values())
     if config.kind == COORDINATES and config.count == DEFAULT_COUNT:
-        parameters = count_parameters(*parameter_layers(network, config.layers).values())
         config = replace(config, count=min(DEFAULT_COUNT, parameters))
+    drawn = replace(config, kind=COORDINATES, count=parameters) if config.kind == EXACT else config
     with full_precision():
-        engine = Engine(model, x, config, prepare=prepare)
-        if config.kind == EXACT:
-            every = replace(config, kind=COORDINATES, count=engine.parameters)
-            engine = Engine(model, x, every, prepare=prepare)
+        engine = Engine(model, x, drawn, prepare=prepare)
         widths = [shape[0] for shape in engine.maps[0].shapes]
         shape = (len(x), sum(widths))
         with _destination(out, shape, str(engine.dtype).removeprefix("torch.")) as values:
