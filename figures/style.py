@@ -83,11 +83,7 @@ class Drawing:
 class Plot(Generic[P]):
     """A kind of figure, made by the decorator `plot`; called with what it shows, it gives the figure.
 
-    Attributes:
-        title: Heading of the figure.
-        caption: What to see in it.
-        size: Width and height in inches, unless the function sets others.
-        paint: Function that fills an empty figure.
+    It is of this size, width and height in inches, unless the function that fills an empty figure sets another.
     """
 
     title: str

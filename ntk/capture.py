@@ -23,14 +23,7 @@ SUPPORTED: tuple[type[nn.Module], ...] = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """What one layer saw of a batch.
-
-    Attributes:
-        name: Name of the layer in the network.
-        module: The layer itself.
-        inputs: Input of the layer, one sample per row.
-        grads: Gradient of each sample's network output with respect to the output of the layer.
-    """
+    """What one layer saw of a batch: its input, and the gradient of each sample's network output by its output."""
 
     name: str
     module: nn.Module

@@ -34,14 +34,10 @@ _PAIRS_AT_ONCE = 1 << 22
 
 
 class Workspace:
-    """Room for gradients that are formed, multiplied and forgotten.
-
-    Attributes:
-        samples: Number of samples whose gradients are formed at once.
-    """
+    """Room for gradients that are formed, multiplied and forgotten."""
 
     def __init__(self, samples: int) -> None:
-        """Nothing is allocated before it is used."""
+        """Room for so many samples at once; nothing is allocated before it is used."""
         self.samples = samples
         self._buffers: dict[int, Tensor] = {}
 

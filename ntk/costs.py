@@ -57,19 +57,18 @@ def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sampl
     tasks = chunks(plan, workers)
     device_bytes = plan.peak_bytes
     if workers > 1:
-        held = max(_samples_needed(plan, tiles) * sample_bytes + sum(map(plan.bytes_of, tiles)) for tiles in tasks)
+        held = max(
+            plan.samples_in({panel for tile in tiles for panel in tile}) * sample_bytes + sum(map(plan.bytes_of, tiles))
+            for tiles in tasks
+        )
         device_bytes += held - plan.samples * sample_bytes
     return device_cost([[_job(plan, tiles) for tiles in tasks]], workers, assumptions, device_bytes=device_bytes)
 
 
 def _job(plan: Plan, tiles: Sequence[Tile]) -> Job:
-    passes = sum(plan.panels[panel].samples for panel in loads(tiles, plan.room))
+    passes = plan.samples_in(loads(tiles, plan.room))
     multiply_adds = sum(map(plan.tile_multiply_adds, tiles)) + passes * plan.fill_multiply_adds
     return Job("tiles", 2 * multiply_adds, {"through the network": passes})
-
-
-def _samples_needed(plan: Plan, tiles: Sequence[Tile]) -> int:
-    return sum(plan.panels[panel].samples for panel in {panel for tile in tiles for panel in tile})
 
 
 def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:

@@ -47,15 +47,9 @@ class SelfCheckError(InputError):
 class Engine:
     """Everything that a block of the kernel depends on, except the samples.
 
-    Attributes:
-        config: Settings of the kernel.
-        device: Device of forward and backward passes.
-        parameters: Number of parameters, which are the coordinates of the full gradient.
-        maps: One feature map for each network; the kernel is the mean over the networks.
-        costs: Route and cost of each layer, and of those that are only passed through; the same for every network.
-        sizes: Numbers of bytes that a plan is made from, without the inputs.
-        input_dtype: Floating-point type of the forward pass.
-        dtype: Floating-point type of the products.
+    There is one feature map for each network, and the kernel is the mean over the networks. The costs are those of each
+    layer, and of the layers that are only passed through, of one network; the sizes are without the inputs. Forward
+    passes compute in `input_dtype`, products in `dtype`.
     """
 
     def __init__(
