@@ -65,12 +65,8 @@ def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
     if len(scores.methods) < 2:
         raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
     correlations = residual_correlations(scores)
-    return Shown(
-        [residuals.build(correlations), residuals.CAPTION],
-        {"residuals": residuals.draw.of(correlations, run_heading(config, scores))},
-        residuals.values(correlations),
-        title=residuals.draw.title,
-    )
+    drawing, values = residuals.draw.of(correlations, run_heading(config, scores)), residuals.values(correlations)
+    return of_figure(None, "residuals", drawing, residuals.build(correlations), values=values)
 
 
 def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Shown:

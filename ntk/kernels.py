@@ -81,14 +81,11 @@ class Kernels:
 
     def to_dict(self) -> dict[str, Any]:
         """What they are of and how they were computed as plain values, without the blocks."""
+        plain = ("parameters", "device", "threads", "check_error", "computed")
         return {
             "train": self.plan.sets[TRAIN],
             "targets": {name: self.plan.sets[name] for name in self.targets},
-            "parameters": self.parameters,
-            "device": self.device,
-            "threads": self.threads,
-            "check_error": self.check_error,
-            "computed": self.computed,
+            **{name: getattr(self, name) for name in plain},
             "damaged": list(self.damaged),
             "fingerprints": dict(self.fingerprints),
             "config": self.config.to_json(),
