@@ -179,11 +179,6 @@ def _plain(cell: Cell, key: str = "") -> str:
     return "" if math.isnan(number) else repr(number)
 
 
-# Endings of the files in which a table is saved, by the name of its format.
+# Endings of the files in which a table is saved, by the name of its format, which is that of a method.
 ENDINGS = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
-FORMATS = {
-    "text": Table.text,
-    "markdown": Table.markdown,
-    "latex": Table.latex,
-    "csv": Table.csv,
-}
+FORMATS: dict[str, Callable[[Table], str]] = {form: getattr(Table, form) for form in ENDINGS}
