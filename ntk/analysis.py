@@ -25,7 +25,6 @@ from projnorm_theory.gram_space import GramSpace
 
 Floats = NDArray[np.float64]
 
-_EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
 # A smallest eigenvalue within this many roundings of a single-precision product is not told from rounding.
 _TRUSTED_ROUNDINGS = 100.0
 _FEWEST_FOR_A_FIT = 3
@@ -227,7 +226,7 @@ def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> f
     trace = float(K.trace())
     largest = float(np.sum(K**2)) / trace if trace > 0 else 0.0
     rounded = float(K.diagonal().max()) if scale is None else scale
-    return math.sqrt(len(K)) * _EPS[accumulate] * rounded / largest if largest else 0.0
+    return math.sqrt(len(K)) * float(np.finfo(accumulate).eps) * rounded / largest if largest else 0.0
 
 
 def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
@@ -235,7 +234,7 @@ def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
     remedy = '; accumulate="float64" resolves more' if accumulate == "float32" else ""
     if space.rank < len(K):
         return f"numerical rank {space.rank} of {len(K)}: eigenvalues within rounding of zero were cut{remedy}"
-    floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max())
+    floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * float(np.finfo(accumulate).eps) * float(K.diagonal().max())
     smallest = float(space.singular_values[-1] ** 2)
     if smallest >= floor:
         return ""

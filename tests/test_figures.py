@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from figures import bound, report, style, toy
-from figures.markup import to_html, to_latex
 from figures.show import Shown, save_figures, save_tables
-from figures.table import FORMATS, Number, Table
+from figures.table import FORMATS, Number, Table, to_html, to_latex
 from figures.theory import theory_page, theory_shows
 from projnorm.environment import current_environment
 from projnorm.experiments import experiment

@@ -80,6 +80,6 @@ def _network_sections(root: Path) -> list[Section]:
     """Sections about networks; torch is not imported where there are no records of them."""
     if not any(root.glob("deep-*/record.json")):
         return []
-    from figures.networks import network_sections
+    from figures.comparison import network_sections
 
     return network_sections(root)
