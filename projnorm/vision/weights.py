@@ -162,10 +162,7 @@ def _require_plain(data: bytes) -> None:
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a weight file may name this function.
-
-    Torch also admits `bytearray`, but its argument could be any size.
-    """
+    """Whether a weight file may name this function; not `bytearray`, whose argument could be any size."""
     module, _, last = name.rpartition(".")
     if module in ("torch", "torch.storage"):
         return last.endswith("Storage") or isinstance(getattr(torch, last, None), torch.dtype)

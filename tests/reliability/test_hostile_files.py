@@ -19,7 +19,7 @@ from projnorm.files import memory_ceiling, open_file, parse_json, read_file
 from projnorm.store import Store
 from projnorm.text import read_pairs
 from projnorm.vision import load_splits, open_cifar_c
-from projnorm.vision.cifar_pickles import read_batch
+from projnorm.vision.cifar import read_batch
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.weights import read_state
 from tests.reliability import archives, pickles, samples
