@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,6 @@ from projnorm.cli.options import (
     OutOption,
     Parser,
     RunOptions,
-    built,
-    count_workers,
     make_parser,
     parse,
 )
@@ -25,9 +25,12 @@ from projnorm.cli.output import answer, say, write_figures
 from projnorm.config import Config, read_toml
 from projnorm.errors import InputError
 from projnorm.experiments import Experiment, resolve
+from projnorm.files import physical_memory
 from projnorm.records import RunContext
 
 _CONFIG = "--config"
+# Options that only some experiments have, by the field of `Experiment` that says so.
+_OPTIONAL = {"device": DeviceOption, "memory": MemoryOption, "download": DownloadOption, "costs": CostOptions}
 
 
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
@@ -42,10 +45,10 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
         names = ", ".join(resolve(experiment.presets))
         raise InputError(f"PRESET must be one of {names}; or give {_CONFIG} FILE.")
     if file is not None:
-        base = built(experiment.config_class, read_toml(file), base)
-    config = built(experiment.config_class, settings, base)
-    context = run_context(options)
+        base = experiment.config_class.from_json(read_toml(file), base)
+    config = experiment.config_class.from_json(settings, base)
     out = options[OutOption]
+    context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
     if experiment.costs and options[CostOptions].dry_run:
         return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
     if experiment.download and options[DownloadOption].download:
@@ -64,7 +67,7 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     return code
 
 
-def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
+def experiment_parser(experiment: Experiment, base: Config | None = None) -> Parser:
     """The parser of an experiment's command; `base` has the defaults."""
     description = f"{experiment.summary} A run is computed task by task, and resumes where it was interrupted."
     parser = make_parser(f"projnorm {experiment.command}", description, command_classes(experiment), base)
@@ -77,24 +80,21 @@ def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any
 
 def command_classes(experiment: Experiment) -> list[type[Config]]:
     """The configuration classes of an experiment's command, its own first."""
-    classes: list[type[Config]] = [experiment.config_class, OutOption, FigureOptions, RunOptions]
-    classes += [DeviceOption] if experiment.device else []
-    classes += [MemoryOption] if experiment.memory else []
-    classes += [DownloadOption] if experiment.download else []
-    return [*classes, CostOptions] if experiment.costs else classes
+    optional = [options for field, options in _OPTIONAL.items() if getattr(experiment, field)]
+    return [experiment.config_class, OutOption, FigureOptions, RunOptions, *optional]
 
 
-def run_context(options: dict[type[Config], Any]) -> RunContext:
-    """The context that the options of a command describe."""
-    run, memory = options[RunOptions], options.get(MemoryOption)
-    workers = count_workers(run.workers, None if memory is None else memory.memory)
-    return RunContext(
-        options[OutOption].root,
-        Backend(workers, run.scheduler),
-        options[DeviceOption].device if DeviceOption in options else "auto",
-        4e9 if memory is None else memory.memory * 1e9,
-        run.fresh,
-    )
+def run_context(
+    out: OutOption, run: RunOptions, device: DeviceOption | None = None, memory: MemoryOption | None = None
+) -> RunContext:
+    """The context that the options of a command describe: by default a worker for each core, and memory for them."""
+    workers = run.workers
+    if not workers:
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if memory is not None:
+            workers = max(1, min(workers, int(physical_memory() / 1e9 // memory.memory)))
+    context = RunContext(out.root, Backend(workers, run.scheduler), (device or DeviceOption()).device, fresh=run.fresh)
+    return context if memory is None else replace(context, memory=memory.memory * 1e9)
 
 
 def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | None, list[str]]:
@@ -119,7 +119,5 @@ def _show_costs(
     experiment: Experiment, config: Config, context: RunContext, options: CostOptions, *, as_json: bool
 ) -> int:
     from figures.costs import show
-    from projnorm.costs import CostAssumptions
 
-    assumptions = CostAssumptions(options.devices, options.tflops)
-    return answer(show(resolve(experiment.costs)(config, context, assumptions)), as_json=as_json)
+    return answer(show(resolve(experiment.costs)(config, context, options)), as_json=as_json)

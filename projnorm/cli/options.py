@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from projnorm.config import Config, Setting, setting, settings
+from projnorm.costs import CostAssumptions
 from projnorm.errors import InputError
 
-C = TypeVar("C", bound=Config)
 NONE = "none"
 _WIDTH = 80
 # Flag of every setting of the command that is running, by its dotted name; errors speak of flags.
@@ -90,16 +89,15 @@ class DownloadOption(Config):
 
 
 @dataclass(frozen=True)
-class CostOptions(Config):
+class CostOptions(CostAssumptions):
     """What a dry run assumes of the devices."""
 
     dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
-    devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
-    tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
 
     def check(self) -> None:
         """Refuse assumptions that would be ignored."""
-        if not self.dry_run and (self.devices, self.tflops) != ((1, 8, 64), 10.0):
+        defaults = (CostAssumptions.devices, CostAssumptions.tflops)
+        if not self.dry_run and (self.devices, self.tflops) != defaults:
             raise InputError("`devices` and `tflops` are for `dry_run`.")
 
 
@@ -280,18 +278,3 @@ def _spelt(value: Any) -> str:
 
 def _title(cls: type[Config]) -> str:
     return (cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip(".")
-
-
-def count_workers(asked: int, memory: float | None = None) -> int:
-    """Number of processes: as asked, or one per core, limited by the memory where each needs `memory` GB."""
-    if asked:
-        return asked
-    from projnorm.files import physical_memory
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if memory is None else max(1, min(cores, int(physical_memory() / 1e9 // memory)))
-
-
-def built(cls: type[C], document: Mapping[str, Any], base: C | None = None) -> C:
-    """A configuration from the settings that were given, over those of `base` or the defaults."""
-    return cls.from_json(document) if base is None else base.updated(document)

@@ -1,4 +1,4 @@
-"""`projnorm figures` and `projnorm report`: every theory figure, and the page that shows them."""
+"""`projnorm figures`, `report` and `replay`: theory figures, the page that shows them, and one saved design."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from projnorm.backends import Backend
-from projnorm.cli.options import FigureOptions, OutOption, RunOptions, count_workers
-from projnorm.cli.output import announce, say, say_json, say_paths, write_figures
+from projnorm.cli.experiment import run_context
+from projnorm.cli.options import FigureOptions, OutOption, RunOptions
+from projnorm.cli.output import announce, answer, say, say_json, say_paths, write_figures
 from projnorm.config import Config, seed_setting, setting
 from projnorm.experiments import experiment
-from projnorm.records import Record, RunContext
+from projnorm.records import Record
 
 if TYPE_CHECKING:
     from figures.report import Section
@@ -23,6 +23,14 @@ class ReportOptions(Config):
 
     full: bool = setting(False, "Publication quality: the paper's sizes and 100,000 designs.")
     seed: int = seed_setting()
+
+
+@dataclass(frozen=True)
+class ReplayOptions(Config):
+    """Which design."""
+
+    file: str = setting(help="Design that `projnorm bound` saved.", positional=True)
+    json: bool = setting(False, "Print machine-readable output only.")
 
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -61,6 +69,13 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
 
 
+def replay(options: ReplayOptions) -> int:
+    """Check every interval on one saved design. Exit code 1 if one fails where it must hold."""
+    from figures.bound import show_instance
+
+    return answer(show_instance(Path(options.file)), as_json=options.json)
+
+
 def _figures(out: OutOption) -> Path:
     return Path(out.out) / "figures"
 
@@ -68,8 +83,7 @@ def _figures(out: OutOption) -> Path:
 def _records(options: ReportOptions, out: OutOption, run: RunOptions) -> dict[str, Record]:
     from simulations.presets import theory_configs
 
-    context = RunContext(out.root, Backend(count_workers(run.workers), run.scheduler), fresh=run.fresh)
-    records = {}
+    context, records = run_context(out, run), {}
     for name, (kind, config) in theory_configs(full=options.full, seed=options.seed).items():
         announce(name.replace("_", " ").replace("sibling:", "toy on the design "))
         records[name] = experiment(kind).compute(config, context)

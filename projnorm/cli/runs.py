@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from projnorm.backends import Backend
-from projnorm.cli.options import DeviceOption, OutOption, RunOptions, count_workers
+from projnorm.cli.experiment import run_context
+from projnorm.cli.options import DeviceOption, OutOption, RunOptions
 from projnorm.cli.output import announce, say, say_json
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
-from projnorm.records import RunContext, flat, list_runs, load_record, match_run
+from projnorm.records import flat, list_runs, load_record, match_run
 from projnorm.store import Store
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ class NamesOption(Config):
 
 
 @dataclass(frozen=True)
-class VerifyOptions(Config):
+class VerifyOptions(NameOption):
     """Which run, and what counts as equal."""
 
-    name: str = setting(help=_NAME, positional=True)
     rtol: float = setting(1e-6, "Relative difference that still counts as rounding.", least=0.0)
 
 
@@ -127,8 +126,7 @@ def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: Ru
     record = load_record(out.root, match_run(out.root, options.name))
     # Workers of a cluster may have to see the folder, and may not see the one for temporary files.
     with TemporaryDirectory(prefix="projnorm-verify-", dir=out.out if run.scheduler else None) as folder:
-        backend = Backend(count_workers(run.workers), run.scheduler)
-        context = RunContext(Path(folder), backend, device.device)
+        context = replace(run_context(out, run, device), root=Path(folder), fresh=False)
         again = recompute(record, context, beside=out.root, announce=announce)
     arrays, elsewhere = compare(record, again), differences(record, again)
     answer = verdict(arrays, rtol=options.rtol)
