@@ -104,16 +104,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """A run as a listing shows it.
+    """A run as a listing shows it, with the bytes in its folder and the settings that tell it from runs of its kind.
 
-    Attributes:
-        id: Name of the run.
-        kind: Name of the experiment.
-        created: Time at which it finished; empty for an unfinished run.
-        wall_seconds: Seconds that it took.
-        size: Bytes in its folder.
-        settings: Settings that tell it from other runs of its kind.
-        damaged: Whether its record is there but cannot be read.
+    `created` is empty for an unfinished run; the record of a damaged one is there, but cannot be read.
     """
 
     id: str

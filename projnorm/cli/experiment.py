@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from projnorm.cli.options import (
 )
 from projnorm.cli.output import answer, say, write_figures
 from projnorm.config import Config, read_toml
+from projnorm.environment import available_cores
 from projnorm.errors import InputError
 from projnorm.experiments import Experiment, resolve
 from projnorm.files import physical_memory
@@ -36,21 +36,25 @@ _OPTIONAL = {"device": DeviceOption, "memory": MemoryOption, "download": Downloa
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     """Run an experiment with the options of a command line; returns the exit code."""
     preset, file, rest = _sources(experiment, argv)
-    base = _preset(experiment, preset) if preset else None
+    presets = resolve(experiment.presets) if experiment.presets else {}
+    if preset and preset not in presets:
+        raise InputError(f"PRESET must be one of {', '.join(presets)}; got {preset!r}.")
+    base: Config | None = presets.get(preset)
     classes = command_classes(experiment)
     parser = experiment_parser(experiment, base)
     settings, *documents = parse(parser, rest, classes)
     options: dict[type[Config], Any] = {c: c.from_json(d) for c, d in zip(classes[1:], documents, strict=True)}
-    if experiment.presets and not (preset or file):
-        names = ", ".join(resolve(experiment.presets))
-        raise InputError(f"PRESET must be one of {names}; or give {_CONFIG} FILE.")
+    if presets and not (preset or file):
+        raise InputError(f"PRESET must be one of {', '.join(presets)}; or give {_CONFIG} FILE.")
     if file is not None:
         base = experiment.config_class.from_json(read_toml(file), base)
     config = experiment.config_class.from_json(settings, base)
     out = options[OutOption]
     context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
     if experiment.costs and options[CostOptions].dry_run:
-        return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
+        from figures.costs import show
+
+        return answer(show(resolve(experiment.costs)(config, context, options[CostOptions])), as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
     from figures.show import save_tables
@@ -88,11 +92,9 @@ def run_context(
     out: OutOption, run: RunOptions, device: DeviceOption | None = None, memory: MemoryOption | None = None
 ) -> RunContext:
     """The context that the options of a command describe: by default a worker for each core, and memory for them."""
-    workers = run.workers
-    if not workers:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if memory is not None:
-            workers = max(1, min(workers, int(physical_memory() / 1e9 // memory.memory)))
+    workers = run.workers or available_cores()
+    if memory is not None and not run.workers:
+        workers = max(1, min(workers, int(physical_memory() / 1e9 // memory.memory)))
     context = RunContext(out.root, Backend(workers, run.scheduler), (device or DeviceOption()).device, fresh=run.fresh)
     return context if memory is None else replace(context, memory=memory.memory * 1e9)
 
@@ -106,18 +108,3 @@ def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | N
     parser.add_argument(_CONFIG, type=Path)
     known, others = parser.parse_known_args(rest)
     return preset, known.config, others
-
-
-def _preset(experiment: Experiment, name: str) -> Config:
-    presets = resolve(experiment.presets)
-    if name not in presets:
-        raise InputError(f"PRESET must be one of {', '.join(presets)}; got {name!r}.")
-    return presets[name]
-
-
-def _show_costs(
-    experiment: Experiment, config: Config, context: RunContext, options: CostOptions, *, as_json: bool
-) -> int:
-    from figures.costs import show
-
-    return answer(show(resolve(experiment.costs)(config, context, options)), as_json=as_json)
