@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.errors import InputError
-from projnorm.files import UNREADABLE, memory_ceiling, open_file, read_file, reason
+from projnorm.files import UNREADABLE, decoding, memory_ceiling, open_file, read_file, reason
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -71,16 +71,14 @@ def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
 
 def map_npy(path: Path) -> NDArray[Any]:
     """The array of an NPY file as a memory map, which may be larger than `memory_ceiling`."""
-    with open_file(path, most=np.iinfo(np.int64).max) as file:
-        try:
-            size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            header = _header(file, size)
-            if not math.prod(header.shape):
-                return np.empty(header.shape, header.dtype)
-            return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
-        except _UNREADABLE as error:
-            raise InputError(f"{path}: not a whole NPY file of a plain array ({reason(error)}).") from None
+    whole = decoding(f"{path}: not a whole NPY file of a plain array", OSError)
+    with open_file(path, most=np.iinfo(np.int64).max) as file, whole:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        header = _header(file, size)
+        if not math.prod(header.shape):
+            return np.empty(header.shape, header.dtype)
+        return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,8 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
                 running.update(
                     client.submit(call, shared, item, key=f"task-{uuid4().hex}") for item in islice(items, max(0, room))
                 )
-            if not running:
-                return
-            with _naming_loss(scheduler):
+                if not running:
+                    return
                 done = _some_done(client, running)
                 outcomes = [(future.exception(), future) for future in done]
             running -= done

@@ -40,7 +40,6 @@ class Rule:
         repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
         positional: Whether the command line takes it by position instead of by a flag.
         flat: Whether the flags of a nested configuration have no prefix.
-        flag: Spelling of the flag, where it is not that of the field.
     """
 
     help: str = ""
@@ -55,7 +54,6 @@ class Rule:
     repeat: bool = False
     positional: bool = False
     flat: bool = False
-    flag: str = ""
 
     @property
     def allowed(self) -> tuple[Any, ...]:

@@ -107,9 +107,8 @@ class Store:
 
     def keys(self, prefix: str = "") -> list[str]:
         """Keys that begin so, whole or damaged, sorted."""
-        folder = self.folder / prefix.rpartition("/")[0]
-        start = prefix.rpartition("/")[2]
-        names = (path.relative_to(self.folder).with_suffix("") for path in folder.glob(f"{start}*.json"))
+        group, _, start = prefix.rpartition("/")
+        names = (path.relative_to(self.folder).with_suffix("") for path in (self.folder / group).glob(f"{start}*.json"))
         return sorted(name.as_posix() for name in names)
 
     def __contains__(self, key: str) -> bool:

@@ -139,7 +139,7 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
     parser = Parser(prog=prog, description=description)
     for place, cls in enumerate(classes):
         defaults = base if place == 0 else None
-        group = parser.add_argument_group(_title(cls))
+        group = parser.add_argument_group((cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip("."))
         for flag in _flags_of(cls, defaults):
             if flag.group is not None:
                 group = parser.add_argument_group(flag.group)
@@ -241,8 +241,7 @@ def _flags_of(cls: type[Config], base: Config | None = None, prefix: tuple[str, 
         if one.is_config:
             nested.append((one, default))
             continue
-        words = [*prefix, one.rule.flag or one.name]
-        name = "--" + "-".join(words).replace("_", "-")
+        name = "--" + "-".join((*prefix, one.name)).replace("_", "-")
         yield _Flag((*prefix, one.name), name, one, default, None)
     for one, default in nested:
         inner = default if isinstance(default, Config) else None
@@ -274,7 +273,3 @@ def _number(text: str, kind: type) -> Any:
 
 def _spelt(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _title(cls: type[Config]) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip(".")

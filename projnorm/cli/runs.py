@@ -13,7 +13,7 @@ from projnorm.cli.options import DeviceOption, OutOption, RunOptions
 from projnorm.cli.output import announce, say, say_json
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
-from projnorm.records import flat, list_runs, load_record, match_run
+from projnorm.records import flat, folder_size, list_runs, load_record, match_run
 from projnorm.store import Store
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def list_all(out: OutOption) -> None:
     from figures.table import Table
 
     runs = list_runs(out.root)
-    shared = {path.name: _size(path) for path in _shared(out.root)}
+    shared = {path.name: folder_size(path) for path in _shared(out.root)}
     if out.json:
         say_json({"runs": [{**asdict(run), "state": run.state} for run in runs], "shared_bytes": shared})
         return
@@ -66,7 +66,7 @@ def list_all(out: OutOption) -> None:
                 run.created.replace("T", " ").removesuffix("+00:00") or run.state,
                 f"{run.wall_seconds:.1f} s" if run.created else "",
                 f"{run.size / 1e6:.1f} MB",
-                " ".join(f"{key}={_spelt(value)}" for key, value in run.settings.items()),
+                " ".join(f"{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in run.settings.items()),
             )
             for run in runs
         ]
@@ -106,7 +106,7 @@ def remove(options: NamesOption, out: OutOption) -> None:
     sizes = {}
     for folder in [*(out.root / name for name in sorted(names)), *(_shared(out.root) if options.shared else ())]:
         with Store(out.root.absolute()).lock(folder.name):  # nobody is computing it
-            sizes[folder.name] = _size(folder)
+            sizes[folder.name] = folder_size(folder)
             shutil.rmtree(folder)
     if out.json:
         say_json({"removed_bytes": sizes})
@@ -184,11 +184,3 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 def _shared(root: Path) -> list[Path]:
     """Folders beside the runs, which hold what they share."""
     return [root / name for name in SHARED if (root / name).is_dir()]
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _spelt(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

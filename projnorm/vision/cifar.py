@@ -19,7 +19,7 @@ import numpy as np
 
 from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import DATA_VARIABLE, UNREADABLE, memory_ceiling, open_file, read_file, reason
+from projnorm.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file, reason
 from projnorm.vision.images import Images, ImageSet, Labels, Splits
 from projnorm.vision.pickles import ENCODE, NDARRAY, Call, decode, raw
 
@@ -41,7 +41,6 @@ _MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED = 35_000_000, 160_000_000, 256_00
 # The archives have at most ten members; reading a million headers would take too long.
 _MOST_MEMBERS = 1_000
 _MOST_READS_AT_END = 100
-_UNREADABLE = (*UNREADABLE, gzip.BadGzipFile, tarfile.TarError)
 _RECONSTRUCT = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
 _ADMITTED = (ENCODE, "__builtin__.bytes", NDARRAY, "numpy.dtype", *_RECONSTRUCT)
 
@@ -80,11 +79,9 @@ def read_cifar(path: Path) -> Splits:
     with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
-        with _BoundedGzip(fileobj=file) as stream:
-            try:
-                files = _members(stream)
-            except _UNREADABLE as error:
-                raise InputError(f"{path}: not a whole archive of CIFAR ({reason(error)}).") from None
+        damaged = decoding(f"{path}: not a whole archive of CIFAR", gzip.BadGzipFile, tarfile.TarError)
+        with _BoundedGzip(fileobj=file) as stream, damaged:
+            files = _members(stream)
     return _splits(_version(files, path), files, path, verified=md5 in PUBLISHED_MD5.values())
 
 
