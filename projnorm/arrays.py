@@ -81,6 +81,11 @@ def map_npy(path: Path) -> NDArray[Any]:
         return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
 
 
+def form(array: NDArray[Any]) -> str:
+    """Type and shape of an array, as messages say what arrived."""
+    return f"{array.dtype} of shape {array.shape}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Header:
     """Shape, memory order and type that an NPY file declares for its array."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.arrays import form
 from projnorm.errors import InputError
 from projnorm.store import Entry, Store
 from projnorm.vision.corruptions import blur, digital, noise, spatter, weather
@@ -42,9 +43,7 @@ def corrupt(
             default.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise InputError(
-            f"`images` must be uint8 of shape (n, height, width, 3); got {images.dtype} of shape {images.shape}."
-        )
+        raise InputError(f"`images` must be uint8 of shape (n, height, width, 3); got {form(images)}.")
     keys = np.arange(len(images)) if indices is None else np.asarray(indices)
     if keys.shape != (len(images),):
         raise InputError(f"`indices` must hold one number per image, {len(images)}; got shape {keys.shape}.")
