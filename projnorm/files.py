@@ -110,7 +110,7 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
 
 
 @contextmanager
-def decoding(what: str, *also: type[Exception]) -> Iterator[None]:
+def decoding(what: str, *also: type[Exception], end: str = ".") -> Iterator[None]:
     """Turn what a reader raises on bytes that are not in its format into an `InputError` that says `what` and why.
 
     `also` are errors that this reader raises besides `UNREADABLE`.
@@ -119,7 +119,7 @@ def decoding(what: str, *also: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds as error:
-        raise InputError(f"{what} ({reason(error)}).") from None
+        raise InputError(f"{what} ({reason(error)}){end}") from None
 
 
 def parse_json(data: bytes) -> Any:

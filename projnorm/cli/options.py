@@ -9,6 +9,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,11 @@ class OutOption(Config):
     def root(self) -> Path:
         """Folder of the records."""
         return Path(self.out) / "runs"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of figures that belong to no record."""
+        return Path(self.out) / "figures"
 
 
 @dataclass(frozen=True)
@@ -137,8 +143,7 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
     The defaults of the first class are those of `base`, where there is one.
     """
     parser = Parser(prog=prog, description=description)
-    for place, cls in enumerate(classes):
-        defaults = base if place == 0 else None
+    for cls, defaults in zip_longest(classes, [base]):
         group = parser.add_argument_group((cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip("."))
         for flag in _flags_of(cls, defaults):
             if flag.group is not None:
@@ -233,23 +238,23 @@ class _Extend(argparse.Action):
         setattr(namespace, self.dest, () if list(values) == [NONE] else (*known, *values))
 
 
-def _flags_of(cls: type[Config], base: Config | None = None, prefix: tuple[str, ...] = ()) -> Iterator[_Flag]:
-    """Flags of a configuration class, the nested ones behind its own."""
-    nested = []
-    for one in settings(cls):
-        default = getattr(base, one.name) if base is not None else one.default
+def _flags_of(
+    cls: type[Config],
+    base: Config | None = None,
+    path: tuple[str, ...] = (),
+    prefix: str = "",
+    group: str | None = None,
+) -> Iterator[_Flag]:
+    """Flags of a configuration class, the first of which begins `group`; those of nested ones are behind its own."""
+    defaults = [(one, one.default if base is None else getattr(base, one.name)) for one in settings(cls)]
+    for one, default in defaults:
+        if not one.is_config:
+            yield _Flag((*path, one.name), f"--{prefix}{one.name}".replace("_", "-"), one, default, group)
+            group = None
+    for one, default in defaults:
         if one.is_config:
-            nested.append((one, default))
-            continue
-        name = "--" + "-".join((*prefix, one.name)).replace("_", "-")
-        yield _Flag((*prefix, one.name), name, one, default, None)
-    for one, default in nested:
-        inner = default if isinstance(default, Config) else None
-        first = True
-        for flag in _flags_of(one.type, inner, () if one.rule.flat else (one.name,)):
-            path = (*prefix, one.name, *(flag.path if one.rule.flat else flag.path[1:]))
-            yield _Flag(path, flag.name, flag.setting, flag.default, one.rule.help.rstrip(".") if first else flag.group)
-            first = False
+            inner, prefix = default if isinstance(default, Config) else None, "" if one.rule.flat else f"{one.name}-"
+            yield from _flags_of(one.type, inner, (*path, one.name), prefix, one.rule.help.rstrip("."))
 
 
 def _reader(one: Setting) -> Any:

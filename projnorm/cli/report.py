@@ -38,7 +38,7 @@ def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run:
     from figures.theory import theory_shows
 
     shows = theory_shows(_records(options, out, run))
-    paths = [path for shown in shows for path in write_figures(shown, _figures(out), drawing)]
+    paths = [path for shown in shows for path in write_figures(shown, out.figures, drawing)]
     say_paths(paths, as_json=out.json)
 
 
@@ -56,7 +56,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
         records,
         current_environment(),
         full=options.full,
-        folder=_figures(out),
+        folder=out.figures,
         formats=drawing.formats,
         width=drawing.width or None,
         more=_network_sections(out.root),
@@ -66,7 +66,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     if out.json:
         say_json({"report": str(page), "records": {name: record.id for name, record in records.items()}})
         return
-    say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
+    say(f"Records in {out.root}, figures in {out.figures}.\nOpen {page} in a browser.")
 
 
 def replay(options: ReplayOptions) -> int:
@@ -74,10 +74,6 @@ def replay(options: ReplayOptions) -> int:
     from figures.bound import show_instance
 
     return answer(show_instance(Path(options.file)), as_json=options.json)
-
-
-def _figures(out: OutOption) -> Path:
-    return Path(out.out) / "figures"
 
 
 def _records(options: ReportOptions, out: OutOption, run: RunOptions) -> dict[str, Record]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file, reason
+from projnorm.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file
 from projnorm.vision.images import Images, ImageSet, Labels, Splits
 from projnorm.vision.pickles import ENCODE, NDARRAY, Call, decode, raw
 
@@ -111,9 +111,9 @@ class Batch:
     labels: Labels
 
 
-def read_batch(data: bytes, *, width: int) -> Batch:
-    """Decode a pickled dictionary with `data`, `width` bytes for each image, and with `labels` or `fine_labels`."""
-    try:
+def read_batch(data: bytes, path: Path) -> Batch:
+    """Decode a pickled dictionary with `data`, 3072 bytes for each image, and with `labels` or `fine_labels`."""
+    with decoding(f"{path}: not a pickled batch of CIFAR"):
         batch = decode(data, _ADMITTED.__contains__)
         if not isinstance(batch, dict):
             raise InputError("it does not hold a dictionary")
@@ -121,9 +121,7 @@ def read_batch(data: bytes, *, width: int) -> Batch:
         labels = entries.get("labels", entries.get("fine_labels"))
         if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
             raise InputError("`labels` or `fine_labels` must be a list of classes")
-        return Batch(_pixels(entries.get("data"), (len(labels), width)), np.array(labels, dtype=np.int64))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"not a pickled batch of CIFAR ({reason(error)})") from None
+        return Batch(_pixels(entries.get("data"), (len(labels), _PIXELS)), np.array(labels, dtype=np.int64))
 
 
 class _BoundedGzip(gzip.GzipFile):
@@ -190,10 +188,7 @@ def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified:
 def _batch(data: bytes, version: _Version, path: Path) -> Batch:
     """A record of the binary version is one or two labels, the last of which is the class, then the colour planes."""
     if version.label_bytes is None:
-        try:
-            batch = read_batch(data, width=_PIXELS)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}.") from None
+        batch = read_batch(data, path)
     else:
         length = version.label_bytes + _PIXELS
         if not data or len(data) % length:

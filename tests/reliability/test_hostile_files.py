@@ -258,7 +258,7 @@ def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():
 )
 def test_a_batch_that_repeats_itself_without_end_is_refused_soon(data, message):
     with pytest.raises(ValueError, match=message):
-        read_batch(data, width=3072)
+        read_batch(data, Path("data_batch_1"))
 
 
 def test_whole_checkpoints_of_either_format_are_read():
