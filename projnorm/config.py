@@ -25,35 +25,20 @@ _KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting is for and which values it may have.
+    """What a setting is for and which values it may have."""
 
-    Attributes:
-        help: Description of the setting, as the command line and the documentation show it.
-        least: Smallest value allowed.
-        above: Values must be larger than this.
-        most: Largest value allowed.
-        below: Values must be smaller than this.
-        choices: Values allowed, or a function that returns them; text is compared without regard to case.
-        all: Whether the single entry "all" stands for every choice.
-        distinct: Whether the entries of a tuple must differ from each other.
-        nonempty: Whether a tuple must have an entry.
-        repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
-        positional: Whether the command line takes it by position instead of by a flag.
-        flat: Whether the flags of a nested configuration have no prefix.
-    """
-
-    help: str = ""
+    help: str = ""  # as the command line and the documentation show it
     least: float | None = None
     above: float | None = None
     most: float | None = None
     below: float | None = None
-    choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
-    all: bool = False
-    distinct: bool = False
-    nonempty: bool = False
-    repeat: bool = False
-    positional: bool = False
-    flat: bool = False
+    choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()  # text is compared without regard to case
+    all: bool = False  # whether the single entry "all" stands for every choice
+    distinct: bool = False  # whether the entries of a tuple must differ from each other
+    nonempty: bool = False  # whether a tuple must have an entry
+    repeat: bool = False  # whether each entry of a tuple is given by a flag of its own, since entries may hold commas
+    positional: bool = False  # whether the command line takes it by position instead of by a flag
+    flat: bool = False  # whether the flags of a nested configuration have no prefix
 
     @property
     def allowed(self) -> tuple[Any, ...]:
