@@ -157,11 +157,11 @@ def test_a_listing_has_unfinished_runs_sizes_and_the_settings_that_differ(tmp_pa
 
 def test_a_name_must_match_one_run(tmp_path):
     record = run_squares(RunContext(tmp_path))
-    assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id, ("squares",)) == record.id
+    assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id) == record.id
     with pytest.raises(InputError, match="nothing matches none"):
         match_run(tmp_path, "nothing")
     with pytest.raises(InputError, match="no name matches none"):
-        match_run(tmp_path, "", ("deep",))
+        match_run(tmp_path / "none", "")
     run_squares(RunContext(tmp_path), SquareConfig((7,)))
     with pytest.raises(InputError, match=r"squ matches squares-.*, squares-"):
         match_run(tmp_path, "squ")

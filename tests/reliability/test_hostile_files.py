@@ -19,7 +19,7 @@ from projnorm.files import memory_ceiling, open_file, parse_json, read_file
 from projnorm.store import Store
 from projnorm.text import read_pairs
 from projnorm.vision import load_splits, open_cifar_c
-from projnorm.vision.cifar_pickles import read_batch
+from projnorm.vision.cifar import read_batch
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.weights import read_state
 from tests.reliability import archives, pickles, samples
@@ -258,7 +258,7 @@ def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():
 )
 def test_a_batch_that_repeats_itself_without_end_is_refused_soon(data, message):
     with pytest.raises(ValueError, match=message):
-        read_batch(data, width=3072)
+        read_batch(data, Path("data_batch_1"))
 
 
 def test_whole_checkpoints_of_either_format_are_read():
