@@ -6,6 +6,7 @@ Everything is float64, pure and deterministic. docs/theory.md states and proves 
 from projnorm_theory.assumptions import AssumptionReport, check_assumptions
 from projnorm_theory.asymptotics import DeterministicProjNorm, ToyAsymptotics, deterministic_projnorm, toy_asymptotics
 from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
+from projnorm_theory.equivalents import Equivalents, equivalents
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
 from projnorm_theory.projnorm_linear import (
@@ -17,6 +18,7 @@ from projnorm_theory.projnorm_linear import (
 )
 from projnorm_theory.row_space import RowSpace
 from projnorm_theory.sharp import AttainingTruths, SharpInterval, attaining_truths, sharp_interval
+from projnorm_theory.sign_labels import SignEquivalents, sign_equivalents
 from projnorm_theory.spectra import (
     Alignment,
     PowerLawFit,
@@ -34,6 +36,7 @@ __all__ = [
     "AssumptionReport",
     "AttainingTruths",
     "DeterministicProjNorm",
+    "Equivalents",
     "LinearPair",
     "LossInterval",
     "MinNormSolution",
@@ -42,6 +45,7 @@ __all__ = [
     "ProjNormLinear",
     "RowSpace",
     "SharpInterval",
+    "SignEquivalents",
     "SpectralInterval",
     "Spectrum",
     "ToyAsymptotics",
@@ -50,6 +54,7 @@ __all__ = [
     "attaining_truths",
     "check_assumptions",
     "deterministic_projnorm",
+    "equivalents",
     "fit_power_law",
     "generalised_bound",
     "min_norm_solution",
@@ -60,6 +65,7 @@ __all__ = [
     "projnorm_linear_of_pair",
     "proposition_bound",
     "sharp_interval",
+    "sign_equivalents",
     "spectrum",
     "spectrum_from_gram",
     "toy_asymptotics",
