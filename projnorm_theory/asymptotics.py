@@ -48,6 +48,7 @@ class ToyAsymptotics(Result):
         squared_loss: Mean squared error on the labels, summed over outputs.
         theta_norm: Norm of the minimum-norm solution.
         kappa: The implicit ridge of the shifted sample.
+        effective: Smaller effective number of rows of the two samples; relative errors are about its inverse.
     """
 
     sigma: FloatArray
@@ -57,6 +58,7 @@ class ToyAsymptotics(Result):
     squared_loss: FloatArray
     theta_norm: FloatArray
     kappa: FloatArray
+    effective: FloatArray
 
 
 def deterministic_projnorm(theta: ArrayLike, covariance_eigenvalues: ArrayLike, m: int) -> DeterministicProjNorm:
@@ -135,6 +137,7 @@ def toy_asymptotics(sigma: ArrayLike, *, d1: int, d2: int, n: int, m: int, outpu
         squared_loss=squared_loss,
         theta_norm=theta_norm * constant,
         kappa=kappa,
+        effective=np.minimum(n * (1 - n / d1) if n < d1 else n - d1, _toy_effective(sigma, d1, d2, kappa)),
     )
 
 
@@ -158,6 +161,13 @@ def _toy_implicit_ridge(sigma: FloatArray, d1: int, d2: int, m: int) -> FloatArr
     with np.errstate(divide="ignore", invalid="ignore"):
         kappa = np.where(b > 0, 2 * free / (b + root), (root - b) / (2 * m))
     return kappa if m < d1 + d2 else np.zeros_like(sigma)
+
+
+def _toy_effective(sigma: FloatArray, d1: int, d2: int, kappa: FloatArray) -> FloatArray:
+    """``sum s kappa / (s + kappa)^2`` of the shifted sample; infinite where kappa is 0, and ProjNormLinear with it."""
+    kappa_or_one = np.where(kappa > 0.0, kappa, 1.0)
+    seen, hidden = kappa_or_one / (1 + kappa_or_one), kappa_or_one / (sigma**2 + kappa_or_one)
+    return np.where(kappa > 0.0, d1 * seen * (1 - seen) + d2 * hidden * (1 - hidden), np.inf)
 
 
 def _toy_theta(d1: int, n: int) -> tuple[float, float]:

@@ -256,7 +256,6 @@ class LinearPair:
         free = int(np.count_nonzero(sines > self.sine_tolerance))
         return directions_T[:free].T
 
-
     def schur_singular_values(self) -> FloatArray:
         r"""Roots of the eigenvalues of the Schur complement :math:`\tilde K - C K^{+} C^\top`, descending.
 
