@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
@@ -17,8 +18,9 @@ from simulations.toy import INTERVALS as TOY_INTERVALS
 from simulations.toy_designs import DESIGNS
 
 TOY_QUANTITIES = ("test_error", "projnorm_linear", "confidence", "squared_loss")
-# A mean agrees with its closed form up to so many standard errors and, as sizes are not infinite, the larger of this
-# share and the inverse of the effective number of rows.
+# A mean agrees with its closed form up to so many standard errors, or what Student's distribution makes of them when
+# trials are few. As sizes are not infinite, it may also be off by this share, or by the inverse of the effective number
+# of rows where that is larger.
 _NOISE, _ASYMPTOTIC = 4.0, 0.02
 
 
@@ -75,13 +77,14 @@ def closed_form_gap(record: Record) -> ClosedFormGap | None:
     if theory is None or trials < 2:
         return None
     share, noise, agrees = [], [], []
+    noise_limit = float(stdtrit(trials - 1, ndtr(_NOISE)))
     finite_size = np.maximum(_ASYMPTOTIC, 1 / theory.effective)
     for name in TOY_QUANTITIES:
         sample, expected = record.arrays[name], np.asarray(getattr(theory, name))
         gap, error = np.abs(sample.mean(axis=0) - expected), sample.std(axis=0, ddof=1) / math.sqrt(trials)
         share.append(gap.max() / np.abs(expected).max())
         noise.append((gap / np.maximum(error, np.finfo(float).tiny)).max())
-        agrees.append(gap <= _NOISE * error + finite_size * np.abs(expected).max())
+        agrees.append(gap <= noise_limit * error + finite_size * np.abs(expected).max())
     return ClosedFormGap(float(max(share)), float(max(noise)), bool(np.all(agrees)))
 
 
