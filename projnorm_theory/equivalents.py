@@ -60,6 +60,11 @@ class Equivalents(Result):
     mean_theta: FloatArray
     output_scale: float
 
+    def headline(self) -> str:
+        """Loss, ProjNormLinear and error, and how far they are to be relied on."""
+        values = f"loss {self.loss:.6g}, ProjNormLinear {self.projnorm_linear:.6g}, error of the sign {self.error:.4g}"
+        return f"Expected {values} ({self.effective:.4g} effective rows)"
+
 
 def equivalents(
     theta_star: ArrayLike,
@@ -90,13 +95,14 @@ def equivalents(
     The square of ProjNormLinear is the first line with :math:`D = \tilde\kappa\tilde R` of the target, or with a ridge
     :math:`b` there :math:`D = (\tilde\kappa - b\tilde\kappa')\tilde R + b\tilde\kappa\tilde\kappa'\tilde R^2`.
 
-    The relative error is about :math:`1/N`, where :math:`N` is `effective`; below ten, say, the values are not to be
-    relied on.
+    Relative errors of these means are at most about :math:`1/N`, where :math:`N` is `effective`, or :math:`4/N` where
+    rows outnumber the rank and only a small ridge keeps the fit from being exact. The error of the sign further needs
+    outputs to which many directions of `B` contribute.
 
     Args:
         theta_star: Ground truth, shape ``(d,)`` or ``(d, c)``.
         A: Covariance of the training rows, shape ``(d, d)``, or its diagonal, shape ``(d,)``; it may be singular. With
-            two diagonals the cost is linear in `d`.
+            two diagonals nothing of shape ``(d, d)`` is formed.
         B: Covariance of the target rows, likewise.
         n: Number of training rows.
         m: Number of target rows.
@@ -141,13 +147,14 @@ def equivalents(
         outputs = t @ square
         loss = float(np.sum(t @ (missed**2 + variance)))
         projnorm_square, theta_square = float(np.sum(ood.missed_square @ square)), float(np.sum(square))
+        errors = sign_error(t @ (mean * truth), outputs, t @ truth**2)
     effective_train = math.inf if exact else train.effective
     effective_ood = math.inf if ood.kappa == 0.0 else ood.effective
     return Equivalents(
         loss=as_finite_result(loss, "the loss"),
         projnorm_linear=math.sqrt(as_finite_result(projnorm_square, "ProjNormLinear")),
         theta_norm=math.sqrt(as_finite_result(theta_square, "the norm of the weights")),
-        error=float(np.mean(sign_error(t @ (mean * truth), outputs, t @ truth**2))),
+        error=float(np.mean(errors)),
         effective=min(effective_train, effective_ood),
         effective_train=effective_train,
         effective_ood=effective_ood,
@@ -210,7 +217,7 @@ class Covariance:
         """Variances along these eigenvectors of a vector that is uncorrelated along those of `other`."""
         if self.eigenvectors is None and other.eigenvectors is None:
             return variances
-        rotation = self.coordinates(other.vector(np.eye(variances.size)))
+        rotation = self.coordinates(np.eye(variances.size) if other.eigenvectors is None else other.eigenvectors)
         return rotation**2 @ variances
 
 

@@ -207,6 +207,11 @@ def test_directions_that_training_never_shows_stay_unlearnt():
     assert noisy.effective_train == 4.0
 
 
+def test_the_headline_has_the_answer_and_its_effective_rows():
+    text = str(equivalents(np.ones(4), np.ones(4), np.ones(4), n=2, m=1))
+    assert text.startswith("Expected loss 2, ProjNormLinear 1.22474, error of the sign 0.25 (0.75 effective rows)")
+
+
 def test_a_model_without_an_output_has_no_sign():
     assert math.isnan(equivalents([1.0, 1.0], [0.0, 0.0], [1.0, 1.0], n=3, m=1).error)
     assert math.isnan(equivalents([0.0, 0.0], [1.0, 1.0], [1.0, 1.0], n=1, m=1, noise=1.0).error)
