@@ -83,6 +83,28 @@ def test_one_hot_weights_are_halves_of_the_sum_and_difference_of_two_fits():
     assert np.array_equal(toy_trial(sign, 0)["test_error"], toy_trial(one_hot, 0)["test_error"])
 
 
+@pytest.mark.parametrize("outputs", OUTPUTS)
+def test_rho_is_measured_on_the_responses_that_are_fitted(outputs):
+    config = ToyConfig(**SMALL, outputs=outputs, sigmas=(0.5, 2.0), trials=1, interval_trials=1, seed=5)
+    draw = ToyDraw.of(DESIGNS["gaussian"], config, np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,))))
+    labels = draw.labels(np.ones(2), np.array(config.sigmas))
+    for rho, sigma, y in zip(toy_trial(config, 0)["rho"], config.sigmas, labels, strict=True):
+        responses = y if outputs == "sign" else np.stack([y > 0, y < 0], axis=1).astype(float)
+        shifted = min_norm_solution(np.hstack([draw.seen, sigma * draw.hidden]), responses).theta
+        assert rho == pytest.approx(np.linalg.norm(shifted) / np.linalg.norm(draw.theta))
+
+
+def test_closed_forms_of_other_designs_follow_from_those_of_the_paper():
+    sigmas, sizes = np.array([0.0, 1.0, 4.0]), {"d1": 100, "d2": 50, "n": 50, "m": 60}
+    gaussian, overlap = (DESIGNS[name].asymptotics(sigmas, **sizes) for name in ("gaussian", "overlap"))
+    for name in ("test_error", "projnorm_linear", "theta_norm"):
+        np.testing.assert_allclose(getattr(overlap, name), getattr(gaussian, name), err_msg="units do not enter")
+    assert np.all(np.diff(overlap.confidence) < 0), "as the outputs shrink"
+    assert np.ptp(gaussian.confidence) == 0.0
+    certain = DESIGNS["label-noise"].asymptotics(np.array([0.0]), d1=5, d2=1, n=10**9, m=5)
+    assert certain.test_error[0] == pytest.approx(0.1, abs=1e-4), "the share of flipped labels"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("design", DESIGNS)

@@ -390,6 +390,16 @@ def test_signs_under_turned_covariances_agree_with_simulation(flipped, outputs):
         assert abs(sample.mean() - expected) <= 4 * error + expected / result.effective, name
 
 
+@given(st.floats(0.0, 0.5), st.floats(0.2, 5.0))
+def test_with_endless_rows_only_the_flipped_labels_are_wrong(flipped, scale):
+    result = sign_equivalents([3.0, 4.0], [1.0, 2.0], [scale, 2.0 * scale], n=10**12, m=1, flipped=flipped)
+    if flipped < 0.49:  # at one half nothing can be learnt
+        assert result.test_error == pytest.approx(flipped, abs=1e-3)
+    kept = (1 - 2 * flipped) ** 2 * TWO_OVER_PI
+    # Trained on variance 1, the output on variance `scale` is the root of that too large.
+    assert result.squared_loss == pytest.approx(1 + kept * (scale - 2 * math.sqrt(scale)), abs=1e-6)
+
+
 # Errors.
 
 D2 = [1.0, 1.0]
