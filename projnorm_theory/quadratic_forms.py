@@ -230,12 +230,12 @@ def _tail_integral(
     """The tail on the side of `crossing`, by the trapezoidal rule in `t` where ``s = c + i a sinh t`` and its bend."""
     u = 1.0 - 2.0 * crossing * weights
     ratio = weights / u
-    curvature = float(np.sum(2 * ratio**2 * (dofs + 2 * deltas / u))) + crossing**-2
-    width = 1.0 / math.sqrt(curvature)
+    curvature = float(np.sum(2 * ratio**2 * (dofs + 2 * deltas / u)))
+    width = 1.0 / math.sqrt(curvature + crossing**-2)
+    # Towards the steepest descent of K(s) - s x, to the right, where exp(-s x) falls.
     bend = 0.0
     if threshold != 0.0:
-        third = float(np.sum(8 * ratio**3 * (dofs + 3 * deltas / u))) - 2 * crossing**-3
-        bend = max(third / (6 * curvature), 0.1 / width)
+        bend = float(np.sum(8 * ratio**3 * (dofs + 3 * deltas / u))) / (6 * curvature)
     peak = float(-0.5 * (dofs @ np.log(u)) + 0.5 * (deltas @ (1.0 / u - 1.0))) - crossing * threshold
 
     def integrand(t: NDArray[Any]) -> NDArray[Any]:
