@@ -9,8 +9,8 @@ while a negative `c` gives :math:`-P(Q \le x)`. The path crosses the real axis w
 the saddle-point approximation. The integral itself is computed by the trapezoidal rule in a variable in which the
 integrand is analytic in a strip, so its error falls exponentially with the number of nodes. At ``x = 0``, which is all
 that a ratio of two sums needs, nothing oscillates and the path is a straight line. Otherwise it is bent towards the
-path of steepest descent (Helstrom, IEEE Transactions on Communications 44, 1996). The smaller tail is integrated and
-the other one is its complement.
+path of steepest descent (Helstrom, IEEE Trans. Information Theory 38, 1992). The smaller tail is integrated and the
+other one is its complement.
 """
 
 from __future__ import annotations
