@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,24 +47,32 @@ def forward_batches(
 
     Without a `head` there are no features; `call` is the function from a batch to logits, by default the network.
     """
-    modes = [(module, module.training) for module in model.modules()]
     features: list[Tensor] = []
     hooks = []
     if head is not None:
         layer = model.get_submodule(head)
         hooks.append(layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0]))))
-    model.eval()
     try:
-        with torch.no_grad():
+        with in_eval_mode(model), torch.no_grad():
             logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
     finally:
         for hook in hooks:
             hook.remove()
-        for module, training in modes:
-            module.training = training
     if not np.isfinite(logits).all():
         raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
     return Outputs(logits, torch.cat(features).numpy() if features else None)
+
+
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """The network in eval mode; the mode of every module is as before afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _plain(values: Tensor) -> Tensor:
