@@ -11,6 +11,8 @@ from deep.calibration import Counts, Fit, Floats, Interval, Line, family_draws, 
 from deep.ensemble import Stack, signs
 from deep.estimate.conformal import coverage
 from deep.estimate.error_estimator import CALIBRATED
+from deep.estimators.projnorm import ProjNorm
+from projnorm.records import Record
 from projnorm.vision.targets import CLEAN
 
 DEFAULT = "default"
@@ -77,6 +79,44 @@ class Difference:
     size: int
     r_squared: Interval
     mae: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class SmallSampleQualities:
+    """Every method at every number of samples, and the default against the others.
+
+    Attributes:
+        qualities: Quality of every method, one entry for each size.
+        differences: The default less ProjNorm and less the best other method, where both were computed.
+    """
+
+    qualities: dict[str, list[SizeQuality]]
+    differences: list[Difference]
+
+    def ranked(self) -> list[tuple[str, list[SizeQuality]]]:
+        """Methods with their qualities, the best at the largest size first."""
+        return sorted(self.qualities.items(), key=lambda item: np.nan_to_num(-item[1][-1].r_squared.value, nan=1.0))
+
+
+def small_sample_qualities(record: Record) -> SmallSampleQualities:
+    """How well every method predicts from few samples."""
+    arrays = record.arrays
+    qualities: dict[str, list[SizeQuality]] = {}
+    differences = []
+    for size in arrays["sizes"].tolist():
+        by_method = predictions(arrays, size)
+        for method, predicted in by_method.items():
+            qualities.setdefault(method, []).append(size_quality(predicted, arrays))
+        if DEFAULT not in by_method:
+            continue
+        others = [method for method in by_method if method not in (DEFAULT, ProjNorm.name)]
+        best = {
+            max(others, key=lambda method: qualities[method][-1].r_squared.value),
+            min(others, key=lambda method: qualities[method][-1].mae.value),
+        }
+        beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in by_method]
+        differences += [difference(by_method[DEFAULT], by_method[method], arrays) for method in beaten]
+    return SmallSampleQualities(qualities, differences)
 
 
 def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:

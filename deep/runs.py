@@ -7,15 +7,17 @@ entry below ``scores`` for every target and group of methods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 from deep.config import RUN_CONFIGS, RunConfig
 from deep.scores import Row, Scores
 from projnorm.errors import InputError
-from projnorm.records import RunContext
+from projnorm.records import Record, RunContext
 from projnorm.store import LOGGER, Store
 
 _BEGUN, _SCORES = "run", "scores"
@@ -89,6 +91,19 @@ def kernel_rows(folder: Path) -> list[Row]:
     """The scores of tangent kernels in the folder of a run; none if they were never computed."""
     facts = Store(folder).facts(f"{_SCORES}/{KERNELS}")
     return [] if facts is None else [Row(**row) for row in facts["rows"]]
+
+
+def run_scores(record: Record, folder: Path) -> Scores:
+    """Scores of a finished run, with those of tangent kernels on the same targets if they were computed."""
+    scores = Scores.of_arrays(record.arrays)
+    rows = kernel_rows(folder)
+    for method in dict.fromkeys(row.method for row in rows):
+        scored = {row.target: row.score for row in rows if row.method == method}
+        if set(scored) >= set(scores.targets.tolist()):
+            column = [scored[target] for target in scores.targets.tolist()]
+            values = np.column_stack([scores.values, column])
+            scores = replace(scores, methods=(*scores.methods, method), values=values)
+    return scores
 
 
 def open_run(root: Path, name: str = "") -> Run:

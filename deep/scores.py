@@ -116,6 +116,17 @@ class Scores:
         return cls(**facts, methods=tuple(arrays[methods].tolist()), values=arrays["scores"])
 
 
+def not_rising(scores: Scores) -> dict[str, list[float]]:
+    """Families whose true error falls somewhere as the severity grows, with their errors by severity."""
+    falling = {}
+    for family in dict.fromkeys(scores.families.tolist()):
+        members = np.flatnonzero(scores.families == family)
+        errors = scores.errors[members[np.argsort(scores.severities[members])]]
+        if len(set(scores.severities[members].tolist())) > 1 and np.any(np.diff(errors) < 0):
+            falling[family] = errors.tolist()
+    return falling
+
+
 MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",

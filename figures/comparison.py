@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from deep.calibration import qualities
-from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
-from deep.residuals import residual_correlations
-from deep.scores import Scores
-from deep.summaries import not_rising, run_scores
+from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles, residual_correlations
+from deep.runs import run_scores
+from deep.scores import Scores, not_rising
 from figures import deep_scatter, deep_table, residuals, severity, trajectory
 from figures.headings import data_name, network_name, run_heading
 from figures.show import Shown, of_figure

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from deep.calibration import qualities
-from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
+from deep.ensemble import STACKED, ensembles, mean_of, residual_correlations, stacked, standardised
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import SweepConfig
 from deep.experiments.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
 from deep.presets import preset
-from deep.residuals import residual_correlations
 from deep.scores import Scores
 from projnorm.errors import InputError
 from projnorm.records import RunContext

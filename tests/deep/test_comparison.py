@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from deep.config import METHODS, DeepConfig
+from deep.domain import load_image_data
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig
 from deep.experiments.ntk_predict import run_ntk_predict
-from deep.images import load_image_data
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices

@@ -20,7 +20,7 @@ from deep.config import run_methods
 from deep.estimators import ESTIMATORS, Resources, build
 from deep.estimators.aline import SourceLine
 from deep.estimators.cot import class_shares, transport_costs
-from deep.estimators.temperature import COLDEST, HOTTEST, fit_temperature
+from deep.estimators.softmax import COLDEST, HOTTEST, fit_temperature
 from deep.outputs import Outputs
 from ntk.variants import Blocks
 from projnorm_theory import projnorm_linear_from_gram
