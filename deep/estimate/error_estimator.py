@@ -41,15 +41,9 @@ def offered_methods() -> tuple[str, ...]:
 class ErrorEstimator:
     """Everything about an estimate but the target: ``ErrorEstimator(methods).fit(source).estimate(target)``.
 
-    Attributes:
-        methods: Names of the methods to run.
-        wanted: Names of the methods that the estimate is to be made of; None for the default.
-        level: Level of the interval.
-        resources: What a network gives besides its outputs, and the seed of everything drawn.
-        remedy: How the user could have calibration sets, where there are none.
-        source: Outputs on the labelled set; this and what follows are set by `fit`.
-        learnt_from: The part of the source that methods learn from.
-        calibration: Labelled shifted sets; None where there are none.
+    All of `methods` are run, and the estimate is made of those `wanted`, or of the default. `remedy` says how the user
+    could have calibration sets, where there are none. `fit` sets the source, the part of it that methods learn from,
+    and the calibration sets.
     """
 
     methods: tuple[str, ...]
@@ -88,11 +82,12 @@ class ErrorEstimator:
         missing = {method: self._lacking(method) for method in self.methods}
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
         fitted = self._estimators(m)
-        scores = {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
+        scores = dict.fromkeys(self.methods, math.nan)
+        scores |= {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
         default = UNCALIBRATED if self.calibration is None else CALIBRATED
         chosen = tuple(method for method in self.wanted or default if math.isfinite(scores.get(method, math.nan)))
         if not chosen:
-            reasons = "; ".join(f"{method}: {_note(missing[method], scores.get(method))}" for method in missing)
+            reasons = "; ".join(f"{method}: {_note(lack, scores[method])}" for method, lack in missing.items())
             raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
         if self.calibration is None:
             estimate = self._uncalibrated(target, scores, missing, chosen)
@@ -123,9 +118,8 @@ class ErrorEstimator:
         error = float(np.clip(np.mean([scores[method] for method in chosen]) - bias, 0.0, 1.0))
         results = []
         for method, lack in missing.items():
-            score = scores.get(method, math.nan)
-            predicted = score if ESTIMATORS[method].is_error else math.nan
-            results.append(MethodResult(method, score, predicted, note=_note(lack, scores.get(method))))
+            predicted = scores[method] if ESTIMATORS[method].is_error else math.nan
+            results.append(MethodResult(method, scores[method], predicted, note=_note(lack, scores[method])))
         return self._estimate(target, error, _reach(self.level) * spread, chosen, results, sampling_noise=spread)
 
     def _sampling_noise(self, target: Outputs, methods: tuple[str, ...]) -> tuple[float, float]:
@@ -184,19 +178,19 @@ class ErrorEstimator:
         weighty = tuple(method for method, weight in zip(chosen, weights, strict=True) if weight > 0.0)
         held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
         warnings = (
-            *_too_few(sets, radius, self.level),
-            *_outside(chosen, values, here),
-            *(() if weighty else ("No method follows the error on the calibration sets; this is their mean.",)),
-            *((f"The calibration gives {percent(raw)}, which was cut.",) if raw != error else ()),
+            "" if math.isfinite(radius) else _too_few(sets, self.level),
+            _outside(chosen, values, here),
+            "" if weighty else "No method follows the error on the calibration sets; this is their mean.",
+            "" if raw == error else f"The calibration gives {percent(raw)}, which was cut.",
         )
         return self._estimate(
             target,
             error,
             max(radius, _reach(self.level) * noise),
             weighty or chosen,
-            [_by_line(method, scores.get(method), table.get(method), sets, lack) for method, lack in missing.items()],
+            [_by_line(method, scores[method], table, sets, lack) for method, lack in missing.items()],
             sampling_noise=noise,
-            warnings=warnings,
+            warnings=tuple(filter(None, warnings)),
             calibration=CalibrationSummary(
                 sets.origin, sets.names, sets.families, sets.errors, residuals.predicted, residuals.mae, held
             ),
@@ -275,22 +269,22 @@ def _finite_or(measure: Callable[[Floats], np.floating], values: list[np.floatin
 
 
 def _by_line(
-    method: str, score: float | None, table: Floats | None, sets: CalibrationSets, missing: str
+    method: str, score: float, table: Mapping[str, Floats], sets: CalibrationSets, missing: str
 ) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
-    if score is None or table is None or not math.isfinite(score):
+    if not math.isfinite(score):
         return MethodResult(method, note=_note(missing, score))
-    if not np.isfinite(table).all():
+    if not np.isfinite(known := table[method]).all():
         return MethodResult(method, score, note="undefined on some of the calibration sets")
-    missed = np.abs(left_out_predictions(table, sets.errors, sets.families) - sets.errors)
-    predicted = float(Line.fitted(table, sets.errors).predict(np.array(score)))
+    missed = np.abs(left_out_predictions(known, sets.errors, sets.families) - sets.errors)
+    predicted = float(Line.fitted(known, sets.errors).predict(np.array(score)))
     return MethodResult(method, score, predicted, float(missed.mean()))
 
 
-def _note(missing: str, score: float | None) -> str:
+def _note(missing: str, score: float) -> str:
     if missing:
         return f"not run: needs {missing}"
-    return "" if score is None or math.isfinite(score) else "undefined on this set"
+    return "" if math.isfinite(score) else "undefined on this set"
 
 
 def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
@@ -300,24 +294,20 @@ def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
     return [MethodResult(method, note=f"not run: {reasons[ESTIMATORS[method].costly]}") for method in left_out]
 
 
-def _too_few(sets: CalibrationSets, radius: float, level: float) -> list[str]:
-    """A warning where the families do not suffice for an interval."""
-    if math.isfinite(radius):
-        return []
+def _too_few(sets: CalibrationSets, level: float) -> str:
+    """A warning that the families do not suffice for an interval."""
     families = len(set(sets.families.tolist()))
     reach = 100 * families / (families + 1)
     too_few = f"{families} families of calibration sets are too few for an interval at {100 * level:g} %"
-    return [f"{too_few}, which is then all from 0 to 100 %; they reach {reach:.0f} % at the most."]
+    return f"{too_few}, which is then all from 0 to 100 %; they reach {reach:.0f} % at the most."
 
 
-def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> list[str]:
-    """A warning where the scores of a target lie outside those of the calibration sets."""
+def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> str:
+    """A warning where the scores of a target lie outside those of the calibration sets; else empty."""
     outside = [
         f"{method} is {score:.4g}, and {low:.4g} to {high:.4g} on the calibration sets"
         for method, score, low, high in zip(chosen, here, values.min(axis=0), values.max(axis=0), strict=True)
         if not low <= score <= high
     ]
-    if not outside:
-        return []
     where = f"The target lies outside the calibration sets ({'; '.join(outside)})"
-    return [f"{where}: the estimate is an extrapolation and the interval may not hold."]
+    return f"{where}: the estimate is an extrapolation and the interval may not hold." if outside else ""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from deep.estimate.torch_classifier import unit_images
 from deep.training import Prepare
@@ -122,15 +122,11 @@ def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
         "auto": built or unit_images,
         "unit": unit_images,
         "imagenet": ImageNetInput(size),
-        "none": _unchanged,
+        "none": lambda x: x,
     }
     if name not in known:
         raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
     return known[name]
-
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
 
 
 def _checked_inputs(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
