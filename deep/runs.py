@@ -75,8 +75,7 @@ class Run:
     def rows(self, group: str = "") -> list[Row]:
         """The scores of a group, or all there are."""
         keys = [f"{_SCORES}/{group}"] if group else self.store.keys(f"{_SCORES}/")
-        entries = [self.store.facts(key) or {"rows": []} for key in keys]
-        return [Row(**row) for entry in entries for row in entry["rows"]]
+        return [row for key in keys for row in _rows(self.store, key)]
 
     def scores(self) -> Scores:
         """The scores so far, those of tangent kernels included if there are any."""
@@ -89,8 +88,7 @@ class Run:
 
 def kernel_rows(folder: Path) -> list[Row]:
     """The scores of tangent kernels in the folder of a run; none if they were never computed."""
-    facts = Store(folder).facts(f"{_SCORES}/{KERNELS}")
-    return [] if facts is None else [Row(**row) for row in facts["rows"]]
+    return _rows(Store(folder), f"{_SCORES}/{KERNELS}")
 
 
 def run_scores(record: Record, folder: Path) -> Scores:
@@ -129,3 +127,7 @@ def open_run(root: Path, name: str = "") -> Run:
         raise InputError(f"{root / names[0]}: what the run was begun with is damaged; run it again to mend it.")
     config = RUN_CONFIGS[names[0].rpartition("-")[0]].from_json(begun["config"])
     return Run(config, RunContext(root), names[0])
+
+
+def _rows(store: Store, key: str) -> list[Row]:
+    return [Row(**row) for row in (store.facts(key) or {"rows": []})["rows"]]

@@ -130,7 +130,7 @@ def checked_facts(run: Run) -> dict[str, Any]:
         "inputs": inputs,
         "weights": "random (the network was never trained before)" if network.is_random else network.weights,
         "train_samples": f"{len(data.train):,} of {data.train.name}",
-        "reference_samples": reference_samples(run),
+        "reference_samples": reference_samples(config, len(data.train)),
         **data.facts,
         "classes": data.classes,
         "parameters": sum(parameter.numel() for parameter in network.model.parameters()),

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deep.config import RunConfig, TextConfig
-from projnorm.config import Config, setting
+from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
-from projnorm.vision.settings import LARGEST_SEED
 
 PAPER_EPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.5, 8.0)
 _PIXELS = 255
@@ -20,10 +19,6 @@ _FEWEST_SAMPLES = 20
 
 def _run() -> Any:
     return setting("", "Name of the finished run, or its beginning; the only one there is by default.", positional=True)
-
-
-def _seed() -> Any:
-    return setting(0, "Seed of what is drawn.", least=0, below=LARGEST_SEED)
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class LabelShiftConfig(Config):
     )
     draws: int = setting(3, "Number of priors drawn at each concentration.", least=1)
     m: int = setting(0, "Largest number of images of a set; 0 for as many as the targets of the run have.", least=0)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """Every mixture has a name of its own, and there is at least one."""
@@ -127,7 +122,7 @@ class SmallSamplesConfig(Config):
         0, "Size at which ProjNorm is computed too; 0 for none, as it trains on every draw.", least=0
     )
     projnorm_steps: int = setting(10, "Number of steps of ProjNorm there.", least=1)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """ProjNorm is computed at one of the sizes."""

@@ -62,29 +62,25 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
     if not base.projnorm.steps:
         raise InputError(f"{sweep.run} trains ProjNorm for a number of epochs; a sweep needs a number of steps.")
     seen = base.projnorm.samples or base.data.m
-    settings = [Setting("", "", base)]
-
-    def add(varied: str, value: object, **changes: Any) -> None:
-        steps = changes.get("steps", base.projnorm.steps)
-        changes["trajectory"] = tuple(step for step in base.projnorm.trajectory if step <= steps)
-        config = base.updated({"methods": (ProjNorm.name,), "projnorm": changes})
-        settings.append(Setting(varied, str(value), config))
-
-    for steps in sweep.steps:
-        add("T", steps, steps=steps)
-    for samples in sweep.samples:
-        add("m", samples, samples=samples, steps=max(1, round(base.projnorm.steps * samples / seen)))
-    for lr in sweep.lr:
-        add("lr", f"{lr:g}", lr=lr)
-    for reference in sweep.reference:
-        add("reference", reference, reference=reference)
-    for labels in sweep.labels:
-        add("labels", labels, labels=labels)
-    for batch_norm in sweep.batch_norm:
+    if sweep.batch_norm:
         image_config(base)
-        add("batch norm", batch_norm, batch_norm=batch_norm)
-    for layers in sweep.layers:
-        add("layers", layers, layers=tuple(layers.split("+")))
+    changes: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "T": [(f"{one}", {"steps": one}) for one in sweep.steps],
+        "m": [
+            (f"{one}", {"samples": one, "steps": max(1, round(base.projnorm.steps * one / seen))})
+            for one in sweep.samples
+        ],
+        "lr": [(f"{one:g}", {"lr": one}) for one in sweep.lr],
+        "reference": [(one, {"reference": one}) for one in sweep.reference],
+        "labels": [(one, {"labels": one}) for one in sweep.labels],
+        "batch norm": [(one, {"batch_norm": one}) for one in sweep.batch_norm],
+        "layers": [(one, {"layers": tuple(one.split("+"))}) for one in sweep.layers],
+    }
+    settings = [Setting("", "", base)] + [
+        Setting(varied, value, base.updated({"methods": (ProjNorm.name,), "projnorm": change}))
+        for varied, alternatives in changes.items()
+        for value, change in alternatives
+    ]
     if len({str(one) for one in settings}) < len(settings):
         raise InputError(f"a sweep must name each setting once; got {', '.join(map(str, settings))}.")
     return settings

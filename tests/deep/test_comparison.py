@@ -306,5 +306,5 @@ def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished
             yield
 
     monkeypatch.setattr(Store, "lock", after_the_other)
-    monkeypatch.setattr("deep.stages._fine_tuned", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("deep.stages._train_stage", lambda *_: pytest.fail("trained again"))
     run_stage(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id), NETWORK)
