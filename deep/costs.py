@@ -37,14 +37,10 @@ _TRAINED, _PASSED = "trained on", "through the network"
 
 @dataclass(frozen=True, slots=True)
 class NetworkCost:
-    """What one sample costs in a network.
+    """What one sample costs in a network, and how large the network is.
 
-    Attributes:
-        parameters: Number of parameters.
-        state_bytes: Size of the weights and buffers in bytes.
-        forward: Floating-point operations of a forward pass.
-        training: Floating-point operations of a forward and backward pass.
-        activations: Bytes that a forward pass holds for the backward pass.
+    `forward` and `training`, which is forward and backward, are floating-point operations; `state_bytes` is the size of
+    weights and buffers, and `activations` the bytes that a forward pass holds for the backward pass.
     """
 
     parameters: int

@@ -38,13 +38,9 @@ Loaded = LoadedNetwork | LoadedPairClassifier
 class Domain:
     """The networks of a configuration, on images or on text.
 
-    Attributes:
-        network: Name of the network.
-        last: Name of its last layer.
-        sees: Description of the inputs that the network takes.
-        prepare: Function from a batch to what the network sees; None for pairs, which are encoded when they are read.
-        software: Versions, besides torch's, that the numbers depend on.
-        initial: Function from a number of classes and a seed to pretrained weights under a drawn head.
+    `last` is the name of the last layer, `sees` describes the inputs, and `prepare` turns a batch into them; it is None
+    for pairs, which are encoded when they are read. `software` has the versions, besides torch's, that numbers depend
+    on. `initial` makes pretrained weights under a drawn head from a number of classes and a seed.
     """
 
     network: str

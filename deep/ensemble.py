@@ -57,13 +57,7 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """A predictor of the error from several scores, which all rise with it: a weight for each, none negative.
-
-    Attributes:
-        centre: Mean of each score.
-        weights: Weight of each score.
-        offset: The mean error.
-    """
+    """A predictor of the error from several scores, which all rise with it: a weight for each, none negative."""
 
     centre: Floats
     weights: Floats
@@ -111,13 +105,9 @@ def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
-    """Correlations between the residuals of methods.
+    """Correlations between the residuals of methods, with the ends of their 95 % bootstrap intervals.
 
-    Attributes:
-        methods: Names of the methods.
-        correlation: Shape ``(methods, methods)``; nan where a method follows the error exactly.
-        low: Lower ends of the 95 % bootstrap intervals; nan where there are too few families.
-        high: Upper ends of these intervals.
+    Each has shape ``(methods, methods)``; nan where a method follows the error exactly, or there are too few families.
     """
 
     methods: tuple[str, ...]

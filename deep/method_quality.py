@@ -26,12 +26,8 @@ WORKS = 0.9
 class Predicted:
     """Errors that a method predicts, each by what was fitted to the other families in the same draw.
 
-    Attributes:
-        method: Name of the method.
-        size: Number of samples drawn from each target.
-        values: Predicted errors, shape ``(draws, targets)``.
-        coverage: Share of 90 % intervals that held on families left out, averaged over draws, as is its interval.
-        width: Median width of these intervals, averaged over draws.
+    `values` has shape ``(draws, targets)``, from `size` samples of each target. Coverage, with its interval, and median
+    width of 90 % intervals on families left out are averaged over draws.
     """
 
     method: str
@@ -43,15 +39,10 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class SizeQuality:
-    """How well one method predicts from one number of samples.
+    """How well one method predicts from `size` samples of each target.
 
-    Attributes:
-        method: Name of the method.
-        size: Number of samples drawn from each target.
-        r_squared: One less the mean squared error over the variance of the true errors, over all draws.
-        mae: Mean absolute difference of predicted and true error.
-        coverage: Share of 90 % intervals that hold the true error.
-        width: Median width of these intervals.
+    R^2 is one less the mean squared error over the variance of the true errors, over all draws; `mae` is the mean
+    absolute difference. Coverage and median width are those of 90 % intervals.
     """
 
     method: str
@@ -64,15 +55,7 @@ class SizeQuality:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The quality of one method less that of another, on the same draws and families.
-
-    Attributes:
-        better: Name of the method expected to be better.
-        worse: Name of the other method.
-        size: Number of samples drawn from each target.
-        r_squared: R^2 of the first less that of the second.
-        mae: Mean absolute difference of the first less that of the second.
-    """
+    """The quality of one method less that of another, on the same draws of `size` samples and the same families."""
 
     better: str
     worse: str
@@ -83,12 +66,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class SmallSampleQualities:
-    """Every method at every number of samples, and the default against the others.
-
-    Attributes:
-        qualities: Quality of every method, one entry for each size.
-        differences: The default less ProjNorm and less the best other method, where both were computed.
-    """
+    """Every method at every number of samples, and the default less ProjNorm and less the best other method."""
 
     qualities: dict[str, list[SizeQuality]]
     differences: list[Difference]

@@ -29,11 +29,8 @@ KERNELS = "tangent-kernels"
 class Run:
     """A comparison and where it works; it travels to every worker.
 
-    Attributes:
-        config: Configuration of the comparison.
-        context: Folder, workers and device of the run.
-        name: Name of the record that is made, and of its folder.
-        session: Name of this use of it: what a process remembers of a run is forgotten with the next, as files change.
+    `name` is that of its record and folder. `session` names this use of it: what a process remembers of a run is
+    forgotten with the next, as files change.
     """
 
     config: RunConfig

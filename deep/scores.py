@@ -14,17 +14,10 @@ from deep.samples import Target
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The score of one method on one target.
+    """The score of one method on one target of `m` samples, and the true error of the evaluated network there.
 
-    Attributes:
-        target: Name of the target.
-        family: Shift that made the target.
-        severity: Severity of the shift, 1 to 5; 0 where there is none.
-        origin: "generated", "official", "clean", "given", "part" or "made".
-        m: Number of samples in the target.
-        error: True error of the evaluated network on them.
-        method: Name of the method.
-        score: Score of the method.
+    The family is the shift that made the target; its severity is 1 to 5, or 0 where there is none. The origin is
+    "generated", "official", "clean", "given", "part" or "made".
     """
 
     target: str

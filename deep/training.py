@@ -38,12 +38,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where an unfinished training is saved every half minute and resumed from.
-
-    Attributes:
-        store: Store of the checkpoint.
-        key: Key of its entry.
-    """
+    """The store and key under which an unfinished training is saved every half minute and resumed from."""
 
     store: Store
     key: str

@@ -61,11 +61,7 @@ class ProbabilisticClassifier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnnxClassifier:
-    """A network in an ONNX file, run by onnxruntime: its first input and its first output of two dimensions.
-
-    Attributes:
-        session: Session of onnxruntime.
-    """
+    """An ONNX network in a session of onnxruntime: its first input and its first output of two dimensions."""
 
     session: Any
 

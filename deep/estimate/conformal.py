@@ -36,11 +36,7 @@ _ROUNDING = 1e-9
 class Residuals:
     """By how much predictions missed the errors of labelled shifted sets of families they were not fitted to.
 
-    Attributes:
-        predicted: Predicted error of each set, by what was fitted to the other families.
-        errors: True error of each set.
-        families: Family of each set.
-        start: Error in distribution.
+    Each of the errors is predicted by what was fitted to the other families; `start` is the error in distribution.
     """
 
     predicted: Floats
@@ -76,12 +72,7 @@ class Residuals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """What was learnt from labelled shifted sets.
-
-    Attributes:
-        fitted: Predictor of the error, fitted to all sets.
-        residuals: What such predictors miss on families left out.
-    """
+    """A predictor fitted to all labelled shifted sets, and what such predictors miss on families left out."""
 
     fitted: Fitted
     residuals: Residuals

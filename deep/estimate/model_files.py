@@ -30,13 +30,7 @@ _INPUTS = ("images", "inputs")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltModel:
-    """What a user's function built.
-
-    Attributes:
-        model: The network, or anything else that `estimate_error` takes.
-        prepare: Function from a batch of inputs to what the model takes, if the user's function gave one.
-        build: The user's function.
-    """
+    """What a user's function built: a model and perhaps what prepares a batch for it; and the function."""
 
     model: Any
     prepare: Prepare | None

@@ -22,13 +22,9 @@ from projnorm.files import reason
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchClassifier:
-    """A network of torch, or of `transformers`.
+    """A network of torch, or of `transformers`, which is run in eval mode and left as it was.
 
-    Attributes:
-        model: The network, which is run in eval mode and left as it was.
-        prepare: Function applied to every batch before it.
-        device: Device that it runs on.
-        last: Name of its last layer, whose inputs are the features; found by `of`.
+    `prepare` is applied to every batch before it. The inputs of its last layer, which `of` finds, are the features.
     """
 
     model: nn.Module

@@ -25,11 +25,9 @@ LEAST, MOST = 0.05, 0.98
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceLine:
-    """Probits in distribution.
+    """Probits in distribution: the accuracy of each network, the evaluated one first, and the agreement of each pair.
 
-    Attributes:
-        accuracies: Accuracy of each network, the evaluated one first.
-        agreements: Agreement of each pair, in the order of `itertools.combinations`.
+    Pairs are in the order of `itertools.combinations`.
     """
 
     accuracies: Floats

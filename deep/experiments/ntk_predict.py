@@ -49,11 +49,7 @@ _MEANINGS = MEANINGS | {
 class VariantQuality:
     """How well the error of the network follows a variant of ProjNormLinear.
 
-    Attributes:
-        variant: Name of the variant.
-        probes: Fit on the families that the choice is made on, and the clean set.
-        others: Fit on the other families.
-        all: Fit on all targets.
+    The probes are the clean set and the families that the choice is made on; `others` are the other families.
     """
 
     variant: str

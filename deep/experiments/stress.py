@@ -46,13 +46,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """What one method predicts for the sets.
-
-    Attributes:
-        method: Name of the method.
-        predicted: Predicted errors.
-        mse: Mean squared difference from the true errors.
-    """
+    """What one method predicts for the sets, and its mean squared difference from the true errors."""
 
     method: str
     predicted: NDArray[np.float64]
@@ -80,14 +74,8 @@ def stress_record(
 ) -> Record:
     """Make each set, score it with the methods of a run, and predict its error from the scores of that run.
 
-    Args:
-        kind: Name of the experiment.
-        config: Configuration of the experiment.
-        run: Run whose network is evaluated.
-        scores: Scores of that run, which calibrate.
-        items: What each set is made from, by name.
-        make: Function from an item to its images and labels.
-        original: Images that those of every set were made from, if every set is made from the same ones.
+    `items` has what each set is made from by name, and `make` turns one into images and labels. `original` are the
+    images that those of every set were made from, if all are made from the same ones.
     """
     require_shared(run.context.root, run.context.backend)
     return recorded(

@@ -39,13 +39,7 @@ _MEANINGS = {name: MEANINGS[name] for name in MEANINGS if name != "methods"} | {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One column of the table.
-
-    Attributes:
-        varied: Name of the number that is varied; empty for the run as it is.
-        value: Its value, as text.
-        config: Configuration of the run with it.
-    """
+    """One column of the table: what is varied, empty for the run as it is, and the configuration with it."""
 
     varied: str
     value: str
