@@ -154,9 +154,8 @@ class Outputs:
         features, labels, inputs = (
             None if part is None else part[indices] for part in (self.features, self.labels, self.inputs)
         )
-        return Outputs(
-            self.logits[indices], features, labels, tuple(other[indices] for other in self.others), inputs, self.name
-        )
+        others = tuple(other[indices] for other in self.others)
+        return Outputs(self.logits[indices], features, labels, others, inputs, self.name)
 
     def without_labels(self) -> Outputs:
         """The same outputs without labels, as a method that predicts the error may see them."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from deep.outputs import Outputs, require_valid
@@ -188,12 +186,6 @@ def register(cls: T) -> T:
     ESTIMATORS.clear()
     ESTIMATORS.update(ordered)
     return cls
-
-
-def import_methods(package: str, folders: Iterable[str]) -> None:
-    """Import every module of a package, whose classes register themselves."""
-    for module in iter_modules(folders, f"{package}."):
-        import_module(module.name)
 
 
 def estimator(name: str) -> type[Estimator]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,13 +16,14 @@ from torch import nn
 
 from deep.config import RunConfig, kind_of
 from deep.domain import domain_of
+from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.estimators.projnorm import ProjNorm
 from deep.forward import forward
-from deep.methods import estimator_of
 from deep.runs import Run, open_run
 from deep.samples import Target
 from deep.scores import MEANINGS, Row, Scores
 from deep.stages import (
+    SECOND,
     STAGE_NAMES,
     data_of,
     for_workers,
@@ -30,11 +31,14 @@ from deep.stages import (
     has_stages,
     initial_of,
     meter_of,
+    network_of,
     outputs_of,
     projnorm_identity,
     projnorm_samples,
+    reference_of,
     reference_samples,
     require_network,
+    rotation_head_of,
     run_stage,
     stage_samples,
     stages_of,
@@ -135,6 +139,35 @@ def checked_facts(run: Run) -> dict[str, Any]:
         "classes": data.classes,
         "parameters": sum(parameter.numel() for parameter in network.model.parameters()),
     }
+
+
+@lru_cache(maxsize=len(ESTIMATORS))
+def estimator_of(run: Run, method: str) -> Estimator:
+    """A method, built once in every process."""
+    return build(method, resources_of(run), outputs_of(run, data_of(run).validation))
+
+
+@lru_cache(maxsize=2)
+def resources_of(run: Run) -> Resources:
+    """What the stages of a run give to an estimator; each is loaded when the estimator asks for it."""
+    config, domain = run.config, domain_of(run.config)
+    return Resources(
+        seed=config.seed,
+        samples=projnorm_samples(config),
+        network=network_of(run),
+        last=domain.last,
+        initial=initial_of(run).model,
+        prepare=domain.prepare,
+        device=run.context.device,
+        recipe=config.projnorm,
+        labels=config.projnorm.labels,
+        trajectory=config.projnorm.trajectory,
+        trained={
+            "second": partial(network_of, run, SECOND),
+            "head": partial(rotation_head_of, run),
+            "reference": partial(reference_of, run),
+        },
+    )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ the shift is of another kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Line
-from deep.experiments.comparison import finished_run
-from deep.methods import scores_on
+from deep.experiments.comparison import estimator_of, finished_run
 from deep.runs import Run
 from deep.scores import Scores
-from deep.stages import network_hash
+from deep.stages import forward_of, network_hash, network_of
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
@@ -103,9 +102,11 @@ def predictions(record: Record) -> list[Predictions]:
 def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) -> Arrays:
     with one_thread(run.context.device):
         images, labels = make(run, item)
-        error, scores = scores_on(run, images, labels)
+        # The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
+        outputs = replace(forward_of(run, network_of(run), images), inputs=images, labels=labels)
+        scores = [estimator_of(run, method).score(outputs) for method in run.config.methods]
     farthest = np.nan if original is None else np.abs(images.astype(float) - original).max()
-    results: dict[str, Any] = {"sizes": len(labels), "errors": error, "scores": scores, "farthest": farthest}
+    results: dict[str, Any] = {"sizes": len(labels), "errors": outputs.error, "scores": scores, "farthest": farthest}
     return {name: np.array(value) for name, value in results.items()}
 
 
