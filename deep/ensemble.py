@@ -36,10 +36,7 @@ def signs(methods: Sequence[str]) -> Floats:
 
 
 def standardised(scores: Scores) -> Floats:
-    """Every column less its mean and divided by its standard deviation over the targets; zero where it is constant.
-
-    All rise with the error then.
-    """
+    """Every column less its mean, over its standard deviation; zero where it is constant. All rise with the error."""
     values = rising(scores)
     centred = values - values.mean(axis=0)
     spread = scores.values.std(axis=0)

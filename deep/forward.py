@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.outputs import BATCH, Outputs
-from deep.training import Prepare, placed
+from deep.training import Prepare, placed, prepared
 from projnorm.errors import InputError
 
 
@@ -24,20 +24,11 @@ def forward(
     prepare: Prepare | None = None,
     device: str = "cpu",
 ) -> Outputs:
-    """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
-
-    `head` names the last layer, whose inputs are the features; `prepare` is applied to every batch.
-    """
+    """Outputs in eval mode, without gradients; `head` names the last layer, whose inputs are the features."""
     place = torch.device(device)
     placed(model, place, images=inputs.ndim == 4)
-
-    def batches() -> Iterator[Tensor]:
-        for start in range(0, len(inputs), BATCH):
-            x = torch.from_numpy(inputs[start : start + BATCH]).to(place)
-            x = x if prepare is None else prepare(x)
-            yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
-
-    return forward_batches(model, head, batches())
+    batches = (prepared(inputs[start : start + BATCH], prepare, place) for start in range(0, len(inputs), BATCH))
+    return forward_batches(model, head, batches)
 
 
 def forward_batches(

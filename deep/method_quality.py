@@ -98,10 +98,7 @@ def small_sample_qualities(record: Record) -> SmallSampleQualities:
 
 
 def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:
-    """Every method of a record of `projnorm deep small-samples` at one size, and the default, a stack of some of them.
-
-    A method that is undefined or constant somewhere is left out.
-    """
+    """Every method of a record at one size, unless it is undefined or constant somewhere, and the default, a stack."""
     scores = arrays["scores"][:, arrays["sizes"].tolist().index(size)]  # target, draw, method
     names = tuple(arrays["methods"].tolist())
     predicted = {}

@@ -191,10 +191,7 @@ def require_alike(one: Outputs, other: Outputs) -> None:
 
 
 def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
-    """Refuse what is no `Outputs`, and one whose logits, or labels if they are looked at, cannot be used.
-
-    `what` is the name of the argument.
-    """
+    """Refuse what is no `Outputs`, and logits, or labels if looked at, that cannot be used; `what` is the argument."""
     if not isinstance(outputs, Outputs) or not isinstance(outputs.logits, np.ndarray):
         got = f"logits as a {type(outputs.logits).__name__}" if isinstance(outputs, Outputs) else type(outputs).__name__
         raise InputError(f"`{what}` must be outputs, as Outputs.of(logits, labels=labels) makes them; got {got}.")

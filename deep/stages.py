@@ -45,10 +45,7 @@ _SHORT = 24
 
 
 def for_workers(context: RunContext) -> RunContext:
-    """The context as it travels to workers: its device chosen, its folder the same wherever they run.
-
-    There are no more processes than the device has use for.
-    """
+    """The context as it travels to workers: device chosen, folder absolute, no more processes than it can use."""
     device = str(choose_device(context.device))
     return replace(context, root=context.root.absolute(), device=device, backend=on_device(context.backend, device))
 

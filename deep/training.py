@@ -133,11 +133,7 @@ def train(
         for step in range(first, steps):
             torch.manual_seed(_step_seed(seed, step))
             chosen = batch_indices(len(labels), recipe.batch, step, seed)
-            x, y = torch.from_numpy(inputs[chosen]).to(place), torch.from_numpy(labels[chosen]).to(place)
-            if prepare is not None:
-                x = prepare(x)
-            if x.ndim == 4:
-                x = x.contiguous(memory_format=torch.channels_last)
+            x, y = prepared(inputs[chosen], prepare, place), torch.from_numpy(labels[chosen]).to(place)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, steps)
             optimiser.zero_grad()
@@ -161,6 +157,13 @@ def placed(model: nn.Module, device: torch.device, *, images: bool) -> nn.Module
     """The network on a device; for images with channels last, which convolutions are fastest on."""
     model.to(device)
     return model.to(memory_format=torch.channels_last) if images else model  # type: ignore[call-overload]
+
+
+def prepared(inputs: NDArray[np.generic], prepare: Prepare | None, device: torch.device) -> Tensor:
+    """A batch on a device, as the network sees it; images with channels last."""
+    x = torch.from_numpy(inputs).to(device)
+    x = x if prepare is None else prepare(x)
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
 def require_precision(recipe: Recipe, device: str) -> None:

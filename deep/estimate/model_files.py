@@ -63,10 +63,7 @@ def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
 
 
 def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module:
-    """The network that fine-tuning began with.
-
-    Its last layer is drawn where the file's has another number of classes, or none.
-    """
+    """The network that fine-tuning began with; its last layer is drawn where the file has none of its shape."""
     model, _ = _built(built.build, "`model`", seed)
     modules = model.named_modules() if isinstance(model, nn.Module) else ()
     linear = [name for name, module in modules if isinstance(module, nn.Linear)]

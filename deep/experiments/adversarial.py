@@ -117,9 +117,6 @@ def _attacked(config: AdversarialConfig, run: Run, eps: float) -> tuple[NDArray[
 
 
 def _log_odds(logits: Tensor, labels: Tensor) -> Tensor:
-    """Log odds of the wrong classes.
-
-    The cross-entropy rises with them, so the gradients of both have the same signs, but this one never vanishes.
-    """
+    """Log odds of the wrong classes: the gradient has the signs of that of the cross-entropy, but never vanishes."""
     right = functional.one_hot(labels, logits.shape[1]).bool()
     return logits.masked_fill(right, float("-inf")).logsumexp(dim=1) - logits[right]
