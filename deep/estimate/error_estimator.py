@@ -15,7 +15,7 @@ from deep.ensemble import Stack, signs
 from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.conformal import Calibration, coverage
 from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
-from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build
+from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.outputs import Outputs
 from projnorm.errors import InputError
 
@@ -39,36 +39,23 @@ def offered_methods() -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimator:
-    """Everything about an estimate but the target: ``ErrorEstimator(methods).fit(source).estimate(target)``.
+    """Everything about an estimate but the target.
 
-    All of `methods` are run, and the estimate is made of those `wanted`, or of the default. `remedy` says how the user
-    could have calibration sets, where there are none. `fit` sets the source, the part of it that methods learn from,
-    and the calibration sets.
+    All of `methods` are run, and the estimate is made of those `wanted`, or of the default. They learn from
+    `learnt_from`, a half of the source where there are calibration sets, which are made of the other half, and all of
+    it where there are none; `remedy` then says how the user could have some.
     """
 
     methods: tuple[str, ...]
-    wanted: tuple[str, ...] | None = None
-    level: float = 0.9
-    resources: Resources = field(default_factory=Resources)
-    remedy: str = ""
-    source: Outputs = LEARNT
-    learnt_from: Outputs = LEARNT
-    calibration: CalibrationSets | None = None
+    wanted: tuple[str, ...] | None
+    level: float
+    resources: Resources
+    remedy: str
+    source: Outputs
+    learnt_from: Outputs
+    calibration: CalibrationSets | None
     _fitted: dict[int, dict[str, Estimator]] = field(default_factory=dict, init=False, repr=False)
     _tables: dict[int, dict[str, Floats]] = field(default_factory=dict, init=False, repr=False)
-
-    def fit(
-        self, source: Outputs, calibrate: Callable[[Outputs], CalibrationSets | None] = lambda _: None
-    ) -> ErrorEstimator:
-        """Split the source: methods learn from one half and are calibrated on the other.
-
-        `calibrate` makes labelled shifted sets from the half that no method learns from. Where it returns None there
-        can be none, and methods learn from all of the source.
-        """
-        learnt_from, held_out = halves(source, self.seed)
-        calibration = calibrate(held_out)
-        learnt_from = source if calibration is None else learnt_from
-        return replace(self, source=source, learnt_from=learnt_from, calibration=calibration)
 
     @property
     def seed(self) -> int:

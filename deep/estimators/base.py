@@ -138,18 +138,17 @@ class Estimator:
             raise InputError(
                 f"{name}: must have the {self.source_classes} classes of the source; got {target.classes}."
             )
-        if lack := _first_unmet(self._of_target, target, None):
+        if lack := self._lacking_in(target):
             raise InputError(f"{self.name} needs {lack}; {name} has none.")
         return self._score(target)
 
     def applies_to(self, target: Outputs) -> bool:
         """Whether a target has everything that the method looks at."""
-        return not _first_unmet(self._of_target, target, None)
+        return not self._lacking_in(target)
 
-    @property
-    def _of_target(self) -> frozenset[str]:
-        """What the method needs of a target, whose labels it does not look at."""
-        return self.needs - {"labels"}
+    def _lacking_in(self, target: Outputs) -> str:
+        """What a target, whose labels are not looked at, does not have; empty if it lacks nothing."""
+        return _first_unmet(self.needs - {"labels"}, target, None)
 
     def _has_learnt(self, name: str) -> bool:
         """Whether a field has its value."""
