@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -39,16 +39,12 @@ def forward_batches(
     Without a `head` there are no features; `call` is the function from a batch to logits, by default the network.
     """
     features: list[Tensor] = []
-    hooks = []
-    if head is not None:
-        layer = model.get_submodule(head)
-        hooks.append(layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0]))))
-    try:
-        with in_eval_mode(model), torch.no_grad():
-            logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with in_eval_mode(model), ExitStack() as hooks, torch.no_grad():
+        if head is not None:
+            layer = model.get_submodule(head)
+            hook = layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0])))
+            hooks.enter_context(hook)
+        logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
     if not np.isfinite(logits).all():
         raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
     return Outputs(logits, torch.cat(features).numpy() if features else None)

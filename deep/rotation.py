@@ -68,11 +68,8 @@ class JointRotation(nn.Module):
         """Logits of the four rotations of each image."""
         seen: list[Tensor] = []
         layer = self.network.get_submodule(self.last)
-        hook = layer.register_forward_pre_hook(lambda _, entering: seen.append(entering[0]))
-        try:
+        with layer.register_forward_pre_hook(lambda _, entering: seen.append(entering[0])):
             self.network(x)
-        finally:
-            hook.remove()
         return self.head(seen[0])
 
 

@@ -121,9 +121,9 @@ def train(
             if isinstance(module, _BATCH_NORMS):
                 module.eval()
     optimiser = _optimiser(recipe, model)
-    learns = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(learns[name] and recipe.trains(name))
+    idle = [one for name, one in model.named_parameters() if one.requires_grad and not recipe.trains(name)]
+    for parameter in idle:
+        parameter.requires_grad_(False)
     identity = {**recipe.identity, "seed": seed}
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, identity)
     called = cast("nn.Module", torch.compile(model)) if recipe.compiled else model
@@ -147,8 +147,8 @@ def train(
                 _require_finite(model, step + 1, recipe)
                 _save(checkpoint, model, optimiser, identity, step + 1)
                 saved = time.monotonic()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(learns[name])
+    for parameter in idle:
+        parameter.requires_grad_(True)
     _require_finite(model, steps, recipe)
     return model.eval()
 

@@ -13,7 +13,7 @@ import numpy as np
 from deep.calibration import Floats, Line, left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.conformal import Calibration, coverage
+from deep.estimate.conformal import Residuals, coverage
 from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.outputs import Outputs
@@ -155,14 +155,12 @@ class ErrorEstimator:
         values = np.column_stack([table[method] for method in chosen])
         here = np.array([scores[method] for method in chosen])
         known = (values * turned, sets.errors, sets.families, Stack.fitted, self.source.error)
-        learnt = Calibration.of(*known)
-        residuals = learnt.residuals
-        raw = float(learnt.fitted.predict((here * turned)[None])[0])
+        residuals, stack = Residuals.of(*known), Stack.fitted(*known[:2])
+        raw = float(stack.predict((here * turned)[None])[0])
         error = min(1.0, max(0.0, raw))
         radius = float(residuals.radius(np.array(error), self.level))
         noise = _binomial_noise(error, len(target))
-        weights = Stack.fitted(*known[:2]).weights
-        weighty = tuple(method for method, weight in zip(chosen, weights, strict=True) if weight > 0.0)
+        weighty = tuple(method for method, weight in zip(chosen, stack.weights, strict=True) if weight > 0.0)
         held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
         warnings = (
             "" if math.isfinite(radius) else _too_few(sets, self.level),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,20 +87,17 @@ class TorchClassifier:
     def _last_layer(self, samples: Batches) -> str | None:
         """The linear layer whose outputs are the logits; None where there is none."""
         seen: dict[str, tuple[Tensor, Tensor]] = {}
-        hooks = [
-            module.register_forward_hook(
-                lambda _, x, out, name=name: seen.update({name: (x[0].detach(), out.detach())} if x else {})
-            )
-            for name, module in self.model.named_modules()
-            if isinstance(module, nn.Linear)
-        ]
-        few = _first(samples.batches[0], 2)
-        try:
-            with self._placed():
-                logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
-        finally:
-            for hook in hooks:
-                hook.remove()
+
+        def note(name: str, _: nn.Module, x: tuple[Tensor, ...], out: Tensor) -> None:
+            if x:
+                seen[name] = (x[0].detach(), out.detach())
+
+        with ExitStack() as hooks, self._placed():
+            for name, module in self.model.named_modules():
+                if isinstance(module, nn.Linear):
+                    hooks.enter_context(module.register_forward_hook(partial(note, name)))
+            few = _first(samples.batches[0], 2)
+            logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
         for name, (x, out) in reversed(seen.items()):
             if x.ndim == 2 and out.shape == logits.shape and torch.allclose(out.cpu().float(), logits.float()):
                 return name

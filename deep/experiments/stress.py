@@ -112,14 +112,13 @@ def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) 
 
 def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) -> Arrays:
     arrays = stacked(results)
-    predicted = np.full_like(arrays["scores"], np.nan)
-    for column, known in enumerate(scores.values.T):
-        predicted[:, column] = Line.fitted(known, scores.errors).predict(arrays["scores"][:, column])
+    columns = zip(scores.values.T, arrays["scores"].T, strict=True)
+    predicted = [Line.fitted(known, scores.errors).predict(column) for known, column in columns]
     return {
         **arrays,
         "sets": np.array(names),
         "methods": np.array(scores.methods),
-        "predicted": predicted,
+        "predicted": np.column_stack(predicted),
         "run_errors": scores.errors,
         "run_scores": scores.values,
     }
