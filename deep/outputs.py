@@ -173,9 +173,14 @@ def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
 def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
     """Logits that give these probabilities."""
     rows = _logits(probabilities, PROBABILITIES, name).astype(np.float64)
-    if rows.min() < 0.0 or not np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+    if not are_probabilities(rows):
         raise InputError(f"{name}: `{PROBABILITIES}` must be at least 0 and add up to 1 in every row.")
     return np.log(np.maximum(rows, _SMALLEST))
+
+
+def are_probabilities(rows: NDArray[np.floating]) -> bool:
+    """Whether no entry is negative and every row adds up to one, up to rounding."""
+    return bool(rows.min() >= 0.0) and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3)
 
 
 def require_alike(one: Outputs, other: Outputs) -> None:

@@ -16,7 +16,7 @@ from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.conformal import Residuals, coverage
 from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
-from deep.outputs import Outputs
+from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
 
 # The default, with labelled shifted sets and without; both were chosen by held-out error, see docs/which-method.md.
@@ -66,20 +66,20 @@ class ErrorEstimator:
         """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
         truth = None if target.labels is None else target.error
         target = target.without_labels()
-        missing = {method: self._lacking(method) for method in self.methods}
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
         fitted = self._estimators(m)
         scores = dict.fromkeys(self.methods, math.nan)
         scores |= {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
+        notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
         default = UNCALIBRATED if self.calibration is None else CALIBRATED
         chosen = tuple(method for method in self.wanted or default if math.isfinite(scores.get(method, math.nan)))
         if not chosen:
-            reasons = "; ".join(f"{method}: {_note(lack, scores[method])}" for method, lack in missing.items())
+            reasons = "; ".join(f"{method}: {note}" for method, note in notes.items())
             raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
         if self.calibration is None:
-            estimate = self._uncalibrated(target, scores, missing, chosen)
+            estimate = self._uncalibrated(target, scores, notes, chosen)
         else:
-            estimate = self._calibrated(target, self.calibration, m, scores, missing, chosen)
+            estimate = self._calibrated(target, self.calibration, m, scores, notes, chosen)
         return replace(estimate, truth=truth, warnings=(*self._general_warnings(target), *estimate.warnings))
 
     def _lacking(self, method: str) -> str:
@@ -94,7 +94,7 @@ class ErrorEstimator:
         return self._fitted[m]
 
     def _uncalibrated(
-        self, target: Outputs, scores: Mapping[str, float], missing: Mapping[str, str], chosen: tuple[str, ...]
+        self, target: Outputs, scores: Mapping[str, float], notes: Mapping[str, str], chosen: tuple[str, ...]
     ) -> ErrorEstimate:
         """The mean of methods whose scores are errors, with the sampling noise of both sets from bootstrap draws."""
         if raw := [method for method in chosen if not ESTIMATORS[method].is_error]:
@@ -103,10 +103,10 @@ class ErrorEstimator:
             )
         bias, spread = self._sampling_noise(target, chosen)
         error = float(np.clip(np.mean([scores[method] for method in chosen]) - bias, 0.0, 1.0))
-        results = []
-        for method, lack in missing.items():
-            predicted = scores[method] if ESTIMATORS[method].is_error else math.nan
-            results.append(MethodResult(method, scores[method], predicted, note=_note(lack, scores[method])))
+        results = [
+            MethodResult(method, score, score if ESTIMATORS[method].is_error else math.nan, note=notes[method])
+            for method, score in scores.items()
+        ]
         return self._estimate(target, error, _reach(self.level) * spread, chosen, results, sampling_noise=spread)
 
     def _sampling_noise(self, target: Outputs, methods: tuple[str, ...]) -> tuple[float, float]:
@@ -141,7 +141,7 @@ class ErrorEstimator:
         sets: CalibrationSets,
         m: int,
         scores: Mapping[str, float],
-        missing: Mapping[str, str],
+        notes: Mapping[str, str],
         chosen: tuple[str, ...],
     ) -> ErrorEstimate:
         """The estimate that is learnt from the scores and errors of labelled shifted sets of the same size."""
@@ -173,7 +173,7 @@ class ErrorEstimator:
             error,
             max(radius, _reach(self.level) * noise),
             weighty or chosen,
-            [_by_line(method, scores[method], table, sets, lack) for method, lack in missing.items()],
+            [_by_line(method, score, table, sets, notes[method]) for method, score in scores.items()],
             sampling_noise=noise,
             warnings=tuple(filter(None, warnings)),
             calibration=CalibrationSummary(
@@ -188,8 +188,7 @@ class ErrorEstimator:
             for what, one in (("The source", self.source), ("The target", target))
             if len(one) < _FEW
         ]
-        rows = self.source.logits
-        if rows.min() >= 0.0 and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+        if are_probabilities(self.source.logits):
             warnings.append("What was given as logits looks like probabilities, and softmax is applied to logits.")
         return warnings
 
@@ -253,12 +252,10 @@ def _finite_or(measure: Callable[[Floats], np.floating], values: list[np.floatin
     return float(measure(finite)) if len(finite) else otherwise
 
 
-def _by_line(
-    method: str, score: float, table: Mapping[str, Floats], sets: CalibrationSets, missing: str
-) -> MethodResult:
+def _by_line(method: str, score: float, table: Mapping[str, Floats], sets: CalibrationSets, note: str) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
     if not math.isfinite(score):
-        return MethodResult(method, note=_note(missing, score))
+        return MethodResult(method, note=note)
     if not np.isfinite(known := table[method]).all():
         return MethodResult(method, score, note="undefined on some of the calibration sets")
     missed = np.abs(left_out_predictions(known, sets.errors, sets.families) - sets.errors)
