@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -38,13 +37,11 @@ def run_adversarial(config: AdversarialConfig, context: RunContext) -> Record:
         InputError: If the run is not finished, its inputs have changed, or it has fewer images than asked for.
         OSError: If something cannot be read or written.
     """
-    run, scores = run_to_calibrate_on(config.run, context)
-    config = replace(config, run=run.name)
+    run, config = run_to_calibrate_on(config, context)
     return stress_record(
         ADVERSARIAL_KIND,
         config,
         run,
-        scores,
         items={f"eps = {spoken(eps)}": eps for eps in config.eps},
         make=partial(_attacked, config),
         original=_clean(config.m, run).images,

@@ -19,6 +19,7 @@ from deep.config import RunConfig, kind_of
 from deep.domain import domain_of
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.estimators.projnorm import ProjNorm
+from deep.experiments.config import OnRunConfig
 from deep.forward import forward
 from deep.runs import Run, open_run
 from deep.samples import Target
@@ -34,6 +35,7 @@ from projnorm.store import Entry
 
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C", bound=OnRunConfig)
 
 # Cost of a forward pass, as a share of a training step, per sample.
 _FORWARD = 0.15
@@ -85,14 +87,14 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
         return finish_record(kind, config, context, _arrays(run), _MEANINGS, started=started, facts=facts)
 
 
-def finished_run(name: str, context: RunContext) -> Run:
-    """A finished run, for an experiment that is about it; `name` as in `open_run`."""
-    run = replace(open_run(context.root, name), context=stages.for_workers(context))
+def finished_run(config: C, context: RunContext) -> tuple[Run, C]:
+    """The finished run that an experiment is about, and its configuration with the whole name of the run."""
+    run = replace(open_run(context.root, config.run), context=stages.for_workers(context))
     if run.begun_with() != checked_facts(run)["inputs"]:
         raise _changed(run)
     if _tasks(run) or not stages.has_stages(run):
         raise InputError(f"{run.folder} is not finished; run it again to go on with it.")
-    return run
+    return run, replace(config, run=run.name)
 
 
 def checked_facts(run: Run) -> dict[str, Any]:

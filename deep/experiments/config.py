@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deep.config import RunConfig, TextConfig
 from projnorm.config import Config, seed_setting, setting
@@ -17,15 +16,19 @@ _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01
 _FEWEST_SAMPLES = 20
 
 
-def _run() -> Any:
-    return setting("", "Name of the finished run, or its beginning; the only one there is by default.", positional=True)
+@dataclass(frozen=True)
+class OnRunConfig(Config):
+    """An experiment on a finished run."""
+
+    run: str = setting(
+        "", "Name of the finished run, or its beginning; the only one there is by default.", positional=True
+    )
 
 
 @dataclass(frozen=True)
-class SweepConfig(Config):
+class SweepConfig(OnRunConfig):
     """What to vary, one thing at a time; without any, the paper's settings scaled to the sizes of the run."""
 
-    run: str = _run()
     steps: tuple[int, ...] = setting((), "Numbers of steps, T in the paper.", least=1)
     samples: tuple[int, ...] = setting(
         (),
@@ -64,10 +67,9 @@ class SweepConfig(Config):
 
 
 @dataclass(frozen=True)
-class AdversarialConfig(Config):
+class AdversarialConfig(OnRunConfig):
     """Attacks on the network of a run, whose targets calibrate."""
 
-    run: str = _run()
     eps: tuple[float, ...] = setting(
         PAPER_EPS, "Largest changes of a pixel, in 255ths.", least=0.0, most=_PIXELS, nonempty=True
     )
@@ -82,10 +84,9 @@ class AdversarialConfig(Config):
 
 
 @dataclass(frozen=True)
-class LabelShiftConfig(Config):
+class LabelShiftConfig(OnRunConfig):
     """Mixtures of the classes of a run, whose targets calibrate."""
 
-    run: str = _run()
     groups: int = setting(
         5, "Number of groups of classes by their error on the test set, the hardest first; 0 for none.", least=0
     )
@@ -110,10 +111,9 @@ class LabelShiftConfig(Config):
 
 
 @dataclass(frozen=True)
-class SmallSamplesConfig(Config):
+class SmallSamplesConfig(OnRunConfig):
     """Draws of few samples from the targets of a run."""
 
-    run: str = _run()
     sizes: tuple[int, ...] = setting(
         (50, 100, 200, 500), "Numbers of samples drawn from each target.", least=2, nonempty=True, distinct=True
     )
@@ -131,10 +131,9 @@ class SmallSamplesConfig(Config):
 
 
 @dataclass(frozen=True)
-class NtkPredictConfig(Config):
+class NtkPredictConfig(OnRunConfig):
     """Tangent kernels on the targets of a run."""
 
-    run: str = _run()
     n: int = setting(0, "Number of training images; 0 for 1000, or all there are.", least=0)
     m: int = setting(0, "Number of images of each target; 0 for all.", least=0)
     body: str = setting(

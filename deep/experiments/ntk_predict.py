@@ -65,8 +65,8 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
         InputError: If the comparison is not finished, its images or weights have changed, or something does not fit.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
-    config, context, inputs = replace(config, run=run.name), run.context, {"network_sha256": network_hash(run)}
+    run, config = finished_run(config, context)
+    context, inputs = run.context, {"network_sha256": network_hash(run)}
     with context.store("").lock(record_id(PREDICT_KIND, config)):  # while tiles are read, nobody begins afresh
         record = existing_record(PREDICT_KIND, config, context, inputs)
         if record is None:

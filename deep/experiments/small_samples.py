@@ -44,9 +44,9 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         InputError: If there is no such run, it is not finished, or its targets are too small.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
+    run, config = finished_run(config, context)
     require_shared(context.root, context.backend)
-    config, targets = replace(config, run=run.name), data_of(run).targets
+    targets = data_of(run).targets
     smallest = min(len(target.samples) for target in targets)
     if max(config.sizes) > smallest:
         raise InputError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {run.name}.")

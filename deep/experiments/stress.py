@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Line
-from deep.experiments.comparison import estimator_of, finished_run
+from deep.experiments.comparison import C, estimator_of, finished_run
+from deep.experiments.config import OnRunConfig
 from deep.runs import Run
 from deep.scores import Scores
 from deep.stages import forward_of, network_hash, network_of
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
-from projnorm.config import Config
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext, recorded
 from projnorm.tasks import stacked
@@ -52,20 +52,18 @@ class Predictions:
     mse: float
 
 
-def run_to_calibrate_on(name: str, context: RunContext) -> tuple[Run, Scores]:
-    """A finished run, and its scores with a column for each method of its configuration."""
-    run = finished_run(name, context)
-    scores = run.scores().only(run.config.methods)
-    if len(scores.targets) < 2:
+def run_to_calibrate_on(config: C, context: RunContext) -> tuple[Run, C]:
+    """As `finished_run`, with the two targets or more that a line needs."""
+    run, config = finished_run(config, context)
+    if len(run.scores().targets) < 2:
         raise InputError(f"{run.folder} has one target; a line from score to error needs two.")
-    return run, scores
+    return run, config
 
 
 def stress_record(
     kind: str,
-    config: Config,
+    config: OnRunConfig,
     run: Run,
-    scores: Scores,
     *,
     items: Mapping[str, T],
     make: Make[T],
@@ -77,6 +75,7 @@ def stress_record(
     images that those of every set were made from, if all are made from the same ones.
     """
     require_shared(run.context.root, run.context.backend)
+    scores = run.scores().only(run.config.methods)
     return recorded(
         kind,
         config,

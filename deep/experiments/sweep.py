@@ -89,8 +89,7 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
         InputError: If there is no such finished run, a setting is not allowed, or the run's inputs have changed.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
-    config = replace(config, run=run.name)
+    run, config = finished_run(config, context)
     if config.is_empty:
         config = SweepConfig.like_the_paper(run.name, run.config)
     settings = settings_of(config, run.config)
