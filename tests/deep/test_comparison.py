@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from deep.config import METHODS, DeepConfig
+from deep.domain import load_image_data
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig
 from deep.experiments.ntk_predict import run_ntk_predict
-from deep.images import load_image_data
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices
@@ -306,5 +306,5 @@ def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished
             yield
 
     monkeypatch.setattr(Store, "lock", after_the_other)
-    monkeypatch.setattr("deep.stages._fine_tuned", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("deep.stages._train_stage", lambda *_: pytest.fail("trained again"))
     run_stage(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id), NETWORK)
