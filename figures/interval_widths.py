@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from figures import geometry
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Figure, plot
 from figures.table import Column, Table, number
@@ -62,7 +63,7 @@ def show(record: Record, _folder: Path | None) -> Shown:
     )
     return Shown(
         [table(rows), TABLE_CAPTION, setting_table(settings), SETTING_CAPTION],
-        {"intervals": draw.of(record)},
+        {"intervals": draw.of(record), "geometry": geometry.draw.of()},
         {"rows": rows, "settings": settings},
         ok=all(row["coverage"] == 1.0 for row in sure),
         title="Which interval is narrow, and which is right",

@@ -1,4 +1,4 @@
-"""Diagnostics of the theory's assumptions on labelled data: section 6 of docs/theory.md, one function each."""
+"""Diagnostics of the theory's assumptions on labelled data: section 9 of docs/theory.md, one function each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Closed forms for Gaussian inputs in high dimension: ProjNormLinear, and every curve of the toy experiment.
 
-Section 5 of docs/theory.md. Random projections concentrate, so for large sizes one number stands for every draw.
+Section 8 of docs/theory.md. Random projections concentrate, so for large sizes one number stands for every draw.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""The average case: the exact law of the test loss when the ground truth has no preferred direction.
 
-Section 9 of docs/theory.md. Nothing here needs an assumption on norms. What takes its place, a rotation-invariant
+Section 6 of docs/theory.md. Nothing here needs an assumption on norms. What takes its place, a rotation-invariant
 ground truth, is a strong one, and wrong for truths that are aligned with the leading directions of the inputs, as those
 of trained networks are. The average case is therefore to be read next to an interval, never alone.
 """

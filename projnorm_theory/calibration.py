@@ -1,6 +1,6 @@
 r"""The average case with a scale that the training responses fix: by leave-one-out, or by a power prior.
 
-Section 9 of docs/theory.md. A truth that leans towards the leading directions of the inputs is longer on the training
+Section 6 of docs/theory.md. A truth that leans towards the leading directions of the inputs is longer on the training
 rows than outside them, and `spherical_loss`, which takes one length for both, then predicts too large a loss. The two
 methods here ask the training responses how much is new in a direction not seen before. That removes the error where the
 shifted inputs are like the training inputs. Where their spectrum is flatter, steeper or rotated, it does not.

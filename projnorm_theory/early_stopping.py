@@ -1,6 +1,6 @@
 """ProjNormLinear when training on the pseudo-labels is stopped early, in closed form.
 
-Section 11 of docs/theory.md.
+Section 7 of docs/theory.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What loss, error and ProjNormLinear come to for large samples of Gaussian rows, before any is drawn.
 
-Section 10 of docs/theory.md. Covariances need not commute; labels may be noisy and both fits may have a ridge.
+Section 8 of docs/theory.md. Covariances need not commute; labels may be noisy and both fits may have a ridge.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ridge that a finite sample of Gaussian rows amounts to, whatever explicit ridge it is given.
 
-Section 10 of docs/theory.md. Everything that is known of a large sample in advance follows from this one number.
+Section 8 of docs/theory.md. Everything that is known of a large sample in advance follows from this one number.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ factors of ``(I - P~) U`` and ``(I - P) V``. The sine is not computed from the c
 so a direction that the two row spaces share is seen to within rounding, not to within its square root.
 
 Rounding leaves some things in doubt: whether a direction is shared, how long the fit is. `OodDirections` and the errors
-of `TrainingFit` say how much, and every interval is widened by it (section 13 of docs/theory.md).
+of `TrainingFit` say how much, and every interval is widened by it (section 10 of docs/theory.md).
 """
 
 from __future__ import annotations

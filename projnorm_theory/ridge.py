@@ -1,6 +1,6 @@
 r"""What a ridge and hard pseudo-labels do for ProjNormLinear: a certificate for the classification error.
 
-Section 11 of docs/theory.md. Training on pseudo-labels with a ridge moves the weights for two reasons: the ridge fit to
+Section 7 of docs/theory.md. Training on pseudo-labels with a ridge moves the weights for two reasons: the ridge fit to
 the *true* labels of the shifted set is elsewhere (drift), and some pseudo-labels are wrong (mistakes). The map from
 mistakes to weights is known, so what drift cannot explain of the movement must be mistakes.
 

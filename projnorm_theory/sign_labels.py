@@ -1,6 +1,6 @@
 """Linear regression on labels that are signs: a linear model that the labels do not follow, in closed form.
 
-Section 10 of docs/theory.md. The toy experiment and its siblings are of this kind.
+Section 8 of docs/theory.md. The toy experiment and its siblings are of this kind.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ CONFIGS = {
     "spectra": ("spectra", SpectraConfig(n=40, dim=100, k=8, top=20)),
 }
 FIGURES = ("toy", "blindness", "toy_designs", "bound", "dials", "tightness")
-FIGURES += ("intervals", "counterexample", "tail_angle", "spectra")
+FIGURES += ("intervals", "geometry", "counterexample", "tail_angle", "spectra")
 
 
 @pytest.fixture(scope="module")
