@@ -2,7 +2,9 @@
 
 Run: ``python benchmarks/bench_linear.py`` (about ten minutes on two cores; ``--quick`` for a small size in seconds).
 Peers: `scipy.linalg.lstsq` with each driver and `numpy.linalg.pinv`, each used twice, and as a floor the two bare
-products ``X @ X.T`` and ``X_ood @ X_ood.T``. Every answer is compared before anything is timed.
+products ``X @ X.T`` and ``X_ood @ X_ood.T``. The joint interval from kernels is measured against the two Cholesky
+factorisations that its formula asks for, of `K` and of the stacked Gram matrix. Every answer is compared before anything
+is timed.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
-from scipy.linalg import lstsq
+from scipy.linalg import cho_factor, lstsq
 
-from projnorm_theory import min_norm_solution, projnorm_linear
+from projnorm_theory import joint_interval_from_gram, min_norm_solution, projnorm_linear
 
 SIZES = ((1000, 20000), (2000, 10000))
 QUICK_SIZES = ((100, 2000),)
+KERNEL_SIZES, QUICK_KERNEL_SIZES = (1000, 2000, 4000), (200,)
 DRIVERS = ("gelsd", "gelsy", "gelss")
 
 
@@ -38,7 +41,12 @@ def main() -> None:
         return
     rows = [measure(n, d) for n, d in (QUICK_SIZES if args.quick else SIZES)]
     command = "python benchmarks/bench_linear.py" + (" --quick" if args.quick else "")
-    write_result(args.out, command, {"sizes": rows})
+    sizes = QUICK_KERNEL_SIZES if args.quick else KERNEL_SIZES
+    kernels = [measure_joint(n, decay) for n in sizes for decay in (0.0, 1.0)]
+    write_result(args.out, command, {"sizes": rows, "joint_interval": kernels})
+    for row in kernels:
+        ratio, seconds = row["over_cholesky"], row["seconds"]["joint"]
+        print(f"joint interval, n = m = {row['n']}, decay {row['decay']}: {seconds:.3f} s, {ratio:.2f} x two Cholesky")
     for row in rows:
         print(f"\nn = m = {row['n']}, d = {row['d']}: projnorm {row['seconds']['projnorm']:.3f} s")
         for peer, ratio in row["times_faster"].items():
@@ -75,6 +83,35 @@ def measure(n: int, d: int) -> dict[str, Any]:
         "times_faster": {name: median[name] / median["projnorm"] for name in jobs if name != "projnorm"},
         "largest_relative_disagreement": disagreement,
         "memory": json.loads(memory.stdout),
+    }
+
+
+def measure_joint(n: int, decay: float) -> dict[str, Any]:
+    """The joint interval from kernels of ``n = m`` examples, against factorising `K` and the stacked Gram matrix."""
+    rng = np.random.default_rng(0)
+    scales = np.arange(1, 4 * n + 1) ** (-decay / 2)
+    X, X_ood = (rng.standard_normal((n, 4 * n)) * scales for _ in "ab")
+    Y = rng.standard_normal((n, 10))
+    K, C, K_ood = X @ X.T, X_ood @ X.T, X_ood @ X_ood.T
+    stacked = np.block([[K, C.T], [C, K_ood]])
+    del X, X_ood
+    jobs: dict[str, Callable[[], Any]] = {
+        "joint": lambda: joint_interval_from_gram(K, Y, C, K_ood, eta=1.5),
+        "cholesky": lambda: (cho_factor(K, check_finite=False), cho_factor(stacked, check_finite=False)),
+    }
+    interval = {name: job() for name, job in jobs.items()}["joint"]  # the warm-up as well
+    eigenvalues = np.linalg.eigvalsh(K_ood - C @ np.linalg.solve(K, C.T))
+    disagreement = max(abs(interval.smallest / eigenvalues[0] - 1), abs(interval.largest / eigenvalues[-1] - 1))
+    assert disagreement < 1e-5, disagreement
+    seconds = interleaved_seconds(jobs, {"joint": 7, "cholesky": 7})
+    median = medians(seconds)
+    return {
+        "n": n,
+        "decay": decay,
+        "seconds": median,
+        "all_seconds": seconds,
+        "over_cholesky": median["joint"] / median["cholesky"],
+        "largest_relative_disagreement": disagreement,
     }
 
 

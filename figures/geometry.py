@@ -12,8 +12,8 @@ CAPTION = (
     "Two features, one training row (horizontal) and one shifted row (at an angle). Every ground truth on the dashed "
     "line fits the training label, and its loss is the squared distance between the projections of the truth and of "
     "the fit on the shifted row. Equal projections (rho = 1) leave the two green truths; one of them runs off to "
-    "infinity as the angle closes. A length in the plane of both rows (eta) leaves the two blue ones, whose loss goes to zero with "
-    "the angle. A truth of random direction has the density on the right."
+    "infinity as the angle closes. A length in the plane of both rows (eta) leaves the two blue ones, whose loss goes "
+    "to zero with the angle. A truth of random direction has the density on the right."
 )
 _ANGLE = math.radians(50)
 _ETA = 1.35
@@ -51,11 +51,19 @@ def draw(figure: Figure) -> None:
     mark((offset, -offset), GENERALISED, rf"$\eta = {_ETA}$: length in both rows")
     axes.plot(_FIT, 0, "s", color=TRUTH, ms=7, label=r"fit $\hat\theta$")
     axes.plot(_FIT * cosine**2, _FIT * cosine * sine, "s", color=TRUTH, ms=4)
-    axes.set(xlim=(-2.4, 2.4), ylim=(-2.6, 2.2), aspect="equal", xticks=[], yticks=[])
+    axes.set(
+        xlim=(-2.4, 2.4),
+        ylim=(-2.6, 2.2),
+        aspect="equal",
+        xticks=[],
+        yticks=[],
+        xlabel="first feature",
+        ylabel="second feature",
+    )
     axes.grid(visible=False)
     axes.legend(loc="lower left", fontsize=7.5)
 
     heights = np.linspace(-2.6, 2.2, 300)
     density.fill_betweenx(heights, 0, 1 / (math.pi * (1 + (heights / _FIT) ** 2)), color=CYCLE[1], alpha=0.4, lw=0)
-    density.set(xticks=[], xlim=(0, 0.4), title="random direction")
+    density.set(xticks=[], xlim=(0, 0.4), xlabel="density", ylabel="", title="random direction")
     density.grid(visible=False)

@@ -15,7 +15,7 @@ CAPTION = (
     "Test error, ProjNormLinear and squared loss against sigma, one column for each design. Blue: mean over trials and "
     "two standard errors of it, from draws that all points share; dashed: closed form from the covariances of both "
     "sets, with nothing fitted. ProjNormLinear rises with the test error on every design. The squared loss does so "
-    "unless the outputs shrink, as in `overlap`."
+    "unless the outputs shrink, as in the design overlap."
 )
 ROWS = {"test_error": "test error", "projnorm_linear": "ProjNormLinear", "squared_loss": "squared loss"}
 
