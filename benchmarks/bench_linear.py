@@ -3,8 +3,8 @@
 Run: ``python benchmarks/bench_linear.py`` (about ten minutes on two cores; ``--quick`` for a small size in seconds).
 Peers: `scipy.linalg.lstsq` with each driver and `numpy.linalg.pinv`, each used twice, and as a floor the two bare
 products ``X @ X.T`` and ``X_ood @ X_ood.T``. The joint interval from kernels is measured against the two Cholesky
-factorisations that its formula asks for, of `K` and of the stacked Gram matrix. Every answer is compared before anything
-is timed.
+factorisations that its formula asks for, of `K` and of the stacked Gram matrix. Every answer is compared before
+anything is timed.
 """
 
 from __future__ import annotations
