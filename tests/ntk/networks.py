@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn import functional
 
 
 class Residual(nn.Module):
@@ -127,19 +126,6 @@ def _layer(draw, kind: str, channels: int, *, may_replace: bool) -> tuple[nn.Mod
         "residual": lambda: Residual(channels, inplace=draw(st.booleans()), down=draw(st.booleans())),
     }
     return modules[kind](), channels
-
-
-class Functional(nn.Module):
-    """A layer whose weight is used without calling it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 2, 3)
-        self.fc = nn.Linear(2, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = functional.conv2d(x, self.conv.weight, self.conv.bias)
-        return self.fc(out.mean((2, 3)))
 
 
 class Mixing(nn.Module):

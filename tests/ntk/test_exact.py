@@ -128,21 +128,23 @@ def test_chunks_do_not_change_the_reference():
 
 
 @pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])
-def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_check(monkeypatch, rule):
+def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_checks(monkeypatch, rule):
     model, x = plain_network(), images(5)
     route = "structured" if rule == "_position_pairs" else "direct"
     right = getattr(contraction, rule)
     monkeypatch.setattr(contraction, rule, lambda *a: 1.01 * right(*a))
-    with pytest.raises(SelfCheckError, match="plain autograd"):
-        gram(model, x, config=KernelConfig(device="cpu", checks=8, route=route))
+    for compute in (gram, features) if rule == "patches" else (gram,):
+        with pytest.raises(SelfCheckError, match="plain autograd"):
+            compute(model, x, config=KernelConfig(kind="exact", device="cpu", checks=8, route=route))
     unchecked = gram(model, x, config=KernelConfig(device="cpu", checks=0, route=route))
     with pytest.raises(AssertionError):
         assert_equal(unchecked.train, reference_gram(model, x))
 
 
-def test_samples_that_see_each_other_fail_the_self_check():
+@pytest.mark.parametrize("compute", [gram, features])
+def test_samples_that_see_each_other_fail_the_self_check(compute):
     with pytest.raises(SelfCheckError, match="independent of each other"):
-        gram(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(device="cpu", checks=8))
+        compute(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig("exact", device="cpu", checks=8))
 
 
 def test_the_network_is_left_as_it_was():
