@@ -260,5 +260,3 @@ def test_wide_patches_are_unfolded_a_few_at_a_time(monkeypatch):
     assert max(seen) == 2
     monkeypatch.setattr(contraction, "_PAIRS_AT_ONCE", 3 * 64**2)
     np.testing.assert_allclose(gram(model, x, config=replace(CPU, route="structured")).train, whole, rtol=1e-10)
-
-
