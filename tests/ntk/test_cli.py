@@ -78,8 +78,6 @@ def test_ntk_alone_prints_its_commands():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--data", "nowhere.npz"), ("there is no data at nowhere.npz",)),
-        (("--weights", "nowhere.pth"), ("there are no weights at nowhere.pth",)),
         (("--architecture", "alexnet"), ("--architecture", "alexnet")),
         (("--families", "fog of war"), ("--families", "fog of war")),
         (("--severities", "one"), ("--severities", "'one'")),
@@ -88,7 +86,6 @@ def test_ntk_alone_prints_its_commands():
         (("--families", "contrast,contrast"), ("--families", "contrast, contrast")),
         (("--seed", "36893488147419103232"), ("--seed",)),
         (("--memory", "inf"), ("--memory",)),
-        (("--kind", "some"), ("--kind", "some")),
         (("--count", "10"), ("--count is for the kinds coordinates and projection",)),
         (("--device", "abacus"), ("--device", "abacus")),
         (("--memory", "0.01"), ("--memory", "too small")),
