@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import struct
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from projnorm.files import memory_ceiling, open_file, parse_json, read_file
 from projnorm.store import Store
 from projnorm.text import read_pairs
 from projnorm.vision import load_splits, open_cifar_c
-from projnorm.vision.cifar_pickles import read_batch
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.weights import read_state
 from tests.reliability import archives, pickles, samples
@@ -39,12 +36,6 @@ def npy_saying(descr: str, shape: str, held: int = 0) -> bytes:
 
 def npz_of(data: bytes) -> bytes:
     return samples.zipped({"a.npy": data})
-
-
-def tar_of(*, kind: bytes = tarfile.REGTYPE, size: int = 0, times: int = 1) -> bytes:
-    member = tarfile.TarInfo("other")
-    member.type, member.size = kind, size
-    return gzip.compress(member.tobuf(tarfile.GNU_FORMAT) * times + bytes(1024))
 
 
 def huge_bmp() -> bytes:
@@ -72,7 +63,7 @@ def configured(**changed: object) -> bytes:
     return json.dumps({**json.loads(samples.text_checkpoint()["config.json"]), **changed}).encode()
 
 
-ARCHIVE, WEIGHTS, TENSORS, TEXT = "CIFAR archive, binary", "weights .pth", "weights .safetensors", "text checkpoint"
+WEIGHTS, TENSORS, TEXT = "weights .pth", "weights .safetensors", "text checkpoint"
 NO_CHECKPOINT = "no checkpoint could be read there|another shape"
 RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
 
@@ -80,11 +71,6 @@ RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
 @pytest.mark.parametrize(
     ("reader", "data", "message"),
     [
-        *(
-            (ARCHIVE, tar_of(kind=kind, size=2**60), r"x\.tar\.gz: not a whole archive of CIFAR")
-            for kind in (tarfile.REGTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE)
-        ),
-        (ARCHIVE, tar_of(times=100_000), "it has more than 1,000 members"),
         *(
             (WEIGHTS, data, rf"w\.pth: not a file of plain weights \({reason}")
             for document, reason in (
@@ -247,18 +233,6 @@ def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():
     ):
         with pytest.raises(ValueError, match=f"not a whole NPZ file of plain arrays .{reason}"):
             from_npz(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (pickles.typed_laughs(), "something else where a name should be"),
-        (pickles.encoded_again(2_000_000, 5_000), "it makes more bytes than it holds"),
-    ],
-)
-def test_a_batch_that_repeats_itself_without_end_is_refused_soon(data, message):
-    with pytest.raises(ValueError, match=message):
-        read_batch(data, width=3072)
 
 
 def test_whole_checkpoints_of_either_format_are_read():
