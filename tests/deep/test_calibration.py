@@ -1,4 +1,4 @@
-"""Intervals over families: their radius, their probabilities, and that they cover what they say."""
+"""Scores of a run are found again or reported as damaged; calibration and intervals against their definitions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,121 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from deep.calibration import Line
+from deep.calibration import Line, correlations, drawn_ranks, left_out_predictions, qualities, quality
 from deep.ensemble import Stack, signs
 from deep.estimate.conformal import Calibration, Residuals, coverage, family_weights, weighted_quantile
+from deep.runs import Run, kernel_rows, open_run
+from deep.scores import Row, Scores
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from tests.deep.small import SMALL
+
+ROWS = [
+    Row(f"{family}-{severity}", family, severity, "generated", 50, 0.1 * severity, method, score * severity)
+    for family in ("fog", "snow")
+    for severity in (1, 2, 3)
+    for method, score in (("A", 1.0), ("B", -2.0))
+]
+
+
+def begun(root, name="deep-0123456789ab") -> Run:
+    run = Run(SMALL, RunContext(root), name)
+    run.begin({"data_sha256": "abc"})
+    return run
+
+
+def test_rows_come_back_from_the_folder_of_a_run(tmp_path):
+    run = begun(tmp_path)
+    with pytest.raises(InputError, match="has no target yet that every method has scored"):
+        run.scores()
+    run.put_rows("outputs-0000", ROWS[:2])
+    run.put_rows("outputs-0001", [*ROWS[2:3], Row("fog-2", "fog", 2, "generated", 50, 0.2, "B", math.nan)])
+    run.put_rows("tangent-kernels", ROWS[4:5])
+    again = open_run(tmp_path)
+    assert (again.config, again.name) == (SMALL, run.name)
+    assert again.rows("outputs-0000") == ROWS[:2]
+    assert math.isnan(again.rows()[3].score)
+    assert kernel_rows(run.folder) == ROWS[4:5]
+    assert kernel_rows(tmp_path) == []
+    assert again.scores().methods == ("A",)
+
+
+def test_scores_whose_inputs_nobody_knows_are_absent(tmp_path):
+    run = begun(tmp_path)
+    run.put_rows("outputs-0000", ROWS[:2])
+    run.store.remove("run")
+    assert run.begun_with() is None
+    run.begin({"data_sha256": "abc"})
+    assert run.rows() == []
+
+
+def test_scores_hold_the_targets_every_method_has_seen():
+    scores = Scores.of(ROWS[:10])
+    assert scores.targets.tolist() == ["fog-1", "fog-2", "fog-3", "snow-1", "snow-2"]
+    assert scores.methods == ("A", "B")
+    np.testing.assert_allclose(scores.values[:, 1], [-2, -4, -6, -2, -4])
+    behind = Scores.of(ROWS[:-1])
+    assert behind.methods == ("A",)
+    assert len(behind.targets) == 6
+    assert Scores.of([]).values.shape == (0, 0)
+
+
+def drawn_scores(seed=0) -> Scores:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for family in "abcdef":
+        offset = 0.05 * rng.standard_normal()
+        for severity in range(1, 6):
+            error = 0.1 * severity + offset
+            rows.append(Row(f"{family}{severity}", family, severity, "generated", 9, error, "exact", 3 * error + 1))
+            noisy = error + 0.05 * rng.standard_normal()
+            rows.append(Row(f"{family}{severity}", family, severity, "generated", 9, error, "noisy", noisy))
+    return Scores.of(rows)
+
+
+def test_left_out_predictions_never_see_their_family():
+    scores = drawn_scores()
+    x, y, families = scores.values[:, 1], scores.errors, scores.families
+    found = left_out_predictions(x, y, families)
+    for i in range(len(x)):
+        others = families != families[i]
+        line = stats.linregress(x[others], y[others])
+        assert found[i] == pytest.approx(line.intercept + line.slope * x[i], rel=1e-9)
+    moved = y.copy()
+    moved[families == "a"] += 1.0
+    np.testing.assert_allclose(left_out_predictions(x, moved, families)[:5], found[:5])
+
+
+def test_a_perfect_score_is_perfect_and_its_interval_too():
+    exact, noisy = qualities(drawn_scores())
+    assert (exact.r_squared.value, exact.spearman.value) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert exact.mae.value == pytest.approx(0.0, abs=1e-12)
+    assert exact.r_squared.low == pytest.approx(1.0)
+    assert noisy.r_squared.low < noisy.r_squared.value < noisy.r_squared.high < 1.0
+    assert noisy.mae.low < noisy.mae.value < noisy.mae.high
+    assert noisy.targets == 30
+
+
+def test_too_few_families_have_no_interval():
+    scores = Scores.of(ROWS)
+    found = quality(scores, "A", rng=np.random.default_rng(0))
+    assert math.isnan(found.r_squared.low)
+    assert found.r_squared.value == pytest.approx(1.0)
+
+
+def test_the_bootstrap_is_that_of_points_drawn_one_by_one():
+    rng = np.random.default_rng(0)
+    x, y = np.round(rng.standard_normal(12), 1), np.round(rng.standard_normal(12), 1)
+    counts = rng.integers(0, 4, (6, 12))
+    pearson = correlations(x, y, counts)
+    spearman = correlations(drawn_ranks(x, counts), drawn_ranks(y, counts), counts)
+    for row, r, rho in zip(counts, pearson, spearman, strict=True):
+        drawn = np.repeat(np.arange(12), row)
+        assert r == pytest.approx(np.corrcoef(x[drawn], y[drawn])[0, 1])
+        assert rho == pytest.approx(stats.spearmanr(x[drawn], y[drawn]).statistic)
+    assert np.isnan(correlations(np.ones(12), y, counts)).all()
 
 
 def test_families_weigh_alike_however_many_sets_they_have():
