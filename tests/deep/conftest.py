@@ -12,17 +12,12 @@ from tests.deep.small import SMALL
 
 @pytest.fixture
 def projnorm(monkeypatch, tmp_path, request):
-    """Run the command line in an empty folder: exit code, output, errors."""
+    """Runs the command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PROJNORM_DATA", raising=False)
     if "pictures" not in request.fixturenames:
         without_pictures(monkeypatch)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        result = run_cli(*arguments)
-        return result.code, result.out, result.err
-
-    return run
+    return run_cli
 
 
 @pytest.fixture(scope="session")
