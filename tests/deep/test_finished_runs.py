@@ -43,14 +43,23 @@ def test_kernels_of_a_run_add_two_rows(finished):
     assert open_run(context.root, record.id).scores().methods == (*SMALL.methods, METHOD, TUNED)
     after = documents(context.root, record.id)
     assert {name: data for name, data in after.items() if name.startswith(("outputs", "projnorm"))} == before
-    for options, message in (
-        ({"run": record.id, "n": 300}, "`n` must be from 2 to 200 and `m` at most 60"),
-        ({"run": "deep-none"}, "`run` must name one run in"),
-    ):
-        with pytest.raises(InputError, match=message):
-            run_ntk_predict(NtkPredictConfig(**options), context)
-    with pytest.raises(InputError, match="`body` must be one of initial, fine-tuned"):
-        NtkPredictConfig("x", body="soul")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "config", "options", "message"),
+    [
+        (run_ntk_predict, NtkPredictConfig, {"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
+        (run_ntk_predict, NtkPredictConfig, {"run": "deep-none"}, "`run` must name one run in"),
+        (run_ntk_predict, NtkPredictConfig, {"body": "soul"}, "`body` must be one of initial, fine-tuned"),
+        (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
+        (run_small_samples, SmallSamplesConfig, {"sizes": (61,)}, "`sizes` must be at most 60"),
+        (run_small_samples, SmallSamplesConfig, {"projnorm_size": 7}, "`projnorm_size` must be one of"),
+    ],
+)
+def test_what_the_run_cannot_give_is_refused(finished, experiment, config, options, message):
+    context, record = finished
+    with pytest.raises(InputError, match=message):
+        experiment(config(**{"run": record.id, **options}), context)
 
 
 def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
@@ -63,8 +72,6 @@ def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
     eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
     np.testing.assert_allclose(kernels.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
     assert kernels.facts["parameters"] == features.shape[1]
-    with pytest.raises(ValueError, match="`layers` names 'heart', where the network has no parameters"):
-        run_ntk_predict(replace(config, layers=("heart",)), context)
 
 
 def test_without_probe_families_nothing_is_called_tuned(tmp_path):
@@ -105,13 +112,6 @@ def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
     for method, there in (("ATC", "ATC"), ("Entropy", "Entropy"), ("GDE", "AgreeScore")):
         mine = arrays["scores"][:, 1, 0, arrays["methods"].tolist().index(method)]
         np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
-
-
-def test_more_samples_than_there_are_is_refused(drawn):
-    with pytest.raises(InputError, match="`sizes` must be at most 60"):
-        run_small_samples(SmallSamplesConfig(drawn[1].run, (61,)), drawn[0])
-    with pytest.raises(InputError, match="`projnorm_size` must be one of"):
-        SmallSamplesConfig("run", projnorm_size=7)
 
 
 def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
