@@ -91,7 +91,7 @@ def lying_zip(draw: st.DrawFn, whole: tuple[bytes, ...], name: str) -> bytes:
 @st.composite
 def zips_of_text(draw: st.DrawFn) -> bytes:
     """Some files of pairs and some of nothing, packed in any way."""
-    some = (samples.pairs_json(), samples.pairs_table(), b"", b"\0" * 100, samples.pairs_json()[:40])
+    some = (samples.PAIRS_JSON, samples.PAIRS_TABLE, b"", b"\0" * 100, samples.PAIRS_JSON[:40])
     files = draw(st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from(some)), min_size=1, max_size=3))
     return samples.zipped(files, draw(st.sampled_from(_COMPRESSIONS)))
 
@@ -100,7 +100,13 @@ def zips_of_text(draw: st.DrawFn) -> bytes:
 def lying_tar(draw: st.DrawFn) -> bytes:
     """Links, devices, sparse files, sizes that cannot be, names that lead elsewhere, too many members."""
     buffer = io.BytesIO()
-    contents = (b"", *samples.cifar_binary().values(), samples.cifar_batch(), b"30 path=../../test.bin\n", b"x" * 600)
+    contents = (
+        b"",
+        *samples.CIFAR_BINARY.values(),
+        samples.CIFAR_BATCHES["train"],
+        b"30 path=../../test.bin\n",
+        b"x" * 600,
+    )
     for _ in range(draw(st.integers(1, 5))):
         member = tarfile.TarInfo(draw(st.sampled_from(_MEMBERS)))
         member.type = bytes([draw(st.sampled_from((*b"01234567LKSxgD", 0)))])

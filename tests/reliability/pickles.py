@@ -56,7 +56,7 @@ def evil_weights(draw: st.DrawFn, marker: Path) -> bytes:
     if draw(st.booleans()):
         document = draw(st.one_of(evil(marker), programs()))
     else:
-        content = bytearray(samples.torch_document())
+        content = bytearray(samples.unzipped(samples.torch_file())["archive/data.pkl"])
         numbers = [at for at in range(len(content) - 1) if content[at] == 0x4B]
         for _ in range(draw(st.integers(1, 3))):
             content[draw(st.sampled_from(numbers)) + 1] = draw(st.integers(0, 255))

@@ -28,7 +28,7 @@ from tests.reliability.readers import READERS, Reader
 def _broken(said: str, harm: Callable[[Path], object]) -> Reader:
     """A reader that does harm to anything but a whole file; `said` is what must be said of it."""
     return Reader(
-        *(said, "bytes", lambda: b"whole", "x", lambda path: path.read_bytes() == b"whole" or harm(path)), seconds=0.5
+        *(said, "bytes", b"whole", "x", lambda path: path.read_bytes() == b"whole" or harm(path)), seconds=0.5
     )
 
 
@@ -102,7 +102,7 @@ def huge_bmp() -> bytes:
 
 
 def broken_stream() -> bytes:
-    data = bytearray(samples.zipped({"x.jsonl": samples.pairs_json() * 20}))
+    data = bytearray(samples.zipped({"x.jsonl": samples.PAIRS_JSON * 20}))
     data[60:70] = b"\xff" * 10
     return bytes(data)
 
