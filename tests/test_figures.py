@@ -72,19 +72,12 @@ def test_every_figure_of_the_theory_has_a_title_and_says_what_to_see(drawings):
         assert ". " in drawing.caption
 
 
-def test_axes_are_named(figure):
+def test_every_format_is_written_and_reproducible_with_named_axes_and_text_that_stays_text(figure, tmp_path):
     assert any(axes.get_xlabel() for axes in figure.axes)
     assert any(axes.get_ylabel() for axes in figure.axes)
-
-
-def test_drawing_leaves_the_settings_of_the_caller_alone(figure):
-    before = dict(mpl.rcParams)
-    style.rendered(figure, "png")
-    assert dict(mpl.rcParams) == before
-
-
-def test_every_format_is_written_and_reproducible_and_text_stays_text(figure, tmp_path):
+    settings = dict(mpl.rcParams)
     paths = style.save(figure, tmp_path, "figure")
+    assert dict(mpl.rcParams) == settings
     assert [path.suffix for path in paths] == [".pdf", ".svg", ".png"]
     for path in paths[:2]:
         assert path.read_bytes() == style.rendered(figure, path.suffix[1:])
@@ -125,27 +118,22 @@ def test_what_is_printed_needs_no_matplotlib():
 
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
-
-    @style.plot("A line", "It rises.", 2.0, 2.0)
-    def draw(figure):
-        drawn.append(1)
-        figure.subplots().plot([1, 2])
-
+    draw = style.plot("A line", "It rises.", 2.0, 2.0)(drawn.append)
     shown = Shown([], {"line": draw.of()}, {"number": 1.0})
-    paths = save_figures(shown, tmp_path)
-    assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
-    assert save_figures(shown, tmp_path) == paths
-    assert len(drawn) == 1
-    paths[0].unlink()
-    save_figures(shown, tmp_path)
-    assert len(drawn) == 2
-    save_figures(dataclasses.replace(shown, values={"number": 2.0}), tmp_path)
-    save_figures(shown, tmp_path, width="column")
-    save_figures(shown, tmp_path, width="column", fresh=True)
-    assert len(drawn) == 5
+
+    def times_drawn(changed: Shown = shown, **options) -> int:
+        drawn.clear()
+        paths = save_figures(changed, tmp_path, **options)
+        assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
+        return len(drawn)
+
+    assert (times_drawn(), times_drawn()) == (1, 0)
+    (tmp_path / "line.pdf").unlink()
+    assert (times_drawn(), times_drawn()) == (1, 0)
+    assert times_drawn(dataclasses.replace(shown, values={"number": 2.0})) == 1
+    assert (times_drawn(width="column"), times_drawn(width="column", fresh=True)) == (1, 1)
     (tmp_path / "figures.json").write_bytes(b"[")
-    save_figures(shown, tmp_path)
-    assert len(drawn) == 6
+    assert times_drawn(width="column") == 1
 
 
 @pytest.mark.slow
@@ -232,6 +220,8 @@ def test_the_toy_table_has_means_errors_and_closed_forms(records):
     shown = toy.show(record, None)
     assert json.loads(json.dumps(shown.values))["rows"][0] == row
     assert set(shown.values) == {"rows", "scores", "intervals"}
+    (tracked,) = toy.tracking([records["sibling:spiked"]]).rows
+    assert (tracked[0], str(tracked[-1])) == ("spiked", "100")
 
 
 def test_means_far_from_their_closed_forms_do_not_agree(records):
@@ -247,21 +237,16 @@ def test_there_is_no_closed_form_where_it_does_not_hold(config, tmp_path):
     record = run_toy(config, RunContext(tmp_path))
     assert closed_forms(record) is None
     assert closed_form_gap(record) is None
-    assert toy_rows(record)[0]["test_error"] == {
-        "mean": pytest.approx(record.arrays["test_error"][0, 0]),
-        "standard_error": None,
-        "closed_form": None,
-    }
+    mean = pytest.approx(record.arrays["test_error"][0, 0])
+    assert toy_rows(record)[0]["test_error"] == {"mean": mean, "standard_error": None, "closed_form": None}
     assert toy.show(record, None).verdict == ""
     assert toy.draw(record) is not None
 
 
 def test_the_bound_table_counts_misses(records):
     rows = {(row["family"], row["interval"]): row for row in bound_rows(records["bound"])}
-    assert rows["exact", "paper"]["missed"] == 0.0
-    assert rows["exact", "paper"]["must_hold"]
-    assert rows["flat", "paper"]["missed"] == 1.0
-    assert not rows["flat", "paper"]["must_hold"]
+    assert (rows["exact", "paper"]["missed"], rows["exact", "paper"]["must_hold"]) == (0.0, True)
+    assert (rows["flat", "paper"]["missed"], rows["flat", "paper"]["must_hold"]) == (1.0, False)
     assert rows["tilt", "sharp"]["missed"] == 0.0
     assert "generalised, k = 0, rho = 1" in bound.table(records["bound"]).text()
     assert len(bound.by_dial(records["bound"]).rows) == 15
@@ -314,12 +299,6 @@ def test_tables_of_a_verification_made_by_hand(records):
     dials, missed = misses_by_dial(by_hand, "phi", "paper", bins=2)
     np.testing.assert_allclose(dials, [0.3, 0.8])
     np.testing.assert_allclose(missed, [0.0, 1.0])
-
-
-def test_the_tracking_table_has_a_row_a_design(records):
-    table = toy.tracking([records["sibling:spiked"]])
-    assert [row[0] for row in table.rows] == ["spiked"]
-    assert str(table.rows[0][-1]) == "100"
 
 
 def test_presets_are_the_papers_sizes_when_full():

@@ -48,6 +48,15 @@ sys.meta_path.insert(0, Without())
 EXTRAS_LIBRARIES = ["torch", "safetensors", "sklearn", "PIL", "distributed", "dask", "transformers", "onnxruntime"]
 
 
+def write_outputs(folder: Path) -> None:
+    """Outputs of a model on a labelled and on an unlabelled set."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 90)
+    logits = rng.normal(size=(90, 3)) + 2 * np.eye(3)[labels]
+    np.savez(folder / "source.npz", logits=logits, labels=labels)
+    np.savez(folder / "target.npz", logits=logits[:60] / 2)
+
+
 def run_python(code: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
@@ -74,11 +83,7 @@ def test_every_name_of_a_lazy_package_is_there(package):
 
 
 def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks_need(tmp_path):
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 90)
-    logits = rng.normal(size=(90, 3)) + 2 * np.eye(3)[labels]
-    np.savez(tmp_path / "source.npz", logits=logits, labels=labels)
-    np.savez(tmp_path / "target.npz", logits=logits[:60] / 2)
+    write_outputs(tmp_path)
     run = WITHOUT.format(names=EXTRAS_LIBRARIES) + "from projnorm.cli.app import run\nsys.exit(run({}.split()))"
     answer = run_python(run.format("'predict --source source.npz --target target.npz --json'"), tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
