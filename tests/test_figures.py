@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -24,14 +25,7 @@ from figures.theory import theory_page, theory_shows
 from projnorm.environment import current_environment
 from projnorm.experiments import experiment
 from projnorm.records import RunContext
-from simulations import (
-    BoundConfig,
-    CounterexampleConfig,
-    SpectraConfig,
-    TailAngleConfig,
-    ToyConfig,
-    run_toy,
-)
+from simulations import BoundConfig, CounterexampleConfig, SpectraConfig, TailAngleConfig, ToyConfig, run_toy
 from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
 from simulations.presets import theory_configs
 from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
@@ -154,6 +148,53 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
     assert "None <code>yet</code>." in page
     assert '<td class="number">' in page
     assert "prefers-color-scheme: dark" in page
+
+
+# Appended to a copy of the page: writes what the browser sees into the document, where --dump-dom prints it.
+PROBE = """<script>addEventListener('load', () => {
+  const images = [...document.images];
+  const cut = [...document.querySelectorAll('body *')].filter(
+    e => !e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1);
+  document.body.dataset.probe = [
+    images.length,
+    images.filter(i => i.complete && i.naturalWidth > 0).length,
+    cut.length,
+    document.documentElement.scrollWidth - innerWidth,
+    getComputedStyle(document.body).backgroundColor,
+    performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length,
+  ].join('|');
+});</script>"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_shows_whole_in_a_real_browser(records, tmp_path, width, scheme):
+    """Nothing from the network, nothing cut, readable on a phone, light and dark."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((path for name in names if (path := shutil.which(name))), None)
+    assert chromium, "needs Chromium (Debian: apt-get install chromium); deselect with -m 'not browser'"
+    page = theory_page(records, current_environment(), full=False, folder=tmp_path / "figures")
+    copy = tmp_path / "page.html"
+    copy.write_text(page.replace("</body>", PROBE + "</body>"), encoding="utf-8")
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    dom = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+            *("--disable-component-update", "--disable-sync", "--no-first-run", *dark, f"--window-size={width},900"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", copy.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    found = re.search(r'data-probe="([^"]*)"', dom)
+    assert found, "the page never finished loading"
+    images, loaded, too_wide, overflow, background, fetched = found.group(1).split("|")
+    assert (images, loaded, too_wide, fetched) == ("8", "8", "0", "0")
+    assert int(overflow) <= 0
+    assert background == ("rgb(22, 24, 26)" if scheme == "dark" else "rgb(255, 255, 255)")
 
 
 def test_the_page_escapes_what_it_is_given():

@@ -23,10 +23,7 @@ from projnorm.verification import (
     differences,
     verdict,
 )
-from simulations import (
-    ToyConfig,
-    run_toy,
-)
+from simulations import ToyConfig, run_toy
 from tests.commands import assert_refused, run_cli
 from tests.test_cli import SMALL_BOUND, SMALL_TOY
 from tests.test_figures import CONFIGS

@@ -49,10 +49,7 @@ def test_atc_predicts_the_error_of_the_set_it_learnt_from(by, wrong):
     assert ATC(by=by).fit(Outputs(logits, labels=labels)).score(outputs(logits)) == wrong / 20
 
 
-@given(
-    scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5]), min_size=1, max_size=12),
-    count=st.integers(0, 12),
-)
+@given(scores=st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4, 0.5]), min_size=1, max_size=12), count=st.integers(0, 12))
 def test_a_threshold_comes_as_near_as_ties_allow(scores, count):
     scores = np.array(scores)
     count = min(count, len(scores))

@@ -28,11 +28,7 @@ from projnorm.vision import ImageNetInput
 from tests.deep.small import SMALL as WHOLE
 
 SMALL = WHOLE.updated(
-    {
-        "data": {"n": 600, "m": 100},
-        "finetune": {"epochs": 8},
-        "projnorm": {"steps": 5, "batch": 25, "trajectory": ()},
-    }
+    {"data": {"n": 600, "m": 100}, "finetune": {"epochs": 8}, "projnorm": {"steps": 5, "batch": 25, "trajectory": ()}}
 )
 PREPARE = ImageNetInput(32)
 QUICK = SMALL.updated({"methods": ("Entropy", "ATC"), "finetune": {"epochs": 1}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined,
 from projnorm.text.encoding import IDS, MASK, TYPES, hashed_words
 from projnorm.text.subsets import negated, overlap, subsets
 from projnorm.text.templates import DIALS, made_family
+from tests.reliability.samples import zipped
 
 HANS_HEADER = (
     "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\t"
@@ -94,28 +94,22 @@ def test_breaking_nli_is_read_from_its_archive_with_its_categories(tmp_path):
         _line(sentence1="A red hat", sentence2="A blue hat", gold_label="contradiction", category="colors", pairID=1),
         _line(sentence1="A car", sentence2="An auto", gold_label="entailment", pairID=2),
     ]
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("data/README.txt", "about")
-        archive.writestr("data/dataset.jsonl", "\n".join(rows))
+    files = {"data/README.txt": b"about", "data/dataset.jsonl": "\n".join(rows).encode()}
+    path.write_bytes(zipped(files))
     found = read_pairs(path, keep=["category"])
     assert found.facts == {"category": ("colors", "")}
     assert found.premises == ("A red hat", "A car")
     part = found.take(np.array([1]), "second")
     assert (part.name, part.labels.tolist(), part.facts["category"]) == ("second", [0], ("",))
     assert part.sha256 != found.sha256
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("__MACOSX/data/._dataset.jsonl", "junk")
+    path.write_bytes(zipped(files | {"__MACOSX/data/._dataset.jsonl": b"junk"}))
     assert read_pairs(path).sha256 == read_pairs(path, keep=["category"]).sha256 == found.sha256
 
 
 def test_pairs_without_a_gold_label_are_counted_whatever_else_they_lack(tmp_path):
     path = tmp_path / "pairs.jsonl"
-    rows = [
-        _line(sentence1="A", sentence2="", gold_label="-"),
-        _line(sentence1="A", sentence2="B", gold_label=None),
-        _line(sentence1="A", sentence2="B", gold_label=-1),
-        _line(sentence1="A", sentence2="B", gold_label=2),
-    ]
+    labelled = (("", "-"), ("B", None), ("B", -1), ("B", 2))
+    rows = [_line(sentence1="A", sentence2=other, gold_label=label) for other, label in labelled]
     path.write_text("\n".join(rows))
     found = read_pairs(path)
     assert (found.unlabelled, found.labels.tolist()) == (3, [2])
@@ -139,31 +133,17 @@ def test_pairs_without_a_gold_label_are_counted_whatever_else_they_lack(tmp_path
         ("premise\thypothesis\tlabel\n" + "A" * 10_001 + "\tB\t2", "line 2: its premise has more than 10,000"),
         ("[" * 100_000, "line 1: must be JSON"),
         ('{"a": ' * 100_000, "line 1: is not JSON"),
+        (b"premise\thypothesis\tlabel\nA\t\xff\t0\n", "line 2: is not UTF-8"),
+        (zipped({"a.jsonl": FORMS["AWPNLI.jsonl"][0][0].encode()})[:60], "damaged archive"),
+        (zipped({"a.jsonl": b"{}", "b.jsonl": b"{}"}), "must hold one"),
     ],
 )
 def test_a_malformed_file_is_reported_with_its_line(tmp_path, text, words):
     path = tmp_path / "pairs.tsv"
-    path.write_text(text)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(InputError, match=r"pairs\.tsv") as error:
         read_pairs(path)
     assert words in str(error.value)
-
-
-def test_bytes_that_are_no_text_and_damaged_archives(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_bytes(b"premise\thypothesis\tlabel\nA\t\xff\t0\n")
-    with pytest.raises(InputError, match="line 2: is not UTF-8"):
-        read_pairs(path)
-    whole = tmp_path / "whole.zip"
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("a.jsonl", FORMS["AWPNLI.jsonl"][0][0])
-    path.write_bytes(whole.read_bytes()[:60])
-    with pytest.raises(InputError, match="damaged archive"):
-        read_pairs(path)
-    with zipfile.ZipFile(whole, "a") as archive:
-        archive.writestr("b.jsonl", "{}")
-    with pytest.raises(InputError, match="must hold one"):
-        read_pairs(whole)
 
 
 def pairs(*both: tuple[str, str], labels: tuple[int, ...] | None = None, classes=LABELS, **facts) -> Pairs:
@@ -179,14 +159,11 @@ def test_the_same_name_is_always_the_same_pairs_and_no_two_sets_are_alike():
 
 
 def test_no_pair_is_made_twice_or_both_trained_on_and_shifted():
-    plain = made_pairs("templates")
-    training = set(zip(plain.premises, plain.hypotheses, strict=True))
-    assert len(training) == len(plain)
-    for dial in DIALS:
-        made = made_pairs(f"templates-{dial}-1")
-        shifted = set(zip(made.premises, made.hypotheses, strict=True))
-        assert len(shifted) == len(made)
-        assert not shifted & training
+    names = ("templates", *(f"templates-{dial}-1" for dial in DIALS))
+    sets = [made_pairs(name) for name in names]
+    training, *shifted = (set(zip(made.premises, made.hypotheses, strict=True)) for made in sets)
+    assert [len(training), *map(len, shifted)] == [len(made) for made in sets]
+    assert all(training.isdisjoint(pairs) for pairs in shifted)
 
 
 def test_dials_do_what_they_say():
@@ -210,10 +187,8 @@ def test_dials_do_what_they_say():
 
 
 def test_names_of_made_sets():
-    assert is_made("templates")
-    assert is_made("templates-filler-3")
-    assert not is_made("templates-filler-4")
-    assert not is_made("templates.tsv")
+    names = ("templates", "templates-filler-3", "templates-filler-4", "templates.tsv")
+    assert [is_made(name) for name in names] == [True, True, False, False]
     assert made_family("templates-filler-3") == ("filler", 3)
     with pytest.raises(ValueError, match="is not a shifted set of templates"):
         made_family("templates")
