@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from projnorm.cli.app import SUMMARIES
-from tests.commands import run_cli, without_pictures
+from tests.commands import run_cli
 from tests.test_figures import CONFIGS as THEORY
 from tests.test_packaging import write_outputs
 
@@ -66,7 +66,6 @@ def finished(tmp_path_factory) -> tuple[Path, Path]:
 def projnorm(line: str) -> str:
     """Run a command in this process, without its pictures; returns what it printed."""
     with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
         patch.setattr("simulations.presets.theory_configs", lambda **_: THEORY)
         result = run_cli(*line.split())
     assert result.code == 0, result.err
