@@ -129,11 +129,8 @@ def test_families_weigh_alike_however_many_sets_they_have():
 
 
 def test_the_quantile_is_infinite_where_the_families_do_not_reach_it():
-    values, weights = np.array([3.0, 1.0, 2.0]), np.full(3, 0.25)
-    assert weighted_quantile(values, weights, 0.25) == 1.0
-    assert weighted_quantile(values, weights, 0.26) == 2.0
-    assert weighted_quantile(values, weights, 0.75) == 3.0
-    assert weighted_quantile(values, weights, 0.76) == math.inf
+    for level, expected in ((0.25, 1.0), (0.26, 2.0), (0.75, 3.0), (0.76, math.inf)):
+        assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.full(3, 0.25), level) == expected
 
 
 def test_radius_and_probability_by_hand():
@@ -141,14 +138,11 @@ def test_radius_and_probability_by_hand():
     predicted = np.full(9, 0.3)
     errors = 0.3 + 0.5 * np.array([-0.08, -0.06, -0.04, -0.02, 0.0, 0.02, 0.04, 0.06, 0.10])
     found = Residuals(predicted, errors, np.array(list("abcdefghi")), 0.0)
-    assert found.radius(np.array(0.3), 0.9) == pytest.approx(0.05)
-    assert found.radius(np.array(0.8), 0.9) == pytest.approx(0.10)
-    assert found.radius(np.array(0.3), 0.5) == pytest.approx(0.02)
-    assert found.radius(np.array(0.3), 0.91) == math.inf
+    for at, level, radius in ((0.3, 0.9, 0.05), (0.8, 0.9, 0.10), (0.3, 0.5, 0.02), (0.3, 0.91, math.inf)):
+        assert found.radius(np.array(at), level) == pytest.approx(radius)
     # Four of nine residuals are above zero, each of weight a tenth; the family not seen counts half.
-    assert found.probability_above(0.3, 0.3) == pytest.approx(0.4 + 0.05)
-    assert found.probability_above(0.3, 0.9) == pytest.approx(0.05)
-    assert found.probability_above(0.3, 0.0) == pytest.approx(0.95)
+    for threshold, probability in ((0.3, 0.4 + 0.05), (0.9, 0.05), (0.0, 0.95)):
+        assert found.probability_above(0.3, threshold) == pytest.approx(probability)
     assert found.mae == pytest.approx(np.abs(errors - predicted).mean())
 
 
@@ -185,15 +179,10 @@ def test_measured_coverage_is_of_families_left_out():
     assert broken.share.value < found.share.value
 
 
-def test_coverage_is_unknown_where_every_interval_would_be_infinite():
-    # Of nine families eight are left, which do not reach 90 %.
-    scores, errors, families = drawn(np.random.default_rng(1), families=9)
-    found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
-    assert math.isnan(found.share.value)
-
-
-def test_two_families_cannot_be_judged():
-    scores, errors, families = drawn(np.random.default_rng(1), families=2)
+@pytest.mark.parametrize("count", [9, 2])
+def test_coverage_is_unknown_where_every_interval_would_be_infinite(count):
+    """Of nine families eight are left, which do not reach 90 %; one of two cannot be judged by the other."""
+    scores, errors, families = drawn(np.random.default_rng(1), families=count)
     found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
     assert math.isnan(found.share.value)
     with pytest.raises(ValueError, match="there must be two or more"):

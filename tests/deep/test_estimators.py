@@ -104,8 +104,7 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
     model = Corner().train()
     before = model.norm.running_mean.clone()
     found = forward(model, "head", corner_images(5), prepare=as_input)
-    assert model.training
-    assert model.norm.training
+    assert (model.training, model.norm.training) == (True, True)
     assert torch.equal(model.norm.running_mean, before)
     assert found.logits.shape == found.features.shape == (5, 4)
     with pytest.raises(ValueError, match="outputs are not finite"):

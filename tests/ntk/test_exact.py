@@ -48,12 +48,13 @@ def test_sampled_features_are_coordinates_of_the_gradient(drawn, seed, data):
     np.testing.assert_allclose(found.values, gradients[:, indices], rtol=1e-10, atol=1e-10 * np.abs(gradients).max())
 
 
-def test_every_parameter_is_a_feature_when_all_are_asked_for():
+def test_every_parameter_is_a_feature_when_all_are_asked_for_and_chunks_do_not_change_the_reference():
     model, x = plain_network(), images(5)
     found = features(model, x, config=KernelConfig(kind="exact", device="cpu"))
     expected = reference_gradients(model, x).numpy()
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     assert found.fingerprint == ""
+    torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
 
 
 def test_layers_selects_the_parameters_inside_a_module():
@@ -72,10 +73,8 @@ def test_layers_selects_the_parameters_inside_a_module():
 def test_a_projection_preserves_inner_products_on_average():
     model, x = plain_network(), images(6)
     exact = reference_gram(model, x).numpy()
-    draws = [
-        gram(model, x, config=KernelConfig(kind="projection", count=64, seed=seed, checks=2, device="cpu")).train
-        for seed in range(200)
-    ]
+    config = KernelConfig(kind="projection", count=64, checks=2, device="cpu")
+    draws = [gram(model, x, config=replace(config, seed=seed)).train for seed in range(200)]
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
     mean_error = np.abs(np.mean(draws, axis=0) - exact) / scale
     spread = np.std(draws, axis=0) / scale
@@ -111,20 +110,11 @@ def test_single_precision_stays_within_rounding():
     model, x = plain_network(), images(40)
     exact = reference_gram(model, x).numpy()
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
-    single = model.float()
     for accumulate in ("float32", "float64"):
-        kernels = gram(single, x.float(), config=KernelConfig(accumulate=accumulate, device="cpu"))
-        assert (np.abs(kernels.train - exact) / scale).max() < 1e-5
-        assert kernels.train.dtype == np.float64
-    smallest = np.linalg.eigvalsh(
-        gram(single, x.float(), config=KernelConfig(accumulate="float64", device="cpu")).train
-    )[0]
-    assert smallest > -1e-12 * scale.max()
-
-
-def test_chunks_do_not_change_the_reference():
-    model, x = plain_network(), images(5)
-    torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
+        found = gram(model.float(), x.float(), config=KernelConfig(accumulate=accumulate, device="cpu")).train
+        assert (np.abs(found - exact) / scale).max() < 1e-5
+        assert found.dtype == np.float64
+    assert np.linalg.eigvalsh(found)[0] > -1e-12 * scale.max()
 
 
 @pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])

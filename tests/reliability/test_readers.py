@@ -90,20 +90,8 @@ def npy_saying(descr: str, shape: str, held: int = 0) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(held)
 
 
-def npz_of(data: bytes) -> bytes:
-    return samples.zipped({"a.npy": data})
-
-
-def huge_bmp() -> bytes:
-    data = bytearray(samples.picture("BMP"))
-    data[18:26] = struct.pack("<ii", 6_881_288, 8)
-    return bytes(data)
-
-
-def broken_stream() -> bytes:
-    data = bytearray(samples.zipped({"x.jsonl": samples.PAIRS_JSON * 20}))
-    data[60:70] = b"\xff" * 10
-    return bytes(data)
+def replaced(data: bytes, start: int, new: bytes) -> bytes:
+    return data[:start] + new + data[start + len(new) :]
 
 
 def safetensors_of(kind: str, shape: list[int]) -> bytes:
@@ -119,7 +107,11 @@ def configured(**changed: object) -> bytes:
     return json.dumps({**json.loads(samples.text_checkpoint()["config.json"]), **changed}).encode()
 
 
-WEIGHTS, TENSORS, TEXT = "weights .pth", "weights .safetensors", "text checkpoint"
+WEIGHTS, TENSORS = "weights .pth", "weights .safetensors"
+STRANGE = (
+    *(("hidden_act", None), ("num_attention_heads", 0), ("vocab_size", "x"), ("hidden_size", -1)),
+    *(("num_hidden_layers", 10**9), ("vocab_size", 10**12), ("hidden_size", 2**40)),
+)
 NO_CHECKPOINT = "no checkpoint could be read there|another shape"
 PRINTS = b"cbuiltins\nprint\n(S'executed'\ntR."
 RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
@@ -144,17 +136,19 @@ RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
         ),
         (TENSORS, safetensors_of("F32", [0, 2**62, 4]), r"w\.safetensors: not a safetensors file \("),
         (TENSORS, safetensors_of("F3", [4]), r"w\.safetensors: not a safetensors file \("),
-        ("image BMP", huge_bmp(), r"x\.bmp: .*it claims 6881288 x 8 px in only 246 bytes"),
-        ("pairs .zip", broken_stream(), r"x\.zip: is a damaged archive"),
+        (
+            "image BMP",
+            replaced(samples.picture("BMP"), 18, struct.pack("<ii", 6_881_288, 8)),
+            r"x\.bmp: .*it claims 6881288 x 8 px in only 246 bytes",
+        ),
+        (
+            "pairs .zip",
+            replaced(samples.zipped({"x.jsonl": samples.PAIRS_JSON * 20}), 60, b"\xff" * 10),
+            r"x\.zip: is a damaged archive",
+        ),
         ("pairs .jsonl", labelled("[" * 500 + "]" * 500), "'a list' is not a label"),
         ("pairs .jsonl", labelled('"' + "x" * 10**6 + '"'), "'x{40}' is not a label"),
-        (TEXT, configured(hidden_act=None), NO_CHECKPOINT),
-        (TEXT, configured(num_attention_heads=0), NO_CHECKPOINT),
-        (TEXT, configured(vocab_size="x"), NO_CHECKPOINT),
-        (TEXT, configured(hidden_size=-1), NO_CHECKPOINT),
-        (TEXT, configured(num_hidden_layers=10**9), NO_CHECKPOINT),
-        (TEXT, configured(vocab_size=10**12), NO_CHECKPOINT),
-        (TEXT, configured(hidden_size=2**40), NO_CHECKPOINT),
+        *(("text checkpoint", configured(**{name: value}), NO_CHECKPOINT) for name, value in STRANGE),
         ("network .onnx", samples.onnx_network().replace(b"Gemm", b"G\xf8mm"), "n.onnx: onnxruntime cannot read it"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 30 else "",
@@ -248,12 +242,12 @@ def test_an_array_that_does_not_fit_its_file_is_refused_before_memory_is_reserve
     with pytest.raises(ValueError, match=rf"^not a whole NPY file of a plain array \(.*({reason})"):
         from_npy(data)
     with pytest.raises(ValueError, match=rf"^not a whole NPZ file of plain arrays \(.*({reason})"):
-        from_npz(npz_of(data))
+        from_npz(samples.zipped({"a.npy": data}))
 
 
 def test_unusual_but_whole_arrays_are_read():
     data = npy_saying("'<f8'", "(1L,)", 8)  # a header of Python 2
-    assert from_npy(data).tolist() == from_npz(npz_of(data))["a"].tolist() == [0.0]
+    assert from_npy(data).tolist() == from_npz(samples.zipped({"a.npy": data}))["a"].tolist() == [0.0]
     commented = samples.zipped({"a.npy": samples.npy(samples.LOGITS)}, comment=b"how it was made")
     np.testing.assert_array_equal(from_npz(commented)["a"], samples.LOGITS)
 
@@ -285,7 +279,7 @@ def test_a_zip_file_unpacks_to_no_more_than_it_says_and_the_ceiling(tmp_path, me
 
 def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():
     array = samples.npy(samples.LOGITS)
-    encrypted = bytearray(npz_of(array))
+    encrypted = bytearray(samples.zipped({"a.npy": array}))
     encrypted[encrypted.index(b"PK\x01\x02") + 8] |= 1
     for data, reason in (
         (bytes(encrypted), "it is encrypted"),
