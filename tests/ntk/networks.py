@@ -30,6 +30,13 @@ class Residual(nn.Module):
         return self.relu(out)
 
 
+class Centred(nn.Module):
+    """Samples that see each other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
 class Flat(nn.Module):
     """Pictures to rows."""
 
@@ -108,16 +115,12 @@ def _layer(draw, kind: str, channels: int, *, may_replace: bool) -> tuple[nn.Mod
         wider = draw(st.integers(1, 5))
         stride = draw(st.tuples(st.integers(1, 2), st.integers(1, 3)))
         padding = draw(st.sampled_from([0, 1, 2, (1, 0), "valid", "same"]))
-        conv = nn.Conv2d(
-            channels,
-            wider,
-            draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
-            stride=1 if padding == "same" else stride,
-            padding=padding,
-            dilation=draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
-            bias=draw(st.booleans()),
-        )
-        return conv, wider
+        window = {
+            "kernel_size": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+            "stride": 1 if padding == "same" else stride,
+            "dilation": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        }
+        return nn.Conv2d(channels, wider, padding=padding, bias=draw(st.booleans()), **window), wider
     modules = {
         "norm": lambda: nn.BatchNorm2d(channels),
         "relu": lambda: nn.ReLU(inplace=may_replace and draw(st.booleans())),
@@ -126,14 +129,3 @@ def _layer(draw, kind: str, channels: int, *, may_replace: bool) -> tuple[nn.Mod
         "residual": lambda: Residual(channels, inplace=draw(st.booleans()), down=draw(st.booleans())),
     }
     return modules[kind](), channels
-
-
-class Mixing(nn.Module):
-    """Samples that see each other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x - x.mean(0))

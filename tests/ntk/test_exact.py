@@ -12,7 +12,7 @@ from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
 from ntk.capture import capture, parameter_layers
-from tests.ntk.networks import Mixing, images, networks, plain_network
+from tests.ntk.networks import Centred, images, networks, plain_network
 
 TOLERANCE = 1e-10
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -134,7 +134,11 @@ def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_checks(monkey
 @pytest.mark.parametrize("compute", [gram, features])
 def test_samples_that_see_each_other_fail_the_self_check(compute):
     with pytest.raises(SelfCheckError, match="independent of each other"):
-        compute(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig("exact", device="cpu", checks=8))
+        compute(
+            nn.Sequential(Centred(), nn.Linear(3, 1)).double(),
+            images(6)[:, :, 0, 0],
+            config=KernelConfig("exact", device="cpu", checks=8),
+        )
 
 
 def test_the_network_is_left_as_it_was():

@@ -10,7 +10,9 @@ import pickle
 import shutil
 import struct
 import tarfile
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.error import HTTPError
 
 import numpy as np
@@ -235,73 +237,55 @@ class Response(io.BytesIO):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    """A stand-in for the network that serves one archive and keeps what was asked of it."""
-    archive = gzip.compress(tar(published("cifar-10-binary")), 1)
-    asked: list[str] = []
-
-    def urlopen(url: str, timeout: float) -> Response:
-        assert timeout > 0
-        asked.append(url)
-        return Response(archive, url)
-
+def server(monkeypatch) -> Mock:
+    """A stand-in for the network that serves one archive."""
+    archive = packed(tar(BINARY))
+    urlopen = Mock(side_effect=lambda url, timeout: Response(archive, url if timeout else ""))
     monkeypatch.setattr(downloads, "urlopen", urlopen)
     md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
     monkeypatch.setitem(cifar.PUBLISHED_MD5, "cifar-10-binary.tar.gz", md5)
-    return asked
+    return urlopen
 
 
 def test_a_download_is_kept_and_not_asked_for_again(tmp_path, server):
     path = download_cifar("cifar10", tmp_path / "new")
     assert path == tmp_path / "new" / "cifar-10-binary.tar.gz"
     assert download_cifar("cifar10", tmp_path / "new") == path
-    assert server == ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"]
+    (asked,) = server.call_args_list
+    assert asked.args == ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)
     assert load_splits(path).verified
     path.write_bytes(b"damaged later")
     assert load_splits(download_cifar("cifar10", tmp_path / "new")).verified
-    assert len(server) == 2
+    assert server.call_count == 2
 
 
-def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, server, monkeypatch):
+@pytest.mark.usefixtures("server")
+def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PROJNORM_DATA", raising=False)
     assert download_cifar("cifar10").parent == tmp_path / ".cache" / "projnorm"
     monkeypatch.setenv("PROJNORM_DATA", str(tmp_path / "data"))
     assert download_cifar("cifar10").parent == tmp_path / "data"
-    assert len(server) == 2
 
 
-def test_a_damaged_download_is_not_kept(tmp_path, server):
-    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was stored, try again"):
-        download_cifar("cifar100", tmp_path)
-    assert len(server) == 1
-    assert not list(tmp_path.iterdir())
+NOT_FOUND = HTTPError("https://x", 404, "Not Found", None, None)  # type: ignore[arg-type]
+DAMAGED = r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was stored, try again"
 
 
 @pytest.mark.parametrize(
-    ("failure", "reason"),
+    ("name", "answer", "message"),
     [
-        (HTTPError("https://x", 404, "Not Found", None, None), "Not Found"),  # type: ignore[arg-type]
-        (ConnectionResetError(), "ConnectionResetError"),
+        ("cifar100", Response(b"another file", "https://x"), DAMAGED),
+        ("cifar10", NOT_FOUND, r"cannot download https://.*\(Not Found\); fetch the file .* save it as"),
+        ("cifar10", ConnectionResetError(), r"cannot .*\(ConnectionResetError\); fetch the file .* save it as"),
+        ("cifar10", Response(b"", "http://x"), "it leads to http://x, which is not https"),
+        ("cifar", None, "`name` must be one of cifar10, cifar100; got 'cifar'"),
     ],
 )
-def test_without_a_network_one_line_says_how_to_get_the_file(tmp_path, monkeypatch, failure, reason):
-    def urlopen(url: str, timeout: float):  # noqa: ARG001
-        raise failure
-
-    monkeypatch.setattr(downloads, "urlopen", urlopen)
-    with pytest.raises(ValueError, match=rf"cannot download https://.*\({reason}\); fetch the file .* save it as") as e:
-        download_cifar("cifar10", tmp_path)
-    assert "\n" not in str(e.value)
+def test_a_download_that_fails_is_one_line_and_not_kept(tmp_path, monkeypatch, name, answer, message):
+    monkeypatch.setattr(downloads, "urlopen", Mock(side_effect=[answer]))
+    assert_refused(tmp_path, message, partial(download_cifar, name))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_download_must_stay_on_https_and_have_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads, "urlopen", lambda url, timeout: Response(b"", "http://x"))  # noqa: ARG005
-    with pytest.raises(ValueError, match="it leads to http://x, which is not https"):
-        download_cifar("cifar10", tmp_path)
-    with pytest.raises(ValueError, match="`name` must be one of cifar10, cifar100; got 'cifar'"):
-        download_cifar("cifar", tmp_path)
 
 
 def save_image(path: Path, pixels: np.ndarray, **options) -> None:
@@ -424,18 +408,14 @@ def test_cifar_c_gives_the_asked_rows_of_a_severity(corrupted):
 
 def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
     found = open_cifar_c(corrupted)
-    some = np.array([0])
-    with pytest.raises(ValueError, match="`family` must be one of elastic_transform, fog; got 'labels'"):
-        found.images("labels", 1, some)
-    for severity in (0, 6):
-        with pytest.raises(ValueError, match=f"`severity` must be 1 to 5; got {severity}"):
-            found.images("fog", severity, some)
-    for indices in (np.array([], dtype=int), np.array([[0]]), np.array([0.0])):
-        with pytest.raises(ValueError, match="`indices` must be one or more integers"):
-            found.images("fog", 1, indices)
-    for indices in (np.array([-1]), np.array([4])):
-        with pytest.raises(ValueError, match="`indices` must be 0 to 3; they run from"):
-            found.images("fog", 1, indices)
+    for family, severity, indices, message in (
+        ("labels", 1, [0], "`family` must be one of elastic_transform, fog; got 'labels'"),
+        *(("fog", severity, [0], f"`severity` must be 1 to 5; got {severity}") for severity in (0, 6)),
+        *(("fog", 1, indices, "`indices` must be one or more integers") for indices in ([], [[0]], [0.0])),
+        *(("fog", 1, indices, "`indices` must be 0 to 3; they run from") for indices in ([-1], [4])),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.images(family, severity, np.array(indices, dtype=None if indices else int))
 
 
 @pytest.mark.parametrize(

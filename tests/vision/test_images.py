@@ -28,13 +28,8 @@ def test_digits_are_embedded_and_never_shared_between_the_halves():
 
 
 def test_npz_files_with_and_without_a_split(tmp_path):
-    np.savez(
-        tmp_path / "both.npz",
-        train_images=IMAGES[:8],
-        train_labels=LABELS[:8].astype(np.uint8),
-        test_images=IMAGES[8:],
-        test_labels=LABELS[8:, None],
-    )
+    train = {"train_images": IMAGES[:8], "train_labels": LABELS[:8].astype(np.uint8)}
+    np.savez(tmp_path / "both.npz", **train, test_images=IMAGES[8:], test_labels=LABELS[8:, None])
     splits = load_splits(tmp_path / "both.npz")
     np.testing.assert_array_equal(splits.train.images, IMAGES[:8])
     np.testing.assert_array_equal(splits.test.labels, LABELS[8:])
