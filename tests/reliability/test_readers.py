@@ -19,7 +19,7 @@ from projnorm.text import read_pairs
 from projnorm.vision import load_splits, open_cifar_c
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.weights import read_state
-from tests.reliability import archives, fuzzing, pickles, samples
+from tests.reliability import fuzzing, lies, samples
 from tests.reliability.confined import examine
 from tests.reliability.readers import READERS, Reader
 
@@ -114,7 +114,7 @@ STRANGE = (
 )
 NO_CHECKPOINT = "no checkpoint could be read there|another shape"
 PRINTS = b"cbuiltins\nprint\n(S'executed'\ntR."
-RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
+RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + lies.long(10**12) + b"\x85R."
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ RESERVES = b"\x80\x02cbuiltins\nbytearray\n" + pickles.long(10**12) + b"\x85R."
             (WEIGHTS, data, rf"w\.pth: not a file of plain weights \({reason}")
             for document, reason in (
                 (RESERVES, "it asks for 'builtins.bytearray'"),
-                (pickles.encoded_again(10_000, 100), "it asks for '_codecs.encode'"),
-                (pickles.copied_again(10, 100), "it calls collections.OrderedDict in a way that no such file does"),
+                (lies.encoded_again(10_000, 100), "it asks for '_codecs.encode'"),
+                (lies.copied_again(10, 100), "it calls collections.OrderedDict in a way that no such file does"),
             )
             for data in (samples.torch_file_with(document), document)
         ),
@@ -266,15 +266,15 @@ def test_arrays_of_every_order_and_rank_come_back(tmp_path, array):
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 @pytest.mark.parametrize("declared", [None, 0, 100])
 def test_a_zip_file_unpacks_to_no_more_than_it_says_and_the_ceiling(tmp_path, method, declared, monkeypatch):
-    monkeypatch.setattr(archives, "BOMB", 20_000_000)
-    archives._packed_zeros.cache_clear()
+    monkeypatch.setattr(lies, "BOMB", 20_000_000)
+    lies._packed_zeros.cache_clear()
     with pytest.raises(ValueError, match=r"^not a whole NPZ file of plain arrays \("):
-        from_npz(archives.bomb("a.npy", method, declared))
-    (tmp_path / "x.zip").write_bytes(archives.bomb("x.jsonl", method, declared))
+        from_npz(lies.bomb("a.npy", method, declared))
+    (tmp_path / "x.zip").write_bytes(lies.bomb("x.jsonl", method, declared))
     with pytest.raises(ValueError, match=r"x\.zip: (unpacks to more|is compressed|is a damaged|must hold)"):
         read_pairs(tmp_path / "x.zip")
     with pytest.raises(ValueError, match=r"w\.pth: not a file of plain weights \(.*(unpacks to|not one that torch wr)"):
-        read_state(archives.bomb("a/data.pkl", method, declared), Path("w.pth"))
+        read_state(lies.bomb("a/data.pkl", method, declared), Path("w.pth"))
 
 
 def test_members_that_are_encrypted_doubled_or_no_arrays_are_refused():

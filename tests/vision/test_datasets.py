@@ -21,7 +21,7 @@ from PIL import Image
 
 from projnorm import downloads
 from projnorm.vision import cifar, download_cifar, load_splits, open_cifar_c, read_image_set
-from tests.reliability import pickles
+from tests.reliability import lies
 from tests.reliability.samples import tarred as tar
 
 RNG = np.random.default_rng(0)
@@ -159,9 +159,9 @@ PICKLES = [
     (b"\x80\x02K\x00)R.", "it calls something that is not a function"),
     (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
     (b"(iposix\nsystem\n.", "it has the instruction INST"),
-    (b"\x80\x02}(" + pickles.laughs() + b"K\x00u.", "it holds a dictionary whose keys are not names"),
-    (pickles.typed_laughs(), "something else where a name should be"),
-    (pickles.encoded_again(2_000_000, 5_000), "it makes more bytes than it holds"),
+    (b"\x80\x02}(" + lies.laughs() + b"K\x00u.", "it holds a dictionary whose keys are not names"),
+    (lies.typed_laughs(), "something else where a name should be"),
+    (lies.encoded_again(2_000_000, 5_000), "it makes more bytes than it holds"),
 ]
 WHOLE = packed(tar(BINARY))
 BROKEN = (b"", b"text", WHOLE[:3], WHOLE[: len(WHOLE) // 2], WHOLE[:-1], WHOLE[:-8] + bytes(8), WHOLE + b"more")
