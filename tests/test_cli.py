@@ -6,8 +6,10 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -101,7 +103,7 @@ def test_json_is_strict_even_where_a_number_is_missing(tmp_path):
         json.loads(result.out, parse_constant=refuse)
 
 
-def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
+def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path, monkeypatch):
     """The sharp interval made too narrow on purpose."""
     honest = bound_check.sharp_interval
 
@@ -109,7 +111,7 @@ def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
         interval = honest(*arguments, **options)
         return replace(interval, upper=interval.lower + 0.01 * (interval.upper - interval.lower))
 
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(bound_check, "sharp_interval", too_narrow)
         result = run_cli(*SMALL_BOUND, "--seed", "3", "--json", "--out", str(tmp_path))
         assert result.code == 1, result.err
@@ -122,23 +124,18 @@ def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "words"),
+    ("failure", "code", "words"),
     [
-        ("BrokenExecutor('gone')", 2, ["a worker process was killed", "resumes"]),
-        ("TypeError('oops')", 70, ["internal error (TypeError: oops)", "This is a bug", "--debug"]),
-        ("ValueError('not ours')", 70, ["internal error (ValueError: not ours)"]),
-        ("MemoryError()", 2, ["not enough memory"]),
-        ("KeyboardInterrupt()", 130, ["interrupted; the same command resumes where it stopped"]),
-        ("OSError(28, 'No space left on device', 'x.json')", 2, ["No space left on device: x.json"]),
+        (BrokenExecutor("gone"), 2, ["a worker process was killed", "resumes"]),
+        (TypeError("oops"), 70, ["internal error (TypeError: oops)", "This is a bug", "--debug"]),
+        (ValueError("not ours"), 70, ["internal error (ValueError: not ours)"]),
+        (MemoryError(), 2, ["not enough memory"]),
+        (KeyboardInterrupt(), 130, ["interrupted; the same command resumes where it stopped"]),
+        (OSError(28, "No space left on device", "x.json"), 2, ["No space left on device: x.json"]),
     ],
 )
-def test_a_failure_says_whose_it_is(tmp_path, monkeypatch, change, code, words):
-    from concurrent.futures import BrokenExecutor
-
-    def fail(*_: object, **__: object) -> None:
-        raise eval(change, {"BrokenExecutor": BrokenExecutor})  # noqa: S307 (a table of this test)
-
-    monkeypatch.setattr("simulations.bound_check.recorded", fail)
+def test_a_failure_says_whose_it_is(tmp_path, monkeypatch, failure, code, words):
+    monkeypatch.setattr("simulations.bound_check.recorded", Mock(side_effect=failure))
     result = run_cli(*SMALL_BOUND, "--out", str(tmp_path))
     assert (result.code, result.out, result.err.count("\n")) == (code, "", 1), result.err
     for word in words:
@@ -249,8 +246,6 @@ def test_an_output_folder_that_is_a_file_is_refused_and_left_alone(tmp_path, com
 def test_a_closed_pipe_is_not_a_broken_bound(tmp_path):
     command = [sys.executable, "-m", "projnorm", *SMALL_BOUND, "--out", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         process.stdout.close()
-        assert process.stderr is not None
         assert process.stderr.read() == ""
         assert process.wait() == 141

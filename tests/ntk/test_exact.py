@@ -12,10 +12,18 @@ from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
 from ntk.capture import capture, parameter_layers
+from projnorm.vision import resnet18
 from tests.ntk.networks import Centred, images, networks, plain_network
 
 TOLERANCE = 1e-10
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+GPUS = [name for name, module in (("cuda", torch.cuda), ("mps", torch.backends.mps)) if module.is_available()]
+
+
+def on_gpu(test):
+    """`pytest -m gpu`: the same as on the CPU, in full precision."""
+    skipped = pytest.mark.skipif(not GPUS, reason="there is no GPU here")
+    return pytest.mark.gpu(skipped(pytest.mark.parametrize("device", GPUS)(test)))
 
 
 def assert_equal(found: np.ndarray, expected: torch.Tensor) -> None:
@@ -194,3 +202,43 @@ def test_coordinates_picked_or_formed_in_small_portions_are_the_same(monkeypatch
     for route in ("best", "direct"):
         found = features(model, x, config=replace(config, route=route)).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@on_gpu
+@pytest.mark.parametrize("accumulate", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["exact", "coordinates", "projection"])
+def test_the_kernel_is_that_of_the_cpu(device, accumulate, kind):
+    torch.manual_seed(0)
+    model, x = resnet18(1).eval(), images(40, size=32).float()
+    blocks = {}
+    for where in ("cpu", device):
+        config = KernelConfig(kind=kind, count=50_000, accumulate=accumulate, device=where, panel=16)
+        kernels = gram(model, x[:24], {"t": x[24:]}, config=config)
+        blocks[where] = np.block(
+            [[kernels.train, kernels.ood_train("t").T], [kernels.ood_train("t"), kernels.ood("t")]]
+        )
+        assert kernels.check_error < 1e-4
+    scale = np.sqrt(np.outer(blocks["cpu"].diagonal(), blocks["cpu"].diagonal()))
+    # TF32 would be off by 1e-3.
+    assert (np.abs(blocks[device] - blocks["cpu"]) / scale).max() < 2e-5
+    assert next(model.parameters()).device.type == "cpu"
+
+
+@on_gpu
+def test_features_are_those_of_the_cpu(device):
+    model, x = plain_network().float(), images(9).float()
+    values = [
+        features(model, x, config=KernelConfig(kind="coordinates", count=200, device=where)).values
+        for where in ("cpu", device)
+    ]
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-3, atol=1e-5 * np.abs(values[0]).max())
+
+
+@on_gpu
+def test_a_resumed_run_is_bit_for_bit_the_same(device, tmp_path):
+    model, x = plain_network().float(), images(20).float()
+    config = KernelConfig(device=device, panel=6)
+    whole = gram(model, x, config=config).train
+    gram(model, x, config=config, folder=tmp_path)
+    sorted(tmp_path.glob("*/[0-9]*.json"))[2].unlink()
+    np.testing.assert_array_equal(gram(model, x, config=config, folder=tmp_path).train, whole)

@@ -105,17 +105,12 @@ def _records_there(folder: Path) -> dict[str, str]:
     there = {}
     for name in range(2):
         record = find_record(folder, "kind", JobConfig(name))
-        for number in range(COUNT):
-            if record is not None:
-                there[f"{name}.{number}"] = _hash(record.arrays["a"][number], {})
-            elif (entry := _task(folder, name, number)) is not None:
-                there[f"{name}.{number}"] = _hash(entry.arrays["a"], {})
+        for store in (folder / record_id("kind", JobConfig(name))).glob("tasks-*") if record is None else ():
+            entries = {number: Store(store).get(f"{number:06d}") for number in range(COUNT)}
+            there |= {f"{name}.{n}": _hash(entry.arrays["a"], {}) for n, entry in entries.items() if entry is not None}
+        if record is not None:
+            there |= {f"{name}.{number}": _hash(record.arrays["a"][number], {}) for number in range(COUNT)}
     return there
-
-
-def _task(folder: Path, record: int, number: int) -> Entry | None:
-    stores = list((folder / record_id("kind", JobConfig(record))).glob("tasks-*"))
-    return Store(stores[0]).get(f"{number:06d}") if stores else None
 
 
 def _pages(folder: Path, told: Told) -> None:
