@@ -45,12 +45,7 @@ def test_rows_come_back_from_the_folder_of_a_run(tmp_path):
     assert kernel_rows(run.folder) == ROWS[4:5]
     assert kernel_rows(tmp_path) == []
     assert again.scores().methods == ("A",)
-
-
-def test_scores_whose_inputs_nobody_knows_are_absent(tmp_path):
-    run = begun(tmp_path)
-    run.put_rows("outputs-0000", ROWS[:2])
-    run.store.remove("run")
+    run.store.remove("run")  # scores whose inputs nobody knows are absent
     assert run.begun_with() is None
     run.begin({"data_sha256": "abc"})
     assert run.rows() == []
@@ -197,7 +192,4 @@ def test_a_stack_finds_the_weights_of_what_was_made_of_them():
     np.testing.assert_allclose(found.predict(new), 0.4 + new @ [0.1, 0.0, 0.02], atol=1e-12)
     # A negative weight is cut to none.
     assert Stack.fitted(scores, -scores[:, 0]).weights.max() < 0.3
-
-
-def test_signs_turn_what_falls():
-    assert signs(("COT", "MI", "NuclearNorm")).tolist() == [1.0, -1.0, -1.0]
+    assert signs(("COT", "MI", "NuclearNorm")).tolist() == [1.0, -1.0, -1.0], "what falls is turned"

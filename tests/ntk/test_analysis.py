@@ -98,21 +98,14 @@ def test_a_tail_lost_in_single_precision_is_said_with_its_remedy():
     assert "float64" not in analyse_train(X @ X.T, responses, accumulate="float64").warning
 
 
-def test_blocks_of_different_features_are_refused(drawn):
-    X, X_ood, labels, labels_ood = drawn
-    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
-    with pytest.raises(ValueError, match="`k_ood_train` does not fit"):
-        analyse_target(train, 5 * X_ood @ X.T, X_ood @ X_ood.T, labels_ood)
-
-
-def test_without_a_sharp_interval_the_reason_is_given(drawn):
-    X, X_ood, labels, labels_ood = drawn
-    X, X_ood = X[:, :12], X_ood[:, :12]
-    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
-    found = analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood)
+def test_without_a_sharp_interval_the_reason_is_given_and_blocks_of_other_features_are_refused(drawn):
+    X, X_ood, *labels = drawn
+    train, found, _ = analysed((X[:, :12], X_ood[:, :12], *labels))
     assert found.sharp is None
     assert any("no sharp interval: " in warning for warning in found.warnings)
     assert any("numerical rank 12 of 16" in warning for warning in found.warnings)
+    with pytest.raises(ValueError, match="`k_ood_train` does not fit"):
+        analyse_target(train, 5 * X_ood @ X.T, X_ood @ X_ood.T, labels[1])
 
 
 RNG = np.random.default_rng(0)

@@ -218,26 +218,19 @@ def test_batch_norm_outside_the_layers_chosen_is_looked_at_too():
         features(model, images(3).float(), config=KernelConfig(kind="exact", layers=("4",), device="cpu"))
 
 
-def test_a_kernel_that_overflows_is_refused():
-    model = plain_network().float()
-    with torch.no_grad():
-        model[0].weight.mul_(1e25)
-    with pytest.raises(SelfCheckError, match="is not finite"):
-        gram(model, images(5).float(), config=replace(CPU, checks=0))
-
-
-def test_a_zero_kernel_is_a_kernel():
-    model = plain_network()
+def test_a_zero_kernel_is_a_kernel_and_one_that_overflows_or_in_half_precision_is_refused():
+    model, x = plain_network(), images(4)
     with torch.no_grad():
         model[9].weight.zero_()
-    kernels = gram(model, images(4), config=replace(CPU, layers=("0",)))
+        kernels = gram(model, x, config=replace(CPU, layers=("0",)))
+        model[0].weight.mul_(1e25)
+        model[9].weight.fill_(1.0)
     np.testing.assert_array_equal(kernels.train, np.zeros((4, 4)))
     assert kernels.check_error == 0.0
-
-
-def test_half_precision_is_refused():
+    with pytest.raises(SelfCheckError, match="is not finite"):
+        gram(model.float(), x.float(), config=replace(CPU, checks=0))
     with pytest.raises(UnsupportedNetworkError, match="float32 or float64"):
-        gram(plain_network().bfloat16(), images(3).bfloat16(), config=CPU)
+        gram(model.bfloat16(), x.bfloat16(), config=CPU)
 
 
 def test_usual_ways_of_writing_a_network_work():

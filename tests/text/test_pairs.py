@@ -137,6 +137,7 @@ def test_pairs_without_a_gold_label_are_counted_whatever_else_they_lack(tmp_path
         (zipped({"a.jsonl": FORMS["AWPNLI.jsonl"][0][0].encode()})[:60], "damaged archive"),
         (zipped({"a.jsonl": b"{}", "b.jsonl": b"{}"}), "must hold one"),
     ],
+    ids=lambda value: "a file" if isinstance(value, bytes) else None,
 )
 def test_a_malformed_file_is_reported_with_its_line(tmp_path, text, words):
     path = tmp_path / "pairs.tsv"

@@ -191,6 +191,7 @@ TOO_LARGE = (tarfile.REGTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE, tarfile.
         (claims("data_batch_1.bin", size=10**12), "its data_batch_1.bin has 1,000,000,000,000 bytes, at most 35"),
         (packed(tar(BINARY_100, extra=(tar_member("other/test.bin", size=3),))), "it has two files called test.bin"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "a set",
 )
 def test_files_that_are_not_cifar_are_refused_in_one_line(tmp_path, source, message):
     assert_refused(written(tmp_path, source), message)
