@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -112,8 +113,7 @@ def test_a_forward_pass_leaves_the_network_in_its_mode_and_its_statistics_alone(
 
 
 def test_a_new_method_is_one_class_and_nothing_else():
-    known = dict(ESTIMATORS)
-    try:
+    with patch.dict(ESTIMATORS):
 
         @register
         class Gap(Estimator):
@@ -144,9 +144,6 @@ def test_a_new_method_is_one_class_and_nothing_else():
         assert "Gap" in {one.method for one in estimate_error(None, source, Outputs(logits)).methods}
         with pytest.raises(InputError, match="there is already an estimator called ATC"):
             register(type("Other", (Estimator,), {"name": "ATC"}))
-    finally:
-        ESTIMATORS.clear()
-        ESTIMATORS.update(known)
     with pytest.raises(InputError, match="there is no method 'gap'; there are AC, "):
         estimator("gap")
     assert not hasattr(deep, "Gap")
