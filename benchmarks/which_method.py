@@ -14,7 +14,7 @@ import numpy as np
 from harness import write_result
 
 from deep.method_quality import SizeQuality, predictions, size_quality, smallest_size
-from figures.deep_table import interval
+from figures.table import number
 from projnorm.records import load_record
 
 FEW = 100
@@ -60,8 +60,8 @@ def _row(method: str, full: SizeQuality, few: SizeQuality | None, needs: int | N
         method,
         PASSES.get(method, "1"),
         f"{full.r_squared.value:.3f}, {100 * full.mae.value:.1f}",
-        "" if few is None else f"{interval('r_squared', '.3f')(few)}, {100 * few.mae.value:.1f}",
-        f"{interval('coverage', '.2f')(held)}, {100 * held.width:.0f}{'' if few else ' on all'}",
+        "" if few is None else f"{number('r_squared')(few)}, {100 * few.mae.value:.1f}",
+        f"{number('coverage', '.2f')(held)}, {100 * held.width:.0f}{'' if few else ' on all'}",
         "" if needs is None else f"{needs:,}" if needs else "more",
     )
     return f"| {' | '.join(cells)} |"

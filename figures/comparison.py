@@ -1,4 +1,4 @@
-"""What a comparison of methods on a network says, on images or on text."""
+"""What a comparison of methods on a network says, on images or on text, and the report's sections on networks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from deep.calibration import qualities
+from deep.config import IMAGE_KIND, TEXT_KIND
 from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
 from deep.residuals import residual_correlations
 from deep.scores import Scores
 from deep.summaries import not_rising, run_scores
-from figures import deep_scatter, deep_table, residuals, severity, trajectory
+from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
+from figures.report import Section, section
 from figures.show import Shown, of_figure
 from figures.table import Table
 from projnorm.errors import InputError
-from projnorm.records import Record
+from projnorm.experiments import EXPERIMENTS, resolve
+from projnorm.records import RECORD, Record, load_record
 
 
 def show(record: Record, folder: Path) -> Shown:
@@ -32,9 +35,9 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     blocks: list[str | Table] = [heading, table, deep_table.caption(by_method), *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
-    figures = {"scatter": deep_scatter.draw.of(scores, heading)}
+    figures = {"scatter": deep_targets.draw_scatter.of(scores, heading)}
     if len(set(scores.severities.tolist())) > 1:
-        figures["severity"] = severity.draw.of(scores, heading)
+        figures["severity"] = deep_targets.draw_severity.of(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
     best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Shown(
@@ -54,7 +57,7 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     if len(record.arrays["trajectory_steps"]) < 2:
         raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
     heading = run_heading(record.config, run_scores(record, folder))
-    return of_figure(record, "trajectory", trajectory.draw.of(record, heading))
+    return of_figure(record, "trajectory", deep_targets.draw_trajectory.of(record, heading))
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
@@ -62,12 +65,8 @@ def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
     if len(scores.methods) < 2:
         raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
     correlations = residual_correlations(scores)
-    return Shown(
-        [residuals.build(correlations), residuals.CAPTION],
-        {"residuals": residuals.draw.of(correlations, run_heading(config, scores))},
-        residuals.values(correlations),
-        title=residuals.draw.title,
-    )
+    drawing, values = residuals.draw.of(correlations, run_heading(config, scores)), residuals.values(correlations)
+    return of_figure(None, "residuals", drawing, residuals.build(correlations), values=values)
 
 
 def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Shown:
@@ -91,6 +90,28 @@ def details(record: Record, folder: Path) -> list[Shown]:
         if len(set(scores.families.tolist())) > 1:
             shows.append(show_ensembles(scores))
     return shows
+
+
+def network_sections(root: Path) -> list[Section]:
+    """A section or more for every record of a network under `root`; a damaged one is named.
+
+    Figures are saved in the folder of their record, unless they are there already.
+    """
+    sections: list[Section] = []
+    for experiment in EXPERIMENTS:
+        if experiment.kind.partition("-")[0] != "deep":
+            continue
+        for file in sorted(root.glob(f"{experiment.kind}-{'[0-9a-f]' * 12}/{RECORD}.json")):
+            folder = file.parent
+            try:
+                record = load_record(root, folder.name)
+                sections.append(section(resolve(experiment.show)(record, folder), folder))
+                if experiment.kind in (IMAGE_KIND, TEXT_KIND):
+                    sections += [section(one, folder) for one in details(record, folder)]
+            except (InputError, OSError) as problem:
+                refusal = f"This record cannot be shown: {str(problem).rstrip('.')}."
+                sections.append(section(Shown([refusal], title=folder.name)))
+    return sections
 
 
 def _remarks(record: Record | None) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any
 
-from deep.calibration import Interval, Quality
+from deep.calibration import Quality
 from deep.scores import Scores
-from figures.table import Column, Number, Table
+from figures.table import Column, Number, Table, number
 
 _CAPTION = (
     "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
@@ -24,9 +23,9 @@ def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Tabl
     """One row per method, or whatever the `first` column holds."""
     columns: dict[str, Column] = {
         first: lambda quality: _short(quality.method),
-        "R^2": interval("r_squared", ".3f"),
-        "rho": interval("spearman", ".3f"),
-        "MAE (points)": interval("mae", ".1f", 100.0),
+        "R^2": number("r_squared"),
+        "rho": number("spearman"),
+        "MAE (points)": number("mae", ".1f", 100),
     }
     return Table.of(by_method, columns)
 
@@ -60,13 +59,3 @@ def _short(method: str) -> str:
     """The name of a method; of an ensemble of many, how many they are."""
     count = method.count(" + ") + 1
     return method if count <= _NAMED else f"mean of {count} methods"
-
-
-def interval(key: str, form: str, scale: float = 1.0) -> Column:
-    """A column of numbers with their intervals in brackets, where they have one."""
-
-    def cell(row: Any) -> Number:
-        ends: Interval = getattr(row, key)
-        return Number.interval(scale * ends.value, scale * ends.low, scale * ends.high, form)
-
-    return cell

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deep.estimate import CalibrationSummary, ErrorEstimate
+from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from figures.report import page, section
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
@@ -35,7 +35,7 @@ def draw(figure: Figure, estimate: ErrorEstimate) -> None:
     panels = 1 if estimate.calibration is None else 2
     figure.set_size_inches(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known)))
     grid = figure.subplots(1, panels, squeeze=False)[0]
-    _methods(grid[0], estimate)
+    _methods(grid[0], estimate, known)
     if estimate.calibration is not None:
         _calibration(grid[1], estimate, estimate.calibration)
     figure.legend(loc="outside lower center", ncols=3, fontsize=7)
@@ -65,13 +65,9 @@ def show(estimate: ErrorEstimate) -> Shown:
 
 
 def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: Mapping[str, str]) -> str:
-    """The estimates as one HTML page that can be filed or sent.
+    """The estimates, one for each target, as one HTML page that can be filed or sent.
 
-    Args:
-        estimates: Estimates, one for each target.
-        command: Command or call that made them.
-        model: Name of the model that they are about.
-        data: Names of the data by what they were used for, such as "source".
+    It says which command or call made them, of which model, and from which data by their use, such as "source".
     """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(
@@ -88,8 +84,7 @@ def interval(estimate: ErrorEstimate) -> str:
     return f"{error}, {100 * estimate.level:g} % interval {low} to {high}"
 
 
-def _methods(axes: Axes, estimate: ErrorEstimate) -> None:
-    known = [one for one in estimate.methods if math.isfinite(one.error)]
+def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult]) -> None:
     axes.axvspan(100 * estimate.low, 100 * estimate.high, color=CYCLE[0], alpha=0.18, lw=0, label="interval")
     axes.axvline(100 * estimate.error, color=CYCLE[0], lw=1.2, label="estimate")
     axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":", label="error on the source")

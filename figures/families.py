@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from figures.style import CYCLE, TRUTH, Axes, Figure, panels, shades
+from figures.style import CYCLE, TRUTH, Axes, Figure, panels
 
 _MARKERS = "osD^vP<>pXhd8*H"
 CLEAN = "clean"
@@ -66,11 +66,12 @@ def severity_panels(
 
     The legend has the severities, and what the dashed line is that the caller draws in every panel.
     """
+    import seaborn as sns
     from matplotlib.lines import Line2D
 
     severities = arrays["severities"].tolist()
     levels = sorted({level for level in severities if level > 0})
-    shade = {0: TRUTH} | dict(zip(levels, shades(len(levels)), strict=True))
+    shade = {0: TRUTH} | dict(zip(levels, sns.color_palette("viridis_r", len(levels)), strict=True))
     options: dict[str, Any] = {"columns": (3, 5), "sharex": True, "sharey": True}
     for axes, family in panels(figure, families, size=size, margin=margin, **options):
         members = np.flatnonzero(arrays["families"] == family).tolist()

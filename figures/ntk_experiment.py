@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from figures import ntk_decay_grid, ntk_intervals, ntk_norm_ratio, ntk_panels
-from figures.show import Drawing, Shown
+from figures import ntk_panels, ntk_targets
+from figures.show import Shown
 from figures.table import Column, Number, Table, number
 from projnorm.fit_quality import FitQuality, fit_quality
 from projnorm.records import Record
@@ -59,7 +59,7 @@ def show_analysis(record: Record, _folder: Path) -> Shown:
     values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Shown(
         [Table.of(target_rows(record), _COLUMNS), TABLE_CAPTION, *_notes(record)],
-        {"ntk_panels": ntk_panels.draw.of(record), **other_drawings(record)},
+        {"ntk_panels": ntk_panels.draw.of(record), **ntk_targets.drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
         record=record,
@@ -95,15 +95,6 @@ def target_rows(record: Record) -> list[dict[str, Any]]:
             row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
         rows.append(row)
     return rows
-
-
-def other_drawings(record: Record) -> dict[str, Drawing]:
-    """Norm ratio, decay and intervals on every target."""
-    return {
-        "ntk_norm_ratio": ntk_norm_ratio.draw.of(record),
-        "ntk_decay_grid": ntk_decay_grid.draw.of(record),
-        "ntk_intervals": ntk_intervals.draw.of(record),
-    }
 
 
 def _quality(record: Record) -> FitQuality:

@@ -25,14 +25,7 @@ _LEGEND = 5
 
 @plot("Tangent kernels: alignment, decay, prediction", CAPTION, 8.2)
 def draw(figure: Figure, record: Record, *, aligned: str | None = None, decays: Sequence[str] | None = None) -> None:
-    """Three panels side by side.
-
-    Args:
-        figure: Figure to fill.
-        record: Record of an experiment on kernels.
-        aligned: Target of the first panel; the one with the largest error by default.
-        decays: Targets of the second panel; the strongest of each family by default.
-    """
+    """Three panels: by default of the target with the largest error, of the strongest of each family, and of all."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
     shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)

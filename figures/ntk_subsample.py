@@ -9,7 +9,7 @@ import numpy as np
 from figures.show import Shown
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
 from figures.table import Column, Table, number
-from ntk.summaries import subsample_rows
+from ntk.subsample import subsample_rows
 from projnorm.records import Record
 
 CAPTION = (
@@ -31,10 +31,11 @@ _COLUMNS: dict[str, Column] = {
 
 def show(record: Record, _folder: Path) -> Shown:
     """Sampled kernels beside the exact one."""
+    rows = subsample_rows(record)
     return Shown(
-        [Table.of(subsample_rows(record), _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
+        [Table.of(rows, _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
         {"ntk_subsample": draw.of(record)},
-        {"rows": subsample_rows(record)},
+        {"rows": rows},
         title=draw.title,
         record=record,
     )

@@ -10,8 +10,7 @@ from deep.calibration import qualities
 from deep.experiments.ntk_predict import VariantQuality, variant_qualities
 from deep.runs import kernel_rows
 from deep.scores import Scores
-from figures import deep_table, ntk_panels
-from figures.ntk_experiment import other_drawings
+from figures import deep_table, ntk_panels, ntk_targets
 from figures.show import Drawing, Shown
 from figures.table import Column, Table, number
 from ntk.variants import PLAIN
@@ -35,7 +34,7 @@ def show(record: Record, folder: Path) -> Shown:
     run, variants = record.config["run"], variant_qualities(record)
     return Shown(
         [build(variants), CAPTION],
-        {"ntk_panels": paper_panels(record), **other_drawings(record)},
+        {"ntk_panels": paper_panels(record), **ntk_targets.drawings(record)},
         {
             "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder.parent / run)))),
             "variants": [

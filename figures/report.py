@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from figures.markup import to_html
 from figures.show import Shown, save_figures
 from figures.style import FORMATS, rendered
-from figures.table import Table
+from figures.table import Table, to_html
 from projnorm.records import flat
 
 _LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
@@ -20,13 +19,7 @@ _LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of a page.
-
-    Attributes:
-        title: Heading of the section.
-        body: Pictures, text, tables and the configuration, as HTML.
-        verdict: The answer in one sentence, which stands at the top of the page.
-    """
+    """One part of a page: its heading, its body as HTML, and the answer for the top of the page in one sentence."""
 
     title: str
     body: str
@@ -42,12 +35,8 @@ def section(
 ) -> Section:
     """What a record says as a part of a page: its pictures first, its configuration folded away at the end.
 
-    Args:
-        shown: What the record says.
-        folder: Folder that the figures are saved in, unless they are there already; the page embeds these files. None
-            if they are for the page only.
-        formats: File formats of the figures that are saved, besides the SVG files that the page needs.
-        width: Width of the figures, as in `figures.style.save`.
+    The figures are saved in `folder`, unless they are there already, in these formats and SVG, which the page embeds;
+    without a folder they are for the page only. The width is that of `figures.style.save`.
     """
     if folder is not None:
         save_figures(shown, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)

@@ -56,9 +56,11 @@ def single_figure(draw: Plot[[Record]]) -> Callable[[Record, Path | None], Shown
     return lambda record, _folder: of_figure(record, name, draw.of(record))
 
 
-def of_figure(record: Record, name: str, drawing: Drawing) -> Shown:
-    """A record that is one figure and what to see in it."""
-    return Shown([drawing.caption], {name: drawing}, title=drawing.title, record=record)
+def of_figure(
+    record: Record | None, name: str, drawing: Drawing, *tables: Table, values: Mapping[str, Any] | None = None
+) -> Shown:
+    """A record that is one figure and what to see in it, after its tables; the title is that of the figure."""
+    return Shown([*tables, drawing.caption], {name: drawing}, values or {}, title=drawing.title, record=record)
 
 
 def save_figures(

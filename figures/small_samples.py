@@ -8,7 +8,6 @@ from pathlib import Path
 from deep.estimators.projnorm import ProjNorm
 from deep.method_quality import DEFAULT, smallest_size
 from deep.summaries import SmallSampleQualities, small_sample_qualities
-from figures.deep_table import interval
 from figures.headings import about_run
 from figures.show import Shown
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, plot
@@ -54,9 +53,9 @@ def build(summary: SmallSampleQualities) -> Table:
     columns: dict[str, Column] = {
         "method": lambda one: one.method,
         "m": number("size", ",d"),
-        "R^2": interval("r_squared", ".3f"),
-        "MAE (points)": interval("mae", ".1f", 100.0),
-        "coverage": interval("coverage", ".2f"),
+        "R^2": number("r_squared"),
+        "MAE (points)": number("mae", ".1f", 100),
+        "coverage": number("coverage", ".2f"),
         "width (points)": number("width", ".1f", 100),
         "needs": lambda one: Number(needs[one.method], ",d") if needs[one.method] else "more",
     }
@@ -68,8 +67,8 @@ def differences(summary: SmallSampleQualities) -> Table:
     columns: dict[str, Column] = {
         "difference": lambda one: f"{one.better} - {one.worse}",
         "m": number("size", ",d"),
-        "R^2": interval("r_squared", ".3f"),
-        "MAE (points)": interval("mae", ".2f", 100.0),
+        "R^2": number("r_squared"),
+        "MAE (points)": number("mae", ".2f", 100),
     }
     return Table.of(summary.differences, columns)
 

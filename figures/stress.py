@@ -11,7 +11,7 @@ import numpy as np
 from deep.calibration import Line
 from deep.experiments.stress import predictions
 from figures.headings import about_run
-from figures.show import Shown
+from figures.show import Shown, of_figure
 from figures.style import CYCLE, TRUTH, Figure, panels, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
@@ -31,20 +31,19 @@ _TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Error
 def show(record: Record, _folder: Path) -> Shown:
     """Errors under attack, or under label shift."""
     arrays, methods = record.arrays, predictions(record)
-    title = _TITLES[record.kind]
-    name = record.kind.removeprefix("deep-").replace("-", "_")
-    return Shown(
-        [build(record), CAPTION],
-        {name: replace(draw.of(record, about_run(record)), title=title)},
-        {
+    drawing = replace(draw.of(record, about_run(record)), title=_TITLES[record.kind])
+    return of_figure(
+        record,
+        record.kind.removeprefix("deep-").replace("-", "_"),
+        drawing,
+        build(record),
+        values={
             **{key: arrays[key].tolist() for key in ("sets", "sizes", "errors")},
             "farthest": arrays["farthest"].tolist() if np.isfinite(arrays["farthest"]).all() else None,
             "predicted": {method.method: method.predicted.tolist() for method in methods},
             "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
             "mse": {method.method: method.mse for method in methods},
         },
-        title=title,
-        record=record,
     )
 
 

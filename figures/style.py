@@ -83,11 +83,7 @@ class Drawing:
 class Plot(Generic[P]):
     """A kind of figure, made by the decorator `plot`; called with what it shows, it gives the figure.
 
-    Attributes:
-        title: Heading of the figure.
-        caption: What to see in it.
-        size: Width and height in inches, unless the function sets others.
-        paint: Function that fills an empty figure.
+    It is of this size, width and height in inches, unless the function that fills an empty figure sets another.
     """
 
     title: str
@@ -141,20 +137,10 @@ def panels(
     return list(zip(grid.flat, groups, strict=False))
 
 
-def shades(count: int) -> list[Any]:
-    """Colours from light to dark for things that have an order."""
-    import seaborn as sns
-
-    return list(sns.color_palette("viridis_r", count))
-
-
 def rendered(figure: Figure, extension: str, *, scale: float = 1.0) -> bytes:
     """The figure as the bytes of a "pdf", "svg" or "png" file, the same for the same figure: without a date.
 
-    Args:
-        figure: The figure.
-        extension: Format of the file.
-        scale: Size of the result over that of the figure as drawn, text and lines included.
+    The whole figure is scaled, text and lines included.
     """
     import matplotlib as mpl
 

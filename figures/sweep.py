@@ -11,7 +11,7 @@ from deep.calibration import qualities
 from deep.experiments.sweep import sweep_scores
 from figures import deep_table
 from figures.headings import about_run
-from figures.show import Shown
+from figures.show import Shown, of_figure
 from figures.style import CYCLE, TRUTH, Figure, plot
 from projnorm.records import Record
 
@@ -34,13 +34,9 @@ _SPOKEN = {
 def show(record: Record, _folder: Path) -> Shown:
     """ProjNorm under every setting."""
     settings = qualities(sweep_scores(record))
-    return Shown(
-        [deep_table.of_qualities(settings, first="setting"), CAPTION],
-        {"sweep": draw.of(record, about_run(record))},
-        {"settings": deep_table.values(settings, first="setting")},
-        title=draw.title,
-        record=record,
-    )
+    table = deep_table.of_qualities(settings, first="setting")
+    values = {"settings": deep_table.values(settings, first="setting")}
+    return of_figure(record, "sweep", draw.of(record, about_run(record)), table, values=values)
 
 
 @plot("ProjNorm under other settings", CAPTION)

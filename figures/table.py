@@ -1,8 +1,12 @@
-"""A small table that prints aligned in a terminal, renders in the page, and goes into a document or a spreadsheet."""
+"""A small table that prints aligned in a terminal, renders in the page, and goes into a document or a spreadsheet.
+
+Text in it and in the page may hold inline code in backticks and a few mathematical words.
+"""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
@@ -11,9 +15,19 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from figures.markup import to_html, to_latex
-
 _NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?( ?%)?|-|")
+# Word in plain text: its LaTeX and its HTML.
+_MATHS = {
+    "R^2": ("$R^2$", "R<sup>2</sup>"),
+    "rho": (r"$\rho$", "&rho;"),
+    "sigma": (r"$\sigma$", "&sigma;"),
+    "±": (r"$\pm$", "±"),
+}
+_WORD = re.compile(r"(R\^2|\brho\b|\bsigma\b|±)")
+_CODE = re.compile(r"`([^`]+)`")
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    character: f"\\{character}" for character in "&%$#_{}"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +63,15 @@ Column = Callable[[Any], Cell]
 
 
 def number(key: str, form: str = ".3f", scale: float = 1) -> Column:
-    """A column of numbers: an entry or (dotted) attribute of each row in another unit; a dash where it is None."""
+    """A column of numbers: an entry or (dotted) attribute of each row in another unit; a dash where it is None.
+
+    A number with an interval, such as `deep.calibration.Interval`, has the ends in brackets.
+    """
 
     def cell(row: Any) -> Number:
         value = row[key] if isinstance(row, Mapping) else attrgetter(key)(row)
+        if hasattr(value, "low"):
+            return Number.interval(scale * value.value, scale * value.low, scale * value.high, form)
         return Number(math.nan if value is None else scale * value, form)
 
     return cell
@@ -134,6 +153,24 @@ class Table:
         return numeric
 
 
+def to_html(text: str) -> str:
+    """Escaped, with what stands in backticks as code."""
+    parts = _CODE.split(text)
+    for i, part in enumerate(parts):
+        escaped = html.escape(part)
+        parts[i] = f"<code>{escaped}</code>" if i % 2 else _WORD.sub(lambda word: _MATHS[word[0]][1], escaped)
+    return "".join(parts)
+
+
+def to_latex(text: str) -> str:
+    """Escaped, with mathematical words as formulas."""
+    parts = _WORD.split(text)
+    return "".join(
+        _MATHS[part][0] if i % 2 else "".join(_LATEX.get(character, character) for character in part)
+        for i, part in enumerate(parts)
+    )
+
+
 def _plain(cell: Cell, key: str = "") -> str:
     """A cell, or a number that belongs to it, in full."""
     if isinstance(cell, str):
@@ -142,11 +179,6 @@ def _plain(cell: Cell, key: str = "") -> str:
     return "" if math.isnan(number) else repr(number)
 
 
-# Endings of the files in which a table is saved, by the name of its format.
+# Endings of the files in which a table is saved, by the name of its format, which is that of a method.
 ENDINGS = {"text": "txt", "markdown": "md", "latex": "tex", "csv": "csv"}
-FORMATS = {
-    "text": Table.text,
-    "markdown": Table.markdown,
-    "latex": Table.latex,
-    "csv": Table.csv,
-}
+FORMATS: dict[str, Callable[[Table], str]] = {form: getattr(Table, form) for form in ENDINGS}

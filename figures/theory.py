@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import bound, counterexample, spectra, tail_angle, toy
+from figures import bound, counterexample, interval_widths, spectra, tail_angle, toy
 from figures.report import Section, page, section
 from figures.show import Shown
 from figures.style import FORMATS
@@ -16,6 +16,7 @@ from projnorm.records import Record
 _SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
     "toy": toy.show,
     "bound": bound.show,
+    "intervals": interval_widths.show,
     "counterexample": counterexample.show,
     "tail_angle": tail_angle.show,
     "spectra": spectra.show,

@@ -25,7 +25,6 @@ from projnorm_theory.gram_space import GramSpace
 
 Floats = NDArray[np.float64]
 
-_EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
 # A smallest eigenvalue within this many roundings of a single-precision product is not told from rounding.
 _TRUSTED_ROUNDINGS = 100.0
 _FEWEST_FOR_A_FIT = 3
@@ -173,11 +172,10 @@ def analyse_target(
     rho = norm_assumption(pair, Y, Y_ood).rho
     generalised = generalised_bound(pair, Y, k=0, rho=rho)
     warnings = [warning] if warning else []
-    sharp = None
-    try:
-        sharp = sharp_interval(pair, Y, rho=rho)
-    except ValueError as problem:
-        warnings.append(f"no sharp interval: {problem}")
+    sharp = sharp_interval(pair, Y, rho=rho)
+    resolved = math.isfinite(sharp.upper)
+    if not resolved:
+        warnings.append(f"no sharp interval: {sharp.assumptions[0]}")
     return TargetAnalysis(
         eigenvalues=pair.ood_eigenvalues,
         decay=_decay(pair.ood_eigenvalues),
@@ -187,7 +185,7 @@ def analyse_target(
         test_loss=pair.test_loss(pair.fit(Y), Y_ood),
         proposition=proposition_bound(pair, Y, k=0),
         generalised=generalised,
-        sharp=sharp,
+        sharp=sharp if resolved else None,
         prediction=_predict(pair, train.responses, labels, ridge),
         warnings=tuple(warnings),
     )
@@ -228,7 +226,7 @@ def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> f
     trace = float(K.trace())
     largest = float(np.sum(K**2)) / trace if trace > 0 else 0.0
     rounded = float(K.diagonal().max()) if scale is None else scale
-    return math.sqrt(len(K)) * _EPS[accumulate] * rounded / largest if largest else 0.0
+    return math.sqrt(len(K)) * float(np.finfo(accumulate).eps) * rounded / largest if largest else 0.0
 
 
 def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
@@ -236,7 +234,7 @@ def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
     remedy = '; accumulate="float64" resolves more' if accumulate == "float32" else ""
     if space.rank < len(K):
         return f"numerical rank {space.rank} of {len(K)}: eigenvalues within rounding of zero were cut{remedy}"
-    floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * _EPS[accumulate] * float(K.diagonal().max())
+    floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * float(np.finfo(accumulate).eps) * float(K.diagonal().max())
     smallest = float(space.singular_values[-1] ** 2)
     if smallest >= floor:
         return ""

@@ -6,7 +6,7 @@ the output gradient of every sample at every layer. The parameters are frozen me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,14 +23,7 @@ SUPPORTED: tuple[type[nn.Module], ...] = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """What one layer saw of a batch.
-
-    Attributes:
-        name: Name of the layer in the network.
-        module: The layer itself.
-        inputs: Input of the layer, one sample per row.
-        grads: Gradient of each sample's network output with respect to the output of the layer.
-    """
+    """What one layer saw of a batch: its input, and the gradient of each sample's network output by its output."""
 
     name: str
     module: nn.Module
@@ -109,7 +102,7 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
         out.register_hook(partial(grads.__setitem__, name))  # type: ignore[no-untyped-call]
         return out
 
-    with _frozen(model), _hooked(layers, keep), torch.enable_grad():
+    with requiring_grad(model.parameters(), required=False), _hooked(layers, keep), torch.enable_grad():
         outputs = model(x)
         if not _one_number_a_sample(outputs, len(x)):
             shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -133,6 +126,19 @@ def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> lis
     return [Captured(name, module, inputs[name], grads[name].detach()) for name, module in layers.items()]
 
 
+@contextmanager
+def requiring_grad(parameters: Iterable[nn.Parameter], *, required: bool) -> Iterator[None]:
+    """Let parameters require a gradient, or none, for the time being."""
+    flags = [(parameter, parameter.requires_grad) for parameter in parameters]
+    for parameter, _ in flags:
+        parameter.requires_grad_(required)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
 def _one_number_a_sample(outputs: object, samples: int) -> bool:
     """Also where a single sample was squeezed to a number without a shape."""
     if not isinstance(outputs, Tensor) or outputs.numel() != samples:
@@ -150,18 +156,6 @@ def _require_rows(name: str, module: nn.Module, given: Tensor, grads: Tensor, sa
     dimensions = {nn.Linear: (2,), nn.Conv2d: (4,)}.get(type(module), (2, 3, 4))
     if given.ndim not in dimensions:
         raise UnsupportedNetworkError(f"{described} sees an input of shape {tuple(given.shape)}, which has no rule.")
-
-
-@contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    for parameter, _ in flags:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
 
 
 @contextmanager

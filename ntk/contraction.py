@@ -12,8 +12,7 @@ share; those between a pixel and the padding are zero and never computed. For a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -35,14 +34,10 @@ _PAIRS_AT_ONCE = 1 << 22
 
 
 class Workspace:
-    """Room for gradients that are formed, multiplied and forgotten.
-
-    Attributes:
-        samples: Number of samples whose gradients are formed at once.
-    """
+    """Room for gradients that are formed, multiplied and forgotten."""
 
     def __init__(self, samples: int) -> None:
-        """Nothing is allocated before it is used."""
+        """Room for so many samples at once; nothing is allocated before it is used."""
         self.samples = samples
         self._buffers: dict[int, Tensor] = {}
 
@@ -55,59 +50,52 @@ class Workspace:
         return buffer[:needed].view(len(like), columns)
 
 
-class Rule(Protocol):
-    """A way to contract one layer."""
+class Rule(ABC):
+    """A way to contract one layer, which was captured at the size of image that it will be used with.
+
+    Inputs and output gradients are kept as they are, unless a subclass says otherwise.
+
+    Attributes:
+        route: One of "direct" and "structured".
+        shapes: Shape per sample of each tensor that is kept.
+        multiply_adds: Number of multiply-adds of the products, for a pair of samples.
+        formed: Number of values that a product needs for a sample besides those kept.
+    """
+
+    route = "structured"
+    multiply_adds: int
+    formed = 0
+
+    def __init__(self, captured: Captured) -> None:
+        """Look at one captured sample."""
+        self.shapes: tuple[tuple[int, ...], ...] = tuple(captured.inputs.shape[1:]), tuple(captured.grads.shape[1:])
+        self._bias = getattr(captured.module, "bias", None) is not None
 
     @property
-    def route(self) -> str:
-        """One of "direct" and "structured"."""
-        ...
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape per sample of each tensor that is kept."""
-        ...
-
-    @property
-    def multiply_adds(self) -> int:
-        """Number of multiply-adds of the products, for a pair of samples."""
-        ...
-
-    @property
-    def formed(self) -> int:
-        """Number of values that a product needs for a sample besides those kept."""
-        ...
+    def cost(self) -> int:
+        """What the rules of a layer are compared by: the multiply-adds, unless a subclass says otherwise."""
+        return self.multiply_adds
 
     def write(self, captured: Captured, out: Factors) -> None:
         """Put what is kept of a batch into `out`, one sample per row."""
-        ...
+        out[0].copy_(captured.inputs)
+        out[1].copy_(captured.grads)
 
+    @abstractmethod
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """The layer's share of the kernel between two batches; of one with itself, its upper triangle."""
-        ...
 
 
-@dataclass(frozen=True, slots=True)
-class DirectRows:
-    """The gradients themselves, formed once and kept, one row a sample.
+class DirectRows(Rule):
+    """The gradients themselves, formed once and kept, one row a sample."""
 
-    Attributes:
-        parameters: Number of parameters of the layer.
-    """
+    route = "direct"
 
-    parameters: int
-    route: str = "direct"
-    formed: int = 0
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """One row."""
-        return ((self.parameters,),)
-
-    @property
-    def multiply_adds(self) -> int:
-        """One per parameter."""
-        return self.parameters
+    def __init__(self, captured: Captured) -> None:
+        """One number kept per parameter."""
+        super().__init__(captured)
+        self.multiply_adds = count_parameters(captured.module)
+        self.shapes = ((self.multiply_adds,),)
 
     def write(self, captured: Captured, out: Factors) -> None:
         """The gradient rows."""
@@ -118,40 +106,16 @@ class DirectRows:
         return upper_product(a[0]) if b is None else a[0] @ b[0].T
 
 
-class _KeepsCaptured:
-    """A rule that keeps inputs and output gradients as they are."""
+class DirectFormed(Rule):
+    """The gradients formed when they are needed, where inputs and output gradients take less room."""
 
-    __slots__ = ()
+    route = "direct"
 
-    def write(self, captured: Captured, out: Factors) -> None:
-        out[0].copy_(captured.inputs)
-        out[1].copy_(captured.grads)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DirectFormed(_KeepsCaptured):
-    """The gradients formed when they are needed, where inputs and output gradients take less room.
-
-    Attributes:
-        name: Name of the layer.
-        module: The layer itself.
-        shapes: Shapes of its inputs and output gradients for a sample.
-    """
-
-    name: str
-    module: nn.Module
-    shapes: tuple[tuple[int, ...], ...]
-    route: str = "direct"
-
-    @property
-    def formed(self) -> int:
-        """The parameters of the layer."""
-        return count_parameters(self.module)
-
-    @property
-    def multiply_adds(self) -> int:
-        """One per parameter."""
-        return self.formed
+    def __init__(self, captured: Captured) -> None:
+        """One number formed per parameter."""
+        super().__init__(captured)
+        self._layer = captured.name, captured.module
+        self.multiply_adds = self.formed = count_parameters(captured.module)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
@@ -169,59 +133,35 @@ class DirectFormed(_KeepsCaptured):
         return out
 
     def _rows(self, factors: Factors, part: slice, out: Tensor) -> Tensor:
-        write_gradient_rows(Captured(self.name, self.module, factors[0][part], factors[1][part]), out)
+        write_gradient_rows(Captured(*self._layer, factors[0][part], factors[1][part]), out)
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class StructuredLinear(_KeepsCaptured):
+class StructuredLinear(Rule):
     """``(A A^T + 1) * (B B^T)``, the one for the bias."""
 
-    inputs: int
-    outputs: int
-    bias: bool
-    route: str = "structured"
-    formed: int = 0
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Inputs and output gradients."""
-        return (self.inputs,), (self.outputs,)
-
-    @property
-    def multiply_adds(self) -> int:
-        """Multiply-adds of the two products."""
-        return self.inputs + self.outputs
+    def __init__(self, captured: Captured) -> None:
+        """Two products, of inputs and of output gradients."""
+        super().__init__(captured)
+        self.multiply_adds = sum(map(math.prod, self.shapes))
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Two products, multiplied entry by entry."""
         b = a if b is None else b
-        return (a[0] @ b[0].T + float(self.bias)) * (a[1] @ b[1].T)
+        return (a[0] @ b[0].T + float(self._bias)) * (a[1] @ b[1].T)
 
 
-@dataclass(frozen=True, slots=True)
-class StructuredConv(_KeepsCaptured):
+class StructuredConv(Rule):
     """Inner products of pixels and of output gradients, summed over the pairs of positions."""
 
-    geometry: ConvGeometry
-    bias: bool
-    route: str = "structured"
-    formed: int = 0
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Inputs and output gradients."""
-        g = self.geometry
-        return (
-            (g.channels_in, g.rows.size_in, g.columns.size_in),
-            (g.channels_out, g.rows.size_out, g.columns.size_out),
-        )
-
-    @property
-    def multiply_adds(self) -> int:
-        """Multiply-adds of the products of pixels and of output gradients."""
-        g = self.geometry
-        return g.positions**2 * g.channels_out + sum(g.phase_size(p) ** 2 * g.channels_in for p in g.phases())
+    def __init__(self, captured: Captured) -> None:
+        """Products of output gradients at every pair of positions, and of pixels at every pair in a phase."""
+        super().__init__(captured)
+        assert isinstance(captured.module, nn.Conv2d)
+        (_, *size_in), (_, *size_out) = self.shapes
+        self.geometry = g = ConvGeometry.of(captured.module, (size_in[0], size_in[1]), (size_out[0], size_out[1]))
+        of_pixels = sum(g.phase_size(phase) ** 2 * g.channels_in for phase in g.phases())
+        self.multiply_adds = g.positions**2 * g.channels_out + of_pixels
 
     @property
     def cost(self) -> int:
@@ -249,7 +189,7 @@ class StructuredConv(_KeepsCaptured):
 
     def _block(self, x_a: Tensor, g_a: Tensor, x_b: Tensor, g_b: Tensor) -> Tensor:
         of_grads = _position_pairs(g_a, g_b)
-        of_patches = torch.full_like(of_grads, float(self.bias))
+        of_patches = torch.full_like(of_grads, float(self._bias))
         strides = self.geometry.rows.stride, self.geometry.columns.stride
         for phase, taps in self.geometry.phases().items():
             rows, columns = (slice(start, None, stride) for start, stride in zip(phase, strides, strict=True))
@@ -259,28 +199,22 @@ class StructuredConv(_KeepsCaptured):
         return of_patches.mul_(of_grads).sum(dim=(0, 1, 3, 4))
 
 
+# Layers whose gradients need not be formed; those of the others are.
+_STRUCTURED: dict[type[nn.Module], type[Rule]] = {nn.Linear: StructuredLinear, nn.Conv2d: StructuredConv}
+
+
 def rule_for(captured: Captured, *, route: str = "best") -> Rule:
     """The rule for a layer that was captured at the size of image it will be used with.
 
     The route is "best" for the cheaper one, "direct" or "structured" to force it where the layer has it.
     """
-    module = captured.module
-    direct = _direct_rule(captured)
-    if route == "direct" or isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+    rows, formed = DirectRows(captured), DirectFormed(captured)
+    direct: Rule = rows if rows.multiply_adds <= sum(map(math.prod, formed.shapes)) else formed
+    structured_rule = _STRUCTURED.get(type(captured.module))
+    if route == "direct" or structured_rule is None:
         return direct
-    bias = getattr(module, "bias", None) is not None
-    if isinstance(module, nn.Linear):
-        linear = StructuredLinear(module.in_features, module.out_features, bias)
-        return linear if route == "structured" or linear.multiply_adds < direct.multiply_adds else direct
-    structured = StructuredConv(geometry_of(captured), bias)
-    return structured if route == "structured" or structured.cost < direct.multiply_adds else direct
-
-
-def geometry_of(captured: Captured) -> ConvGeometry:
-    """The geometry of a convolution that was captured."""
-    assert isinstance(captured.module, nn.Conv2d)
-    size_in, size_out = captured.inputs.shape[2:], captured.grads.shape[2:]
-    return ConvGeometry.of(captured.module, (size_in[0], size_in[1]), (size_out[0], size_out[1]))
+    structured = structured_rule(captured)
+    return structured if route == "structured" or structured.cost < direct.cost else direct
 
 
 def write_gradient_rows(captured: Captured, out: Tensor) -> None:
@@ -313,14 +247,6 @@ def upper_product(rows: Tensor) -> Tensor:
     for i in range(0, len(rows), _STRIP):
         out[i : i + _STRIP, i:] = rows[i : i + _STRIP] @ rows[i:].T
     return out
-
-
-def _direct_rule(captured: Captured) -> Rule:
-    shapes = tuple(captured.inputs.shape[1:]), tuple(captured.grads.shape[1:])
-    parameters = count_parameters(captured.module)
-    if parameters <= sum(map(math.prod, shapes)):
-        return DirectRows(parameters)
-    return DirectFormed(captured.name, captured.module, shapes)
 
 
 def _write_conv_weight(module: nn.Conv2d, x: Tensor, grads: Tensor, out: Tensor) -> None:

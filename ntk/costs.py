@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from ntk.config import GramConfig
-from ntk.engine import Engine
-from ntk.kernels import as_sets, plan_kernels
+from ntk.experiment import DrawnImages, Experiment
+from ntk.kernels import as_sets
 from ntk.plan import TRAIN, Plan, Tile, chunks, loads
 from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
 from projnorm.records import RunContext
-from projnorm.vision import ImageNetInput, load_network, load_splits
+from projnorm.vision import load_splits
 from projnorm.vision.settings import RANDOM
-from projnorm.vision.targets import Shifts, generated_targets, given_targets, require_distinct
+from projnorm.vision.targets import given_targets
 
 # Columns of the table of layers, and the attribute of `LayerCost` that each shows.
 _COLUMNS = {
@@ -56,38 +57,31 @@ def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sampl
     tasks = chunks(plan, workers)
     device_bytes = plan.peak_bytes
     if workers > 1:
-        held = max(_samples_needed(plan, tiles) * sample_bytes + sum(map(plan.bytes_of, tiles)) for tiles in tasks)
+        held = max(
+            plan.samples_in({panel for tile in tiles for panel in tile}) * sample_bytes + sum(map(plan.bytes_of, tiles))
+            for tiles in tasks
+        )
         device_bytes += held - plan.samples * sample_bytes
     return device_cost([[_job(plan, tiles) for tiles in tasks]], workers, assumptions, device_bytes=device_bytes)
 
 
 def _job(plan: Plan, tiles: Sequence[Tile]) -> Job:
-    passes = sum(plan.panels[panel].samples for panel in loads(tiles, plan.room))
+    passes = plan.samples_in(loads(tiles, plan.room))
     multiply_adds = sum(map(plan.tile_multiply_adds, tiles)) + passes * plan.fill_multiply_adds
     return Job("tiles", 2 * multiply_adds, {"through the network": passes})
 
 
-def _samples_needed(plan: Plan, tiles: Sequence[Tile]) -> int:
-    return sum(plan.panels[panel].samples for panel in {panel for tile in tiles for panel in tile})
-
-
 def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
     """The plan, and the bytes of a sample before it is prepared for a network."""
-    data, splits = config.data, load_splits(config.data.data)
-    shifts = Shifts(data.families, data.severities)
-    generated = generated_targets(splits.test, np.arange(1), shifts, seed=config.seed)
+    data, splits, first = config.data, load_splits(config.data.data), np.arange(1)
     given = given_targets(data.targets, data.m, np.random.default_rng(config.seed))
-    require_distinct([*generated, *given], taken=(TRAIN,))
-    targets = {t.name: _repeated(t.images.images, data.m) for t in generated}
-    targets |= {t.name: _repeated(t.images.images, len(t.images)) for t in given}
-    sets = as_sets(_repeated(splits.train.images, data.n), targets)
-    network = config.network
-    models = [
-        load_network(network.architecture, RANDOM, num_outputs=1, seed=config.seed + head).model
-        for head in range(network.heads)
-    ]
-    engine = Engine(models, sets[TRAIN], config.kernel_config(context), prepare=ImageNetInput(network.size))
-    return plan_kernels(engine, sets), sets[TRAIN][:1].nbytes
+    config = replace(config, network=replace(config.network, weights=RANDOM))
+    images = DrawnImages(config, splits, splits.train.take(first), first, tuple(given))
+    experiment = Experiment.of(config, images)
+    sizes = {t.name: data.m for t in experiment.targets} | {t.name: len(t.images) for t in given}
+    targets = {t.name: _repeated(t.images.images, sizes[t.name]) for t in experiment.targets}
+    sets = as_sets(_repeated(images.train.images, data.n), targets)
+    return experiment.task(context, sets).plan, sets[TRAIN][:1].nbytes
 
 
 def _repeated(images: np.ndarray, count: int) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk.capture import Captured, UnsupportedNetworkError, capture, count_parameters, parameter_layers
+from ntk.capture import (
+    Captured,
+    UnsupportedNetworkError,
+    capture,
+    count_parameters,
+    parameter_layers,
+    requiring_grad,
+)
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.kinds import FeatureMap, LayerCost, feature_map
@@ -40,15 +47,9 @@ class SelfCheckError(InputError):
 class Engine:
     """Everything that a block of the kernel depends on, except the samples.
 
-    Attributes:
-        config: Settings of the kernel.
-        device: Device of forward and backward passes.
-        parameters: Number of parameters, which are the coordinates of the full gradient.
-        maps: One feature map for each network; the kernel is the mean over the networks.
-        costs: Route and cost of each layer, and of those that are only passed through; the same for every network.
-        sizes: Numbers of bytes that a plan is made from, without the inputs.
-        input_dtype: Floating-point type of the forward pass.
-        dtype: Floating-point type of the products.
+    There is one feature map for each network, and the kernel is the mean over the networks. The costs are those of each
+    layer, and of the layers that are only passed through, of one network; the sizes are without the inputs. Forward
+    passes compute in `input_dtype`, products in `dtype`.
     """
 
     def __init__(
@@ -151,18 +152,19 @@ class Engine:
                 "independent of each other."
             )
         rows = [
-            feature.of_gradient(self._plain_gradient(model, x, index)).double().cpu()
-            for model, feature in zip(self._models, self.maps, strict=True)
+            feature.of_gradient(self._plain_gradient(i, x, index)).double().cpu() for i, feature in enumerate(self.maps)
         ]
         return torch.cat(rows) / math.sqrt(len(rows))
 
-    def require_rounding(self, error: float) -> None:
-        """Refuse an error of a spot check, against the scale of what is checked, that is more than rounding."""
-        if not error <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
+    def largest_error(self, checks: Iterable[tuple[float, float]]) -> float:
+        """The largest of the errors of a spot check, each with the scale of what is checked; no more than rounding."""
+        worst = max((0.0, *(error / scale if scale else error for error, scale in checks)))
+        if not worst <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
             raise SelfCheckError(
-                f"what was computed differs from plain autograd by {error:.2g} of its scale on this network; its "
+                f"what was computed differs from plain autograd by {worst:.2g} of its scale on this network; its "
                 "samples may not be independent of each other, or its forward pass not repeatable."
             )
+        return worst
 
     def _first_look(self, index: int) -> list[Captured]:
         """One sample captured, where it shows whether the inputs suit the network."""
@@ -186,19 +188,12 @@ class Engine:
         x = x.to(self.device)
         return x if self._prepare is None else self._prepare(x)
 
-    def _plain_gradient(self, model: nn.Module, x: Tensor, index: int) -> Tensor:
-        layers = parameter_layers(model, self.config.layers)
-        parameters = [p for module in layers.values() for p in module.parameters(recurse=False)]
-        flags = [p.requires_grad for p in parameters]
-        for p in parameters:
-            p.requires_grad_(True)
-        try:
-            with torch.enable_grad():
-                output = model(self._prepared(x)).reshape(-1)[index]
-                gradients = torch.autograd.grad(output, parameters)
-        finally:
-            for p, flag in zip(parameters, flags, strict=True):
-                p.requires_grad_(flag)
+    def _plain_gradient(self, network: int, x: Tensor, index: int) -> Tensor:
+        layers = self._layers[network].values()
+        parameters = [p for module in layers for p in module.parameters(recurse=False)]
+        with requiring_grad(parameters, required=True), torch.enable_grad():
+            output = self._models[network](self._prepared(x)).reshape(-1)[index]
+            gradients = torch.autograd.grad(output, parameters)
         return torch.cat([g.detach().flatten() for g in gradients])
 
 

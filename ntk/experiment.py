@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.config import GramConfig, NtkConfig
@@ -56,15 +57,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class DrawnImages:
-    """The images of an experiment, before any of them is corrupted.
-
-    Attributes:
-        config: Settings that the images are part of.
-        splits: The whole training and test sets.
-        train: Training images.
-        test_indices: Images of the test set.
-        given: Targets from files.
-    """
+    """The images of an experiment, before any of them is corrupted: of the whole `splits`, those that were drawn."""
 
     config: GramConfig
     splits: Splits
@@ -112,15 +105,7 @@ class DrawnImages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """Everything that an experiment works on.
-
-    Attributes:
-        config: Settings of the experiment.
-        networks: One network for each last layer drawn.
-        train: Training images.
-        targets: Sets of images to predict the error on.
-        classes: Number of classes.
-    """
+    """Everything that an experiment works on; there is one network for each last layer drawn."""
 
     config: NtkConfig
     networks: tuple[LoadedNetwork, ...]
@@ -143,13 +128,15 @@ class Experiment:
             config = NtkConfig(config.data, config.network, config.kernel, config.seed)
         return cls(config, networks, images.train, targets, classes)
 
-    def task(self, context: RunContext, **others: Any) -> GramTask:
-        """The kernels, checked and ready to be computed; `others` are further fields of `KernelConfig`."""
-        sets = as_sets(self.train.images, {target.name: target.images.images for target in self.targets})
-        models = [network.model for network in self.networks]
-        return GramTask(
-            models, sets, self.config.kernel_config(context, **others), ImageNetInput(self.config.network.size)
-        )
+    def task(self, context: RunContext, sets: Mapping[str, Tensor] | None = None, **others: Any) -> GramTask:
+        """The kernels, of these images or of other `sets`, checked and ready to be computed.
+
+        `others` are further fields of `KernelConfig`.
+        """
+        if sets is None:
+            sets = as_sets(self.train.images, {target.name: target.images.images for target in self.targets})
+        config, prepare = self.config.kernel_config(context, **others), ImageNetInput(self.config.network.size)
+        return GramTask([network.model for network in self.networks], sets, config, prepare)
 
 
 def run_gram(config: GramConfig, context: RunContext) -> Record:

@@ -40,14 +40,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class ConvGeometry:
-    """A convolution at a given input size.
-
-    Attributes:
-        channels_in: Channels going in.
-        channels_out: Channels coming out.
-        rows: The vertical direction.
-        columns: The horizontal direction.
-    """
+    """A convolution at a given input size; `rows` is its vertical direction."""
 
     channels_in: int
     channels_out: int

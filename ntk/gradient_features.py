@@ -74,15 +74,12 @@ def features(
     """
     config = config or KernelConfig(kind=COORDINATES)
     x, out = as_inputs(x, "x"), None if out is None else Path(out)
-    network = as_networks(model, "model")[0]
+    parameters = count_parameters(*parameter_layers(as_networks(model, "model")[0], config.layers).values())
     if config.kind == COORDINATES and config.count == DEFAULT_COUNT:
-        parameters = count_parameters(*parameter_layers(network, config.layers).values())
         config = replace(config, count=min(DEFAULT_COUNT, parameters))
+    drawn = replace(config, kind=COORDINATES, count=parameters) if config.kind == EXACT else config
     with full_precision():
-        engine = Engine(model, x, config, prepare=prepare)
-        if config.kind == EXACT:
-            every = replace(config, kind=COORDINATES, count=engine.parameters)
-            engine = Engine(model, x, every, prepare=prepare)
+        engine = Engine(model, x, drawn, prepare=prepare)
         widths = [shape[0] for shape in engine.maps[0].shapes]
         shape = (len(x), sum(widths))
         with _destination(out, shape, str(engine.dtype).removeprefix("torch.")) as values:
@@ -94,23 +91,18 @@ def features(
                 for part, width in zip(filled, widths, strict=True):
                     values[start : start + len(part), column : column + width] = part.cpu().numpy()
                     column += width
-            check_error = _spot_check(engine, x, values)
+            check_error = engine.largest_error(_spot_checks(engine, x, values))
     stored = values if out is None else np.load(out, mmap_mode="r")
     fingerprint = "" if config.kind == EXACT else engine.maps[0].fingerprint
     return Features(stored, engine.parameters, fingerprint, check_error, config)
 
 
-def _spot_check(engine: Engine, x: Tensor, values: np.ndarray) -> float:
-    """Largest error of a few rows against plain autograd."""
+def _spot_checks(engine: Engine, x: Tensor, values: np.ndarray) -> Iterator[tuple[float, float]]:
+    """Errors of a few rows against plain autograd, with their scales."""
     rng = np.random.default_rng(engine.config.seed)
-    worst = 0.0
     for index in rng.choice(len(x), size=min(engine.config.checks, len(x)), replace=False).tolist():
         expected = engine.plain_features(x, index, batch=engine.config.batch).numpy()
-        scale = float(np.linalg.norm(expected))
-        error = float(np.linalg.norm(values[index] - expected))
-        worst = max(worst, error / scale if scale else error)
-    engine.require_rounding(worst)
-    return worst
+        yield float(np.linalg.norm(values[index] - expected)), float(np.linalg.norm(expected))
 
 
 @contextmanager

@@ -81,14 +81,11 @@ class Kernels:
 
     def to_dict(self) -> dict[str, Any]:
         """What they are of and how they were computed as plain values, without the blocks."""
+        plain = ("parameters", "device", "threads", "check_error", "computed")
         return {
             "train": self.plan.sets[TRAIN],
             "targets": {name: self.plan.sets[name] for name in self.targets},
-            "parameters": self.parameters,
-            "device": self.device,
-            "threads": self.threads,
-            "check_error": self.check_error,
-            "computed": self.computed,
+            **{name: getattr(self, name) for name in plain},
             "damaged": list(self.damaged),
             "fingerprints": dict(self.fingerprints),
             "config": self.config.to_json(),
@@ -165,8 +162,7 @@ class GramTask:
     ) -> None:
         """As `gram`; `sets` come from `as_sets`."""
         self._models, self._sets, self._prepare = models, sets, prepare
-        self._config = config or KernelConfig()
-        self.engine = Engine(models, sets[TRAIN], self._config, prepare=prepare)
+        self.engine = Engine(models, sets[TRAIN], config, prepare=prepare)
         self.plan = plan_kernels(self.engine, sets)
 
     def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
@@ -181,9 +177,9 @@ class GramTask:
                 fingerprints = {} if folder is None else self._fingerprints()
                 tiles = Tiles(folder, fingerprints | self._choices(plan, threads), fresh=fresh)
                 computed = self._compute(plan, tiles, threads, on_device(backend or ONE_PROCESS, self.engine.device))
-                error = _spot_check(self.engine, plan, self._sets, tiles)
+                error = self.engine.largest_error(_spot_checks(self.engine, plan, self._sets, tiles))
         return Kernels(
-            self._config,
+            self.engine.config,
             plan,
             self.engine.parameters,
             str(self.engine.device),
@@ -201,7 +197,7 @@ class GramTask:
     def _choices(self, plan: Plan, threads: int) -> dict[str, Any]:
         """Every choice that changes a bit of the tiles."""
         return {
-            **{key: value for key, value in self._config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
+            **{key: value for key, value in self.engine.config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
             "device": str(self.engine.device),
             "cut": plan.cut.to_json(),
             "threads": threads,
@@ -219,12 +215,10 @@ class GramTask:
         runs = [[t for t in run if _name(t) not in tiles] for run in chunks(plan, max(2, count_workers(backend)))]
         runs = [run for run in runs if run]
         todo = [tile for run in runs for tile in run]
+        config = replace(self.engine.config, device=str(self.engine.device))
         work = partial(
             _compute_job,
-            models=self._models,
-            example=self._sets[TRAIN][:1].clone(),
-            config=replace(self._config, device=str(self.engine.device)),
-            prepare=self._prepare,
+            make_engine=partial(Engine, self._models, self._sets[TRAIN][:1].clone(), config, prepare=self._prepare),
             cut=plan.cut,
             room=plan.room,
             threads=threads,
@@ -282,16 +276,7 @@ def _store_blocks(
 
 
 def _compute_job(
-    job: _Job,
-    *,
-    models: nn.Module | Sequence[nn.Module],
-    example: Tensor,
-    config: KernelConfig,
-    prepare: Prepare | None,
-    cut: Cut,
-    room: int,
-    threads: int,
-    store: Store | None,
+    job: _Job, *, make_engine: Callable[[], Engine], cut: Cut, room: int, threads: int, store: Store | None
 ) -> list[np.ndarray | None]:
     """The tiles of a job, in another process.
 
@@ -301,8 +286,7 @@ def _compute_job(
     tiles, inputs = job
     blocks: list[np.ndarray | None] = []
     with full_precision(), torch_threads(threads):
-        engine = Engine(models, example, config, prepare=prepare)
-        for tile, block in _blocks(engine, inputs.__getitem__, cut, room, tiles):
+        for tile, block in _blocks(make_engine(), inputs.__getitem__, cut, room, tiles):
             if store is not None:
                 write_tile(store, _name(tile), block)
             blocks.append(block if store is None else None)
@@ -332,10 +316,9 @@ def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
     return sets[where.set][where.start : where.stop]
 
 
-def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> float:
-    """Largest error of a few entries against plain autograd."""
+def _spot_checks(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> Iterator[tuple[float, float]]:
+    """Errors of a few entries against plain autograd, with their scales."""
     rng = np.random.default_rng(engine.config.seed)
-    worst = 0.0
     for _ in range(engine.config.checks):
         i, j = plan.tiles[rng.integers(len(plan.tiles))]
         tile = tiles.get(_name((i, j)))
@@ -344,10 +327,7 @@ def _spot_check(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: T
             engine.plain_features(_panel_inputs(plan, sets, panel), index, batch=plan.cut.batch)
             for panel, index in ((i, r), (j, c))
         )
-        scale = float(x.norm() * y.norm())
-        worst = max(worst, abs(float(tile[r, c]) - float(x @ y)) / scale if scale else abs(float(tile[r, c])))
-    engine.require_rounding(worst)
-    return worst
+        yield abs(float(tile[r, c]) - float(x @ y)), float(x.norm() * y.norm())
 
 
 def _name(tile: Tile) -> str:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -124,12 +125,8 @@ class ExactMap(FeatureMap):
         return gradient
 
     def _by_rule(self, factors: Factors) -> list[Factors]:
-        parts, start = [], 0
-        for rule in self._rules:
-            stop = start + len(rule.shapes)
-            parts.append(factors[start:stop])
-            start = stop
-        return parts
+        rest = iter(factors)
+        return [tuple(islice(rest, len(rule.shapes))) for rule in self._rules]
 
 
 class CoordinateMap(FeatureMap):
@@ -223,11 +220,9 @@ def feature_map(config: KernelConfig, sample: Sequence[Captured]) -> FeatureMap:
 
 def _forward_multiply_adds(layer: Captured) -> int:
     """A convolution uses every weight at every position; batch norm is not counted."""
-    weight = layer.module.weight
     if not isinstance(layer.module, nn.Conv2d | nn.Linear):
         return 0
-    assert isinstance(weight, Tensor)
-    return weight.numel() * math.prod(layer.grads.shape[2:])
+    return layer.module.weight.numel() * math.prod(layer.grads.shape[2:])
 
 
 def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

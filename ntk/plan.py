@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ntk.kinds import LayerCost
@@ -115,7 +115,11 @@ class Plan:
     @property
     def passes(self) -> int:
         """Number of samples sent through each network, again where their panel was dropped."""
-        return sum(self.panels[load].samples for load in loads(self.tiles, self.room))
+        return self.samples_in(loads(self.tiles, self.room))
+
+    def samples_in(self, panels: Iterable[int]) -> int:
+        """Number of samples in some panels."""
+        return sum(self.panels[panel].samples for panel in panels)
 
     @property
     def tile_bytes(self) -> int:
@@ -234,8 +238,8 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
     cut: list[tuple[Tile, ...]] = []
     start, done, again, held = 0, 0, 0, 0
     for position, cost in enumerate(costs):
-        extra = sum(plan.panels[panel].samples for panel, _ in alone.at(position))
-        extra -= sum(plan.panels[panel].samples for panel, _ in unbroken.at(position))
+        extra = plan.samples_in(panel for panel, _ in alone.at(position))
+        extra -= plan.samples_in(panel for panel, _ in unbroken.at(position))
         done, again = done + cost, again + extra * plan.fill_multiply_adds
         held += plan.bytes_of(plan.tiles[position])
         enough = done >= _EARLY * share and again <= _FILLED_AGAIN * done

@@ -21,25 +21,16 @@ _DIGEST = "[0-9a-f]" * 12
 
 
 class Tiles:
-    """The tiles of one kernel.
-
-    Attributes:
-        store: Store of the tiles; None in memory.
-        damaged: Names of tiles that were found damaged when the folder was opened.
-    """
+    """The tiles of one kernel, and the names of those that were found damaged when the folder was opened."""
 
     def __init__(self, folder: Path | None, identity: Mapping[str, Any], *, fresh: bool = False) -> None:
-        """Open the folder.
+        """Open the folder of the manifest and the tiles; None keeps the tiles in memory.
 
-        Args:
-            folder: Folder of the manifest and the tiles; None keeps the tiles in memory.
-            identity: Hashes of what the tiles are computed from, and every choice that changes a bit of them.
-            fresh: Whether tiles that are there are removed.
+        The identity holds hashes of what the tiles are computed from, and every choice that changes a bit of them.
         """
         self.store: Store | None = None
         self.damaged: list[str] = []
-        self._memory: dict[str, np.ndarray] = {}
-        self._stored: set[str] = set()
+        self._tiles: dict[str, np.ndarray | None] = {}  # None where the store has it
         if folder is None:
             return
         store = Store(folder.absolute())  # a worker may be in another folder
@@ -62,27 +53,23 @@ class Tiles:
             if self.store.get(name) is None:
                 self.damaged.append(name)
             else:
-                self._stored.add(name)
+                self._tiles[name] = None
 
     def __contains__(self, name: str) -> bool:
-        return name in self._memory or name in self._stored
+        return name in self._tiles
 
     def put(self, name: str, tile: np.ndarray | None) -> None:
         """Keep a tile; None says that a worker has put it into the store."""
-        if self.store is None:
-            assert tile is not None
-            self._memory[name] = tile
-            return
-        if tile is not None:
+        if self.store is not None and tile is not None:
             write_tile(self.store, name, tile)
-        self._stored.add(name)
+        self._tiles[name] = tile if self.store is None else None
 
     def get(self, name: str) -> np.ndarray:
         """A tile that is there."""
-        if self.store is None:
-            return self._memory[name]
-        entry = self.store.get(name)
-        if entry is None:
+        if (tile := self._tiles[name]) is not None:
+            return tile
+        assert self.store is not None
+        if (entry := self.store.get(name)) is None:
             raise ChangedInputError(f"{self.store.path(name)} changed while it was in use; run the same again.")
         return entry.arrays[_TILE]
 

@@ -88,14 +88,10 @@ def variant_values(
     accumulate: str = "float64",
     variants: tuple[Variant, ...] = VARIANTS,
 ) -> dict[Variant, float]:
-    """ProjNormLinear in every way asked for.
+    """ProjNormLinear in every way asked for, from blocks made of products of precision `accumulate`.
 
-    Args:
-        blocks: The three blocks of the kernel.
-        responses: Centred training responses, shape ``(n, c)``.
-        network: One-hot labels that the evaluated network gives the target, centred in the same way, shape ``(m, c)``.
-        accumulate: Precision of the products the blocks were made from.
-        variants: Ways that are computed.
+    The centred training `responses` have shape ``(n, c)``; `network`, shape ``(m, c)``, are the one-hot labels that the
+    evaluated network gives the target, centred in the same way.
     """
     values = {}
     for features, group in itertools.groupby(variants, key=lambda variant: variant.features):

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.errors import InputError
-from projnorm.files import UNREADABLE, memory_ceiling, open_file, read_file, reason
+from projnorm.files import decoding, memory_ceiling, open_file, read_file
 
 Arrays = Mapping[str, NDArray[Any]]
 
-_UNREADABLE = (*UNREADABLE, OSError)
 # What Python's parser raises on a header that is not a literal.
 _NO_HEADER = (SyntaxError, MemoryError, tokenize.TokenError)
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
@@ -44,20 +43,15 @@ def to_npz(arrays: Arrays, *, compress: bool = True) -> bytes:
 
 def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
     """The arrays in the bytes of an NPZ file."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = _members(archive)
-            return {name: _unpacked(archive, member) for name, member in members.items()}
-    except _UNREADABLE as error:
-        raise InputError(f"not a whole NPZ file of plain arrays ({reason(error)})") from error
+    whole = decoding("not a whole NPZ file of plain arrays", OSError, end="")
+    with whole, zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: _unpacked(archive, member) for name, member in _members(archive).items()}
 
 
 def from_npy(data: bytes) -> NDArray[Any]:
     """The array in the bytes of an NPY file."""
-    try:
+    with decoding("not a whole NPY file of a plain array", OSError, end=""):
         return _array(io.BytesIO(data), len(data))
-    except _UNREADABLE as error:
-        raise InputError(f"not a whole NPY file of a plain array ({reason(error)})") from error
 
 
 def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
@@ -71,16 +65,19 @@ def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
 
 def map_npy(path: Path) -> NDArray[Any]:
     """The array of an NPY file as a memory map, which may be larger than `memory_ceiling`."""
-    with open_file(path, most=np.iinfo(np.int64).max) as file:
-        try:
-            size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            header = _header(file, size)
-            if not math.prod(header.shape):
-                return np.empty(header.shape, header.dtype)
-            return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
-        except _UNREADABLE as error:
-            raise InputError(f"{path}: not a whole NPY file of a plain array ({reason(error)}).") from None
+    whole = decoding(f"{path}: not a whole NPY file of a plain array", OSError)
+    with open_file(path, most=np.iinfo(np.int64).max) as file, whole:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        header = _header(file, size)
+        if not math.prod(header.shape):
+            return np.empty(header.shape, header.dtype)
+        return np.memmap(file, header.dtype, "r", file.tell(), header.shape, header.order)
+
+
+def form(array: NDArray[Any]) -> str:
+    """Type and shape of an array, as messages say what arrived."""
+    return f"{array.dtype} of shape {array.shape}"
 
 
 @dataclass(frozen=True, slots=True)

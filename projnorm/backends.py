@@ -71,12 +71,8 @@ ONE_PROCESS = Backend()
 def run_each(function: Callable[[T], R], items: Iterable[T], *, backend: Backend) -> Iterator[Iterator[tuple[int, R]]]:
     """Iterate over (index, result) of `function` for every item, in the order in which they finish.
 
-    Tasks that are still running when the context ends are stopped.
-
-    Args:
-        function: Function of one item that depends on nothing else; it and the items must be picklable.
-        items: Items, taken one by one as workers become free.
-        backend: Processes or cluster that the tasks run on.
+    The function and the items must be picklable; items are taken one by one as workers become free. Tasks that are
+    still running when the context ends are stopped.
     """
     # Closed here: when it is garbage collected, joblib would stop whatever runs at that time.
     with closing(_results(partial(_numbered, function), enumerate(items), backend)) as results:

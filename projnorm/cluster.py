@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from itertools import islice
+from operator import call
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from dask import config as dask_config
@@ -23,6 +23,7 @@ from distributed.comm.core import CommClosedError
 from projnorm.atomic import write_atomically
 from projnorm.errors import ClusterError
 from projnorm.files import reason
+from projnorm.lazy import version_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,12 +54,10 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
             with _naming_loss(scheduler):
                 room = _TASKS_PER_WORKER * max(1, len(client.nthreads())) - len(running)
                 running.update(
-                    client.submit(_call, shared, item, key=f"task-{uuid4().hex}")
-                    for item in islice(items, max(0, room))
+                    client.submit(call, shared, item, key=f"task-{uuid4().hex}") for item in islice(items, max(0, room))
                 )
-            if not running:
-                return
-            with _naming_loss(scheduler):
+                if not running:
+                    return
                 done = _some_done(client, running)
                 outcomes = [(future.exception(), future) for future in done]
             running -= done
@@ -178,17 +177,9 @@ def _identity(function: Callable[[T], R]) -> Callable[[T], R]:
     return function
 
 
-def _call(function: Callable[[T], R], item: T) -> R:
-    return function(item)
-
-
 def _sees(path: str) -> bool:
     return Path(path).exists()
 
 
-def _versions() -> dict[str, Any]:
-    versions = dict.fromkeys(_SAME_VERSIONS, "not installed")
-    for name in _SAME_VERSIONS:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
+def _versions() -> dict[str, str]:
+    return {name: version_of(name) or "not installed" for name in _SAME_VERSIONS}

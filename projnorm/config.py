@@ -25,37 +25,20 @@ _KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting is for and which values it may have.
+    """What a setting is for and which values it may have."""
 
-    Attributes:
-        help: Description of the setting, as the command line and the documentation show it.
-        least: Smallest value allowed.
-        above: Values must be larger than this.
-        most: Largest value allowed.
-        below: Values must be smaller than this.
-        choices: Values allowed, or a function that returns them; text is compared without regard to case.
-        all: Whether the single entry "all" stands for every choice.
-        distinct: Whether the entries of a tuple must differ from each other.
-        nonempty: Whether a tuple must have an entry.
-        repeat: Whether each entry of a tuple is given by a flag of its own, since entries may hold commas.
-        positional: Whether the command line takes it by position instead of by a flag.
-        flat: Whether the flags of a nested configuration have no prefix.
-        flag: Spelling of the flag, where it is not that of the field.
-    """
-
-    help: str = ""
+    help: str = ""  # as the command line and the documentation show it
     least: float | None = None
     above: float | None = None
     most: float | None = None
     below: float | None = None
-    choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()
-    all: bool = False
-    distinct: bool = False
-    nonempty: bool = False
-    repeat: bool = False
-    positional: bool = False
-    flat: bool = False
-    flag: str = ""
+    choices: tuple[Any, ...] | Callable[[], tuple[Any, ...]] = ()  # text is compared without regard to case
+    all: bool = False  # whether the single entry "all" stands for every choice
+    distinct: bool = False  # whether the entries of a tuple must differ from each other
+    nonempty: bool = False  # whether a tuple must have an entry
+    repeat: bool = False  # whether each entry of a tuple is given by a flag of its own, since entries may hold commas
+    positional: bool = False  # whether the command line takes it by position instead of by a flag
+    flat: bool = False  # whether the flags of a nested configuration have no prefix
 
     @property
     def allowed(self) -> tuple[Any, ...]:
@@ -81,15 +64,7 @@ def seed_setting() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of a configuration class.
-
-    Attributes:
-        name: Name of the field.
-        type: Its annotated type, without `None`.
-        optional: Whether it may be `None`.
-        default: The default; `dataclasses.MISSING` if it is required.
-        rule: Help and allowed values.
-    """
+    """A setting of a configuration class: its type without `None`, and its default, `MISSING` if it is required."""
 
     name: str
     type: Any
@@ -132,26 +107,21 @@ class Config:
 
     def updated(self, document: Mapping[str, Any]) -> Self:
         """The same configuration with the settings of a nested mapping in place of its own."""
-        return self._built(document, {one.name: getattr(self, one.name) for one in settings(type(self))})
+        return self.from_json(document, self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """A configuration from what `to_json` gave."""
-        return cls._built(document, {one.name: one.default for one in settings(cls) if one.default is not MISSING})
-
-    @classmethod
-    def _built(cls, document: Mapping[str, Any], start: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any], base: Self | None = None) -> Self:
+        """A configuration from what `to_json` gave; settings that are not there are those of `base` or the defaults."""
         if not isinstance(document, Mapping):
             raise InputError(f"settings must have names; got a {type(document).__name__}.")
         known = {one.name: one for one in settings(cls)}
         if unknown := sorted(str(name)[:40] for name in document if name not in known):
             raise InputError(f"there is no setting `{unknown[0]}`; there are {', '.join(known)}.")
-        values = dict(start)
-        for name, value in document.items():
-            if known[name].is_config:
-                values[name] = _nested(known[name], value, start.get(name))
-            else:
-                values[name] = value
+        start = {name: one.default if base is None else getattr(base, name) for name, one in known.items()}
+        nested = {
+            name: _nested(known[name], value, start[name]) for name, value in document.items() if known[name].is_config
+        }
+        values = {name: value for name, value in {**start, **document, **nested}.items() if value is not MISSING}
         if missing := [name for name in known if name not in values]:
             raise InputError(f"`{missing[0]}` must be given.")
         return cls(**values)
@@ -160,19 +130,14 @@ class Config:
 def settings(cls: type[Config]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
     if "_described" not in cls.__dict__:
-        cls._described = _describe(cls)
+        hints, described = get_type_hints(cls), []
+        for one in fields(cls):  # type: ignore[arg-type]
+            kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
+            kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
+            rule = one.metadata.get(_RULE, Rule())
+            described.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
+        cls._described = tuple(described)
     return cls._described
-
-
-def _describe(cls: type[Config]) -> tuple[Setting, ...]:
-    hints = get_type_hints(cls)
-    described = []
-    for one in fields(cls):  # type: ignore[arg-type]
-        kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
-        kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
-        rule = one.metadata.get(_RULE, Rule())
-        described.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
-    return tuple(described)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -187,7 +152,7 @@ def _nested(one: Setting, value: Any, start: Any) -> Any:
     if isinstance(value, Config):
         return value
     try:
-        return start.updated(value) if isinstance(start, Config) else one.type.from_json(value)
+        return one.type.from_json(value, start if isinstance(start, Config) else None)
     except InputError as error:
         # What the setting is called from outside.
         raise InputError(str(error).replace("`", f"`{one.name}.", 1)) from None

@@ -32,12 +32,9 @@ class CostAssumptions(Config):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one job computes; jobs of one name are shown in one row.
+    """What one job computes: operations, two for a multiply-add, and samples by what is done with them.
 
-    Attributes:
-        name: Name of this kind of job.
-        flops: Number of floating-point operations, two for a multiply-add.
-        samples: Numbers of samples by what is done with them, such as "trained on" or "through the network".
+    Jobs of one name are shown in one row.
     """
 
     name: str
@@ -47,15 +44,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCost:
-    """A whole experiment on a number of devices.
+    """A whole experiment on a number of devices: operations and samples of all tasks, and bytes that one device needs.
 
-    Attributes:
-        devices: Number of devices.
-        tasks: Number of jobs that they share.
-        flops: Number of floating-point operations of all jobs.
-        device_bytes: Estimate of the most memory that one device needs, in bytes.
-        hours: Estimated hours, from the operations of the busiest device.
-        samples: Numbers of samples of all jobs, by what is done with them.
+    The hours follow from the operations of the busiest device.
     """
 
     devices: int
@@ -68,15 +59,9 @@ class DeviceCost:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """What an experiment will cost, before anything is computed.
+    """What an experiment will cost, before anything is computed: a row for each part of the work, and the whole.
 
-    Attributes:
-        parts: One row for each part of the work, values by column.
-        summary: Sentences on the whole.
-        devices: The experiment on several numbers of devices.
-        assumptions: The rates behind the hours.
-        notes: What was taken for granted.
-        values: Further numbers, for a program that reads the report.
+    `values` are further numbers for a program that reads the report.
     """
 
     parts: tuple[Mapping[str, Any], ...]

@@ -32,7 +32,8 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
             chosen = torch.device(device)
             torch.empty(0, device=chosen)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            raise InputError(f"`device` {str(device)!r} is not available here: {_first_line(error)}.") from None
+            why = str(error).strip().split("\n")[0].rstrip(".")
+            raise InputError(f"`device` {str(device)!r} is not available here: {why}.") from None
         return chosen
     if torch.cuda.is_available():
         return torch.device("cuda")
@@ -80,7 +81,3 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")

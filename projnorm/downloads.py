@@ -18,11 +18,7 @@ _TIMEOUT = 60.0
 def download(url: str, path: Path, *, algorithm: str, digest: str) -> Path:
     """Download a file unless it is already there; returns `path`. Nothing is stored of a file that arrives damaged.
 
-    Args:
-        url: Address of the file; a redirect must not leave https.
-        path: Where the file is stored.
-        algorithm: Name of the hash function in `hashlib`.
-        digest: Hash of the file, or its first digits.
+    `digest` is its hash by the function `algorithm` of `hashlib`, or the first digits. A redirect must not leave https.
     """
 
     def hash_of(data: bytes) -> str:

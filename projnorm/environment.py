@@ -7,12 +7,12 @@ import platform
 import shutil
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from projnorm import __version__
 from projnorm.files import DATA_VARIABLE, physical_memory
+from projnorm.lazy import version_of
 
 # Libraries of the core, and of each extra besides those before it; pyproject.toml says the same.
 CORE = ("numpy", "scipy", "matplotlib", "seaborn", "rich", "joblib", "threadpoolctl", "filelock", "pot", "shtab")
@@ -29,26 +29,20 @@ _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 def current_environment() -> dict[str, Any]:
-    """Where a result comes from: versions of the package, of Python and of numerical libraries, system and processor.
-
-    "cores" is the number of cores available to the process.
-    """
+    """Where a result comes from: versions of the package, Python and numerical libraries, system and processor."""
     return {
         "projnorm": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": available_cores(),
         "libraries": {name: version for name in _LIBRARIES if (version := version_of(name)) is not None},
     }
 
 
-def version_of(name: str) -> str | None:
-    """The version of a library that is installed; None for one that is not."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def diagnose(out: Path) -> dict[str, str]:

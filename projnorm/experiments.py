@@ -22,34 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment.
+    """One experiment."""
 
-    Attributes:
-        kind: Kind of its records.
-        command: Words of its command; empty where only the report runs it.
-        summary: One line for the list of commands.
-        config: Configuration class of the experiment.
-        run: Function of a configuration and a `RunContext` that gives the record.
-        show: Function of a record and its folder that gives a `figures.show.Shown`.
-        presets: Named configurations, one of which the command takes by position.
-        costs: Function of a configuration and a `RunContext` that gives a `projnorm.costs.CostReport`, for
-            ``--dry-run``.
-        download: Function of a configuration that fetches its data or weights, for ``--download``.
-        device: Whether it computes on the device of the context.
-        memory: Whether it keeps to the memory of the context.
-    """
-
-    kind: str
-    command: str
-    summary: str
-    config: str
-    run: str
-    show: str
-    presets: str = ""
-    costs: str = ""
-    download: str = ""
-    device: bool = False
-    memory: bool = False
+    kind: str  # of its records
+    command: str  # empty where only the report runs it
+    summary: str  # one line for the list of commands
+    config: str  # class of its configuration
+    run: str  # function of a configuration and a `RunContext` that gives the record
+    show: str  # function of a record and its folder that gives a `figures.show.Shown`
+    presets: str = ""  # named configurations, one of which the command takes by position
+    costs: str = ""  # function of a configuration, a `RunContext` and a `CostAssumptions` that gives a `CostReport`
+    download: str = ""  # function of a configuration that fetches its data or weights
+    device: bool = False  # whether it computes on the device of the context
+    memory: bool = False  # whether it keeps to the memory of the context
 
     @property
     def config_class(self) -> type[Config]:
@@ -77,6 +62,14 @@ EXPERIMENTS = (
         "simulations.bound_check:BoundConfig",
         "simulations.bound_check:run_bound_check",
         "figures.bound:show",
+    ),
+    Experiment(
+        "intervals",
+        "intervals",
+        "Compare the intervals for the test loss: how wide and how right each is.",
+        "simulations.interval_widths:IntervalWidthsConfig",
+        "simulations.interval_widths:run_interval_widths",
+        "figures.interval_widths:show",
     ),
     Experiment(
         "counterexample",
@@ -234,13 +227,10 @@ def resolve(name: str) -> Any:
 def recompute(
     record: Record, context: RunContext, *, beside: Path, announce: Callable[[str], None] = lambda _: None
 ) -> Record:
-    """Compute a record again from its configuration alone.
+    """Compute a record again from its configuration alone; with the device "auto", on that of the record.
 
-    Args:
-        record: The record.
-        context: Where it is computed; the folder of `record` is not written to. With device "auto", that of the record.
-        beside: Folder that `record` is in; the run that it is about is described there.
-        announce: Called with a line before each step of several.
+    The run that the record is about, if there is one, is described `beside` it, in the folder that holds them. Nothing
+    is written there. `announce` is called with a line before each step of several.
     """
     from projnorm.records import load_record
     from projnorm.verification import changed_inputs, flat_facts

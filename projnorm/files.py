@@ -11,6 +11,8 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,19 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
         if len(data) != size or file.read(1):
             raise InputError(f"{path}: changed while it was read; try again.")
     return data
+
+
+@contextmanager
+def decoding(what: str, *also: type[Exception], end: str = ".") -> Iterator[None]:
+    """Turn what a reader raises on bytes that are not in its format into an `InputError` that says `what` and why.
+
+    `also` are errors that this reader raises besides `UNREADABLE`.
+    """
+    kinds: tuple[type[Exception], ...] = (*UNREADABLE, *also)
+    try:
+        yield
+    except kinds as error:
+        raise InputError(f"{what} ({reason(error)}){end}") from None
 
 
 def parse_json(data: bytes) -> Any:

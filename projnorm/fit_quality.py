@@ -11,12 +11,7 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True, slots=True)
 class FitQuality:
-    """How well a straight line in a score explains the truth.
-
-    Attributes:
-        r_squared: Share of the variance of the truth that a straight line in the score explains; nan for a constant.
-        spearman: Spearman's rank correlation of score and truth; nan for a constant.
-    """
+    """Share of the variance of the truth that a line in the score explains, and rank correlation; nan for constants."""
 
     r_squared: float
     spearman: float

@@ -31,11 +31,8 @@ EXTRAS = {
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used.
 
-    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING``, so each is written once.
-
-    Args:
-        package: Name of the package.
-        file: Path of its ``__init__.py``.
+    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING`` of its ``__init__.py``, the
+    path `file`, so each is written once.
     """
     names: dict[str, tuple[str, str]] = {}
     for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
@@ -56,15 +53,21 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 
 def load(module: str) -> Any:
-    """Import a module.
-
-    Raises:
-        MissingExtraError: If it needs a library of an extra that is not installed.
-    """
+    """Import a module; `MissingExtraError` if it needs a library of an extra that is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise missing_extra(error) from error
+
+
+def version_of(name: str) -> str | None:
+    """The version of a library that is installed; None for one that is not."""
+    from importlib import metadata  # slow to import, and seldom needed
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def missing_extra(error: ModuleNotFoundError) -> Exception:

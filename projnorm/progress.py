@@ -54,15 +54,10 @@ class Meter:
 
 @contextmanager
 def watched(folder: Path, *, description: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Progress of work in other processes.
+    """Progress of work in other processes, of `total` units.
 
     Units count as done when the owner calls the function it is given, and before that as the `Meter` files in `folder`
-    report.
-
-    Args:
-        folder: Folder of the meters; files that an earlier run left there are removed.
-        description: Text in front of the bar.
-        total: Number of units in all.
+    report; files that an earlier run left there are removed.
     """
     for left in folder.glob("*"):
         left.unlink(missing_ok=True)

@@ -104,16 +104,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """A run as a listing shows it.
+    """A run as a listing shows it, with the bytes in its folder and the settings that tell it from runs of its kind.
 
-    Attributes:
-        id: Name of the run.
-        kind: Name of the experiment.
-        created: Time at which it finished; empty for an unfinished run.
-        wall_seconds: Seconds that it took.
-        size: Bytes in its folder.
-        settings: Settings that tell it from other runs of its kind.
-        damaged: Whether its record is there but cannot be read.
+    `created` is empty for an unfinished run; the record of a damaged one is there, but cannot be read.
     """
 
     id: str
@@ -243,8 +236,7 @@ def existing_record(
 
 def list_runs(root: Path) -> list[RunListing]:
     """Every run under `root`, unfinished ones included, by name."""
-    folders = [path for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
-    found = [(path, Store(root).facts(f"{path.name}/{RECORD}") or {}) for path in folders]
+    found = [(path, Store(root).facts(f"{path.name}/{RECORD}") or {}) for path in _folders(root)]
     configs = {path.name: dict(flat(facts.get("config") or _settings(path))) for path, facts in found}
     listings = []
     for path, facts in found:
@@ -252,25 +244,20 @@ def list_runs(root: Path) -> list[RunListing]:
         others = [config for name, config in configs.items() if name != path.name and name.rpartition("-")[0] == kind]
         own = configs[path.name]
         telling = {key: own[key] for key in own if any(other.get(key) != own[key] for other in others)}
-        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        listings.append(
-            RunListing(
-                path.name,
-                kind,
-                facts.get("created", ""),
-                facts.get("wall_seconds", 0.0),
-                size,
-                telling,
-                damaged=not facts and (path / f"{RECORD}.json").exists(),
-            )
-        )
+        created, took = facts.get("created", ""), facts.get("wall_seconds", 0.0)
+        damaged = not facts and (path / f"{RECORD}.json").exists()
+        listings.append(RunListing(path.name, kind, created, took, folder_size(path), telling, damaged))
     return listings
 
 
-def match_run(root: Path, beginning: str, kinds: Sequence[str] = ()) -> str:
-    """The name of the one run under `root` that begins so and is of one of these kinds, or of any."""
-    names = [path.name for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
-    names = [name for name in names if not kinds or name.rpartition("-")[0] in kinds]
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def match_run(root: Path, beginning: str) -> str:
+    """The name of the one run under `root` that begins so."""
+    names = [path.name for path in _folders(root)]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]
     if len(matches) != 1:
         found = ", ".join(matches) or "none"
@@ -285,6 +272,10 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _folders(root: Path) -> list[Path]:
+    return [path for path in sorted(root.glob(f"*-{_HASH}")) if path.is_dir()]
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -73,7 +73,6 @@ class Store:
 
         With `compress=False` the arrays are not compressed, which would not be worth its time for weights.
         """
-        path = self.path(key)
         document = json.loads(json.dumps(facts or {}))
         checksums: dict[str, str] = {}
         with self.lock(key):
@@ -82,8 +81,10 @@ class Store:
                 data = to_npz(arrays, compress=compress)
                 checksums["arrays"] = hashlib.sha256(data).hexdigest()
                 write_atomically(self._arrays_path(key, checksums["arrays"]), data)
-            checksums["document"] = _checksum(document, checksums)
-            write_atomically(path, (json.dumps({**document, _CHECKSUMS: checksums}, indent=1) + "\n").encode())
+            checksums["document"] = digest([document, checksums], 64)
+            write_atomically(
+                self.path(key), (json.dumps({**document, _CHECKSUMS: checksums}, indent=1) + "\n").encode()
+            )
             for stale in self._arrays_files(key):
                 if not arrays or stale != self._arrays_path(key, checksums["arrays"]):
                     stale.unlink(missing_ok=True)
@@ -107,9 +108,8 @@ class Store:
 
     def keys(self, prefix: str = "") -> list[str]:
         """Keys that begin so, whole or damaged, sorted."""
-        folder = self.folder / prefix.rpartition("/")[0]
-        start = prefix.rpartition("/")[2]
-        names = (path.relative_to(self.folder).with_suffix("") for path in folder.glob(f"{start}*.json"))
+        group, _, start = prefix.rpartition("/")
+        names = (path.relative_to(self.folder).with_suffix("") for path in (self.folder / group).glob(f"{start}*.json"))
         return sorted(name.as_posix() for name in names)
 
     def __contains__(self, key: str) -> bool:
@@ -201,19 +201,14 @@ class Store:
             document = parse_json(data)
             checksums = document.pop(_CHECKSUMS)
             arrays = {"arrays": checksums["arrays"]} if "arrays" in checksums else {}
-            if checksums["document"] != _checksum(document, arrays):
-                raise DamagedEntryError(f"{path} is damaged, its checksum differs")
-        except DamagedEntryError:
-            raise
+            whole = checksums["document"] == digest([document, arrays], 64)
         except (ValueError, LookupError, TypeError, AttributeError):
             raise DamagedEntryError(f"{path} is damaged, it is not a whole entry") from None
+        if not whole:
+            raise DamagedEntryError(f"{path} is damaged, its checksum differs")
         return document, checksums
 
 
 def digest(document: Any, digits: int = _SHOWN) -> str:
     """The first digits of the SHA-256 of plain JSON values: a name for whatever depends on these alone."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:digits]
-
-
-def _checksum(document: Mapping[str, Any], arrays: Mapping[str, str]) -> str:
-    return digest([document, dict(arrays)], 64)

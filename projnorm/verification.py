@@ -26,17 +26,11 @@ _SHOWN_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class ArrayComparison:
-    """Comparison of one array in two records.
+    """Comparison of one array in two records; a record that lacks it has the shape None and the type "".
 
-    Attributes:
-        name: Name of the array.
-        shapes: Shape in the first and in the second record; None in a record that lacks the array.
-        dtypes: Type in the first and in the second record; empty in a record that lacks the array.
-        identical: Whether all bits are the same.
-        differing: Number of entries that differ; all of them if the arrays cannot be compared.
-        absolute: Largest absolute difference; infinite if there is none, as between texts.
-        relative: Largest difference relative to the larger entry, apart from rounding (see `LAST_PLACES`); infinite
-            if there is none, and for integers that differ.
+    All entries count as `differing` where the arrays cannot be compared. The largest differences are infinite where
+    there are none, as between texts; `relative` is relative to the larger entry, apart from rounding (see
+    `LAST_PLACES`), and infinite for integers that differ.
     """
 
     name: str
@@ -54,13 +48,7 @@ class ArrayComparison:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A library version or a property of the machine that differs between two records.
-
-    Attributes:
-        what: Name of the library or property.
-        recorded: Value in the first record.
-        here: Value in the second record.
-    """
+    """A library version or a property of the machine that differs between two records."""
 
     what: str
     recorded: str

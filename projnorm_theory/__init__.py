@@ -5,7 +5,18 @@ Everything is float64, pure and deterministic. docs/theory.md states and proves 
 
 from projnorm_theory.assumptions import AssumptionReport, check_assumptions
 from projnorm_theory.asymptotics import DeterministicProjNorm, ToyAsymptotics, deterministic_projnorm, toy_asymptotics
+from projnorm_theory.average_case import (
+    AverageRatio,
+    LossPrediction,
+    PredictionInterval,
+    SphericalLoss,
+    average_ratio,
+    spherical_loss,
+)
 from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
+from projnorm_theory.calibration import CalibratedLoss, calibrated_loss
+from projnorm_theory.early_stopping import StoppedProjNorm, projnorm_linear_after
+from projnorm_theory.joint import JointInterval, joint_interval, joint_interval_from_gram, joint_ratio
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
 from projnorm_theory.projnorm_linear import (
@@ -15,6 +26,7 @@ from projnorm_theory.projnorm_linear import (
     projnorm_linear_from_gram,
     projnorm_linear_of_pair,
 )
+from projnorm_theory.ridge import RidgeBalance, RidgeErrorBound, balancing_ridge, ridge_error_bound
 from projnorm_theory.row_space import RowSpace
 from projnorm_theory.sharp import AttainingTruths, SharpInterval, attaining_truths, sharp_interval
 from projnorm_theory.spectra import (
@@ -28,39 +40,59 @@ from projnorm_theory.spectra import (
     spectrum,
     spectrum_from_gram,
 )
+from projnorm_theory.validation import InputError
 
 __all__ = [
     "Alignment",
     "AssumptionReport",
     "AttainingTruths",
+    "AverageRatio",
+    "CalibratedLoss",
     "DeterministicProjNorm",
+    "InputError",
+    "JointInterval",
     "LinearPair",
     "LossInterval",
+    "LossPrediction",
     "MinNormSolution",
     "PairProjNormLinear",
     "PowerLawFit",
+    "PredictionInterval",
     "ProjNormLinear",
+    "RidgeBalance",
+    "RidgeErrorBound",
     "RowSpace",
     "SharpInterval",
     "SpectralInterval",
     "Spectrum",
+    "SphericalLoss",
+    "StoppedProjNorm",
     "ToyAsymptotics",
     "alignment",
     "alignment_from_gram",
     "attaining_truths",
+    "average_ratio",
+    "balancing_ridge",
+    "calibrated_loss",
     "check_assumptions",
     "deterministic_projnorm",
     "fit_power_law",
     "generalised_bound",
+    "joint_interval",
+    "joint_interval_from_gram",
+    "joint_ratio",
     "min_norm_solution",
     "ood_loss",
     "principal_angles",
     "projnorm_linear",
+    "projnorm_linear_after",
     "projnorm_linear_from_gram",
     "projnorm_linear_of_pair",
     "proposition_bound",
+    "ridge_error_bound",
     "sharp_interval",
     "spectrum",
     "spectrum_from_gram",
+    "spherical_loss",
     "toy_asymptotics",
 ]

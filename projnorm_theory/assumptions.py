@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from projnorm_theory.bounds import tail_ends, tail_overlap
+from projnorm_theory.joint import joint_ratio
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.results import Result
@@ -89,6 +90,7 @@ class AssumptionReport(Result):
         k: The shared dimension asked about.
         covariate_shift: Assumption 1.
         norms: Assumption 2.
+        eta: :math:`\|P_Z\theta_\star\| / \|P\theta_\star\|`, what `joint_interval` assumes; nan for zero responses.
         span_gap: Sine of the largest angle between the top-k spans (first half of Assumption 3).
         leak: :math:`\|\tilde P_\perp P_\perp\|_2` at `k` (its second half, as the proof needs it).
         overlap: The overlap `c` of the fitted weights at `k`.
@@ -105,6 +107,7 @@ class AssumptionReport(Result):
     k: int
     covariate_shift: CovariateShift
     norms: NormAssumption
+    eta: float
     span_gap: float
     leak: float
     overlap: float
@@ -135,6 +138,12 @@ class AssumptionReport(Result):
                 "interpolates" if self.interpolates else "does not interpolate",
             ),
             ("rho = ||P~theta*||/||Ptheta*||", f"{self.norms.rho:.4g}", "1", "equal projected norms"),
+            (
+                "eta = ||P_Z theta*||/||P theta*||",
+                f"{self.eta:.4g}",
+                "",
+                "length in the rows of both sets",
+            ),
             (f"span gap at k = {self.k}", f"{self.span_gap:.3g}", "0", "sine of the largest angle of the top spans"),
             (f"tail leak at k = {self.k}", f"{self.leak:.3g}", "0", "largest cosine between the tails"),
             (f"overlap c at k = {self.k}", f"{self.overlap:.3g}", "0", "cosine between theta's tail and theirs"),
@@ -179,6 +188,7 @@ def check_assumptions(
         k=k,
         covariate_shift=covariate_shift(pair, Y, Y_ood),
         norms=norm_assumption(pair, Y, Y_ood),
+        eta=joint_ratio(pair, Y, Y_ood=Y_ood) if fit.norm else math.nan,
         span_gap=span_gap(pair, k),
         leak=tail_leak(pair, k),
         overlap=tail_overlap(pair, fit, k),
@@ -220,7 +230,7 @@ def covariate_shift(pair: LinearPair, Y: ArrayLike, Y_ood: ArrayLike) -> Covaria
     """
     Y = pair.as_responses(Y)
     Y_ood = pair.as_ood_responses(Y_ood, outputs=Y.shape[1])
-    free = pair.free_ood_directions()
+    free = pair.ood_directions().free
     scores, scores_ood = pair.train_left.T @ Y, pair.ood_left.T @ Y_ood
     outside = frobenius(Y - pair.train_left @ scores)
     outside_ood = frobenius(Y_ood - pair.ood_left @ scores_ood)

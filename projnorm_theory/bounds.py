@@ -1,6 +1,6 @@
 """Intervals for the test loss from the spectra: the paper's Proposition and our generalisation of it.
 
-Sections 2 and 3 of docs/theory.md; the sharp interval of section 4 is in `sharp`.
+Sections 2 and 3 of docs/theory.md; `sharp` and `joint` hold the intervals of sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -8,26 +8,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
-from projnorm_theory.norms import frobenius
+from projnorm_theory.linear_pair import SHARED_SINE, LinearPair, TrainingFit, as_pair
+from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.results import Result
-from projnorm_theory.spectra import span_gap
-from projnorm_theory.validation import FloatArray, InputError, as_count, as_finite_result, as_range
+from projnorm_theory.validation import EPS, FloatArray, InputError, as_count, as_finite_result, as_range
+
+# Rounding units by which the square roots of both ends are moved apart, relative to that of the upper end.
+OUTWARD_ROUNDINGS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossInterval(Result):
     """An interval for the test loss, with what it rests on.
 
+    Rounding widens it: the square root of each end is moved outwards by what rounding of the data may do to it, and by
+    at least 32 eps times the square root of the upper end.
+
     Attributes:
         lower: Lower end for TestLoss.
-        upper: Upper end for TestLoss.
+        upper: Upper end for TestLoss; infinite where rounding of Gram matrices leaves the fit undecided.
         ratio_lower: Lower end for TestLoss / ProjNormLinear^2; nan where ProjNormLinear is zero to rounding.
         ratio_upper: Upper end for the same ratio.
         projnorm_linear: ProjNormLinear of the minimum-norm solution.
-        rho: The values of ``||P~ theta*|| / ||P theta*||`` it allows, (low, high).
         training_residual: ``||X theta - Y||``.
         interpolates: Whether that is rounding only. If not, the interval speaks of a `theta*` whose projection on the
             training row space is the fitted `theta`.
@@ -39,7 +44,6 @@ class LossInterval(Result):
     ratio_lower: float
     ratio_upper: float
     projnorm_linear: float
-    rho: tuple[float, float]
     training_residual: float
     interpolates: bool
     assumptions: tuple[str, ...]
@@ -47,29 +51,46 @@ class LossInterval(Result):
     def headline(self) -> str:
         """The ends, and whether the assumptions that need no labels hold."""
         checked = {True: ", valid", False: ", NOT valid: an assumption that needs no labels fails", None: ""}
-        low, high = self.rho
-        ratio = f"rho = {low:.4g}" if low == high else f"rho from {low:.4g} to {high:.4g}"
         fit = "" if self.interpolates else ", the training data is not interpolated"
         valid = checked[getattr(self, "valid", None)]
-        return f"TestLoss from {self.lower:.6g} to {self.upper:.6g} ({ratio}{valid}{fit})"
+        return f"TestLoss from {self.lower:.6g} to {self.upper:.6g} ({self._given()}{valid}{fit})"
 
     def contains(self, loss: float, *, rtol: float = 0.0) -> bool:
         """Whether `loss` lies in the interval widened by ``rtol`` times its upper end."""
         slack = rtol * self.upper
         return self.lower - slack <= loss <= self.upper + slack
 
+    def _given(self) -> str:
+        """The ratio that the interval was computed for, as its headline shows it."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SpectralInterval(LossInterval):
-    r"""A `LossInterval` that leans on a span shared by the top-k eigenvectors of both covariances.
+class RatioInterval(LossInterval):
+    """A `LossInterval` that assumes how long the ground truth is in the one row space against the other.
 
     Attributes:
-        k: Dimension of the shared span.
-        overlap: :math:`c = \|\tilde P_\perp p\| / \|p\|` of the part `p` of theta outside the shared span.
-        span_gap: Sine of the largest angle between the two top-k spans; 0 at k = 0.
-        eigengap: Relative drop of the eigenvalues after the k-th, the smaller of the two spectra; 1 at k = 0. A span
-            behind a small gap is ill determined.
-        valid: Whether the assumptions that need no labels hold to within `LinearPair.sine_tolerance`.
+        rho: The values of ``||P~ theta*|| / ||P theta*||`` it allows, (low, high).
+    """
+
+    rho: tuple[float, float]
+
+    def _given(self) -> str:
+        return shown_range("rho", self.rho)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpectralInterval(RatioInterval):
+    r"""A `RatioInterval` that needs the top-k shifted eigenvectors to lie in the training row space.
+
+    Attributes:
+        k: Number of those eigenvectors.
+        overlap: :math:`c = \|\tilde P_\perp p\| / \|p\|` of the part `p` of theta outside their span.
+        span_gap: Sine of the largest angle from their span to the row space of `X`; 0 at k = 0.
+        eigengap: Relative drop of the shifted eigenvalues after the k-th; 1 at k = 0. A span behind a small gap is ill
+            determined.
+        valid: Whether the assumptions that need no labels hold to within rounding. From Gram matrices, which see a sine
+            to about 1e-7 at best, a shared span is never taken for certain.
     """
 
     k: int
@@ -88,13 +109,14 @@ def proposition_bound(
 
     Read as its proof needs it: the eigenvalues are not divided by `m` a second time, and the two tails are
     orthogonal. The smallest nonzero eigenvalue :math:`\lambda_r` stands for :math:`\lambda_m`; the two differ only
-    where `X_ood` is rank deficient and :math:`\lambda_m = 0` says nothing.
+    where `X_ood` is rank deficient and :math:`\lambda_m = 0` says nothing. It is enough that the top-k shifted
+    eigenvectors lie in the row space of `X`; they need not be its own top ones.
 
     Args:
         X: Training inputs, shape ``(n, d)``; or a `LinearPair`, and then no `X_ood`.
         Y: Training responses, shape ``(n,)`` or ``(n, c)``.
         X_ood: Shifted inputs, shape ``(m, d)``.
-        k: Dimension of the span shared by the top eigenvectors, at least 0 and below ``min(n, m)``.
+        k: Number of shifted eigenvectors assumed to lie in the training row space, at least 0 and below ``min(n, m)``.
 
     Raises:
         InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
@@ -103,15 +125,10 @@ def proposition_bound(
     top = min(pair.train_rank, pair.ood_rank, pair.n_train - 1, pair.n_ood - 1)
     k = as_count(k, "k", low=0, high=top, because=" (within both ranks and below both sample counts)")
     fit = pair.fit(Y)
-    highest, lowest = tail_ends(pair.ood_eigenvalues, k)
+    longest, shortest = tail_ends(pair.ood_singular_values, k)
     projnorm = pair.distance_to_ood(fit.coordinates)
     return _spectral_interval(
-        pair,
-        fit,
-        k,
-        ends=(lowest / pair.n_ood * projnorm * projnorm, highest / pair.n_ood * projnorm * projnorm),
-        rho=(1.0, 1.0),
-        needs_orthogonal_tails=True,
+        pair, fit, k, roots=(shortest * projnorm, longest * projnorm), rho=(1.0, 1.0), needs_orthogonal_tails=True
     )
 
 
@@ -128,56 +145,88 @@ def generalised_bound(
     .. math:: \tfrac{\lambda_r}{m} (\rho_k - c)^2 \|p\|^2 \le \mathrm{TestLoss}
               \le \tfrac{\lambda_{k+1}}{m} (\rho_k + c)^2 \|p\|^2
 
-    with `p` the part of theta outside the shared span, `c` its overlap with the shifted tail and
-    :math:`\rho_k^2 \|p\|^2 = \rho^2\|\hat\theta\|^2 - \|P_0\hat\theta\|^2`. At ``k = 0`` nothing is assumed of the
-    spectra and the interval always holds; at ``k > 0`` the top-k spans must coincide, which `span_gap` measures.
+    with `p` the part of theta outside the span of the top-k shifted eigenvectors, `c` its overlap with the shifted tail
+    and :math:`\rho_k^2 \|p\|^2 = \rho^2\|\hat\theta\|^2 - \|P_0\hat\theta\|^2`. At ``k = 0`` nothing is assumed of the
+    spectra and the interval always holds; at ``k > 0`` the top-k shifted eigenvectors must lie in the row space of `X`,
+    which `span_gap` measures.
 
     Args:
         X: Training inputs, shape ``(n, d)``; or a `LinearPair`, and then no `X_ood`.
         Y: Training responses, shape ``(n,)`` or ``(n, c)``.
         X_ood: Shifted inputs, shape ``(m, d)``.
-        k: Dimension of the shared span, from 0 to the smaller rank.
+        k: Number of shifted eigenvectors assumed to lie in the training row space, from 0 to the smaller rank.
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, or a range (low, high) of it.
 
     Raises:
-        InputError: If a shape is wrong, an entry is not finite, `k` is out of range, or `rho` is negative or smaller
-            than the shared span alone allows.
+        InputError: If a shape is wrong, an entry is not finite, `k` is out of range, `Y` is zero, or `rho` is negative
+            or smaller than the top-k span alone allows.
     """
     pair = as_pair(X, X_ood)
     k = as_count(k, "k", low=0, high=min(pair.train_rank, pair.ood_rank), because=", the smaller rank")
     low, high = as_range(rho, "rho")
-    fit = pair.fit(Y)
-    shared = frobenius(fit.coordinates[:k])
-    if high * fit.norm < shared - pair.sine_tolerance * fit.norm:
+    fit = fit_with_ratio(pair, Y, "rho")
+    seen = pair.cosines @ fit.coordinates
+    shared, overlap = frobenius(seen[:k]), frobenius(seen[k:])
+    if high * fit.norm < shared - max(SHARED_SINE, pair.sine_error) * fit.norm:
         raise InputError(
-            f"`rho` must be at least {shared / fit.norm:.6g}: the shared span alone carries that much; got {rho!r}."
+            f"`rho` must be at least {shared / fit.norm:.6g}: the top-{k} span alone carries that much; got {rho!r}."
         )
-    # Lengths of q = P~_perp theta* that rho allows, and of s = P~_perp p.
+    # Lengths of q = P~_perp theta* that rho allows, and of s = P~_perp p, as far as rounding lets them be known.
     shortest, longest = (other_leg(end * fit.norm, shared) for end in (low, high))
-    overlap = tail_overlap(pair, fit, k) * frobenius(fit.coordinates[k:])
-    nearest, farthest = max(0.0, shortest - overlap, overlap - longest), longest + overlap
-    highest, lowest = tail_ends(pair.ood_eigenvalues, k)
+    radius_error = high * fit.norm_error
+    top, bottom = tail_ends(pair.ood_singular_values, k)
+    overlap_error = _overlap_error(pair, fit, bottom)
+    most_seen = fit.norm + fit.norm_error  # a projection is no longer than what it projects
+    if not pair.undecided[1]:
+        most_seen = min(most_seen, overlap + overlap_error)
+    nearest = max(0.0, shortest - radius_error - most_seen, overlap - overlap_error - longest - radius_error)
     return _spectral_interval(
         pair,
         fit,
         k,
-        ends=(lowest / pair.n_ood * nearest * nearest, highest / pair.n_ood * farthest * farthest),
+        roots=(smallest_root(pair, bottom) * nearest, top * (longest + radius_error + most_seen)),
         rho=(low, high),
         needs_orthogonal_tails=False,
     )
 
 
-def tail_ends(eigenvalues: FloatArray, k: int) -> tuple[float, float]:
-    """Largest and smallest eigenvalue behind the k-th; zeros when there is none."""
-    tail = eigenvalues[k:]
+def fit_with_ratio(pair: LinearPair, Y: ArrayLike, ratio: str) -> TrainingFit:
+    """The training fit; an error where it is zero, so that no ratio to its length is defined."""
+    fit = pair.fit(Y)
+    if fit.norm == 0.0:
+        raise InputError(f"`Y` must not be fitted by zero weights: `{ratio}` is a ratio to their length.")
+    return fit
+
+
+def tail_ends(values: FloatArray, k: int) -> tuple[float, float]:
+    """Largest and smallest of the values, which descend, behind the k-th; zeros when there is none."""
+    tail = values[k:]
     return (float(tail[0]), float(tail[-1])) if tail.size else (0.0, 0.0)
 
 
+def smallest_root(pair: LinearPair, singular_value: float) -> float:
+    """A singular value of `X_ood` less what rounding of a Gram matrix may have added to it."""
+    if pair.undecided[1] or singular_value == 0.0:
+        return 0.0
+    relative = float(pair.ood_singular_values[0]) / singular_value
+    return singular_value * math.sqrt(max(1.0 - pair.noise * relative * relative, 0.0))
+
+
+def loss_ends(fit: TrainingFit, lower_root: float, upper_root: float, n_ood: int) -> tuple[float, float]:
+    """Ends for the loss from ends for its root times ``sqrt(m)``, rounded outwards."""
+    if fit.norm_error == math.inf:
+        return 0.0, math.inf
+    slack = OUTWARD_ROUNDINGS * EPS * upper_root
+    low, high = max(lower_root - slack, 0.0), upper_root + slack
+    return low * (low / n_ood), as_finite_result(high * (high / n_ood), "the interval for the loss")
+
+
 def tail_overlap(pair: LinearPair, fit: TrainingFit, k: int) -> float:
-    r"""The overlap :math:`c = \|\tilde P_\perp p\| / \|p\|` of the fitted weights behind the top-k span; 0 if p = 0."""
-    tail = fit.coordinates[k:]
-    norm = frobenius(tail)
-    return frobenius(pair.cosines[k:, k:] @ tail) / norm if norm else 0.0
+    r"""The overlap :math:`c = \|\tilde P_\perp p\| / \|p\|` of the fit behind the top-k shifted span; 0 if p = 0."""
+    seen = pair.cosines @ fit.coordinates
+    within = fit.coordinates - pair.cosines[:k].T @ seen[:k]
+    rest = math.hypot(frobenius(within), frobenius(pair.ood_sines[:, :k] @ seen[:k]))
+    return min(frobenius(seen[k:]) / rest, 1.0) if rest > pair.sine_error * fit.norm else 0.0
 
 
 def loss_ratio(loss: float, projnorm: float, pair: LinearPair, fit: TrainingFit) -> float:
@@ -192,10 +241,23 @@ def other_leg(hypotenuse: float, leg: float) -> float:
 
 def training_assumptions(fit: TrainingFit) -> tuple[str, ...]:
     """What every interval assumes of the responses, in words."""
+    if fit.norm_error == math.inf:
+        where = "a part of Y lies where their eigenvalues are rounding noise"
+        return (f"the Gram matrices leave the fit undecided: {where}; pass features, or `rcond` to set the rank",)
     if fit.interpolates:
         return ("covariate shift: one theta* gives the responses of both sets",)
     residual = f"X does not interpolate Y (training residual {fit.residual:.3g})"
     return (f"{residual}: theta* is one whose projection on the training row space is the fitted theta",)
+
+
+def shown_range(name: str, ends: tuple[float, float]) -> str:
+    """A number or a range in a few characters."""
+    return f"{name} = {ends[0]:.4g}" if ends[0] == ends[1] else f"{name} from {ends[0]:.4g} to {ends[1]:.4g}"
+
+
+def containment_gap(pair: LinearPair, k: int) -> float:
+    """Sine of the largest angle from the top-k shifted eigenvectors to the training row space; 0 at ``k = 0``."""
+    return spectral(pair.ood_sines[:, :k])
 
 
 def _spectral_interval(
@@ -203,38 +265,52 @@ def _spectral_interval(
     fit: TrainingFit,
     k: int,
     *,
-    ends: tuple[float, float],
+    roots: tuple[float, float],
     rho: tuple[float, float],
     needs_orthogonal_tails: bool,
 ) -> SpectralInterval:
-    as_finite_result(ends[1], "the interval for the loss")
+    lower, upper = loss_ends(fit, *roots, pair.n_ood)
     projnorm = pair.distance_to_ood(fit.coordinates)
-    gap, leak = span_gap(pair, k), frobenius(pair.cosines[k:, k:])
+    gap, leak = containment_gap(pair, k), frobenius(pair.cosines[k:])
+    tolerance = float(pair.sine_tolerances(np.eye(pair.ood_rank, k)).max(initial=0.0))
+    contained = k == 0 or (gap == 0.0 and pair.noise == 0.0) or gap <= tolerance <= SHARED_SINE
+    orthogonal = leak <= max(SHARED_SINE, pair.sine_error)
     assumptions = [*training_assumptions(fit), f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]"]
     if k:
-        assumptions.append(f"the top-{k} spans coincide (sine of the largest angle: {gap:.3g})")
+        assumptions.append(
+            f"the top-{k} shifted eigenvectors lie in the training row space (sine of the largest angle: {gap:.3g})"
+        )
     if needs_orthogonal_tails:
-        assumptions.append(f"the tails are orthogonal (||P~_perp P_perp||_F: {leak:.3g})")
+        assumptions.append(f"the other shifted eigenvectors are orthogonal to it (Frobenius cosine: {leak:.3g})")
     return SpectralInterval(
-        lower=ends[0],
-        upper=ends[1],
-        ratio_lower=loss_ratio(ends[0], projnorm, pair, fit),
-        ratio_upper=loss_ratio(ends[1], projnorm, pair, fit),
+        lower=lower,
+        upper=upper,
+        ratio_lower=loss_ratio(lower, projnorm, pair, fit),
+        ratio_upper=loss_ratio(upper, projnorm, pair, fit),
         projnorm_linear=projnorm,
-        rho=rho,
         training_residual=fit.residual,
         interpolates=fit.interpolates,
         assumptions=tuple(assumptions),
+        rho=rho,
         k=k,
         overlap=tail_overlap(pair, fit, k),
         span_gap=gap,
-        eigengap=min(_eigengap(pair.train_eigenvalues, k), _eigengap(pair.ood_eigenvalues, k)),
-        valid=gap <= pair.sine_tolerance and (not needs_orthogonal_tails or leak <= pair.sine_tolerance),
+        eigengap=_eigengap(pair.ood_singular_values, k),
+        valid=contained and (orthogonal or not needs_orthogonal_tails),
     )
 
 
-def _eigengap(eigenvalues: FloatArray, k: int) -> float:
+def _overlap_error(pair: LinearPair, fit: TrainingFit, smallest: float) -> float:
+    """How far rounding may move the length of the projection of the fit on directions of at least this strength."""
+    if smallest == 0.0:
+        return 0.0
+    if pair.noise:
+        return fit.prediction_error / smallest
+    return fit.norm_error + pair.sine_unit * float(pair.ood_singular_values[0]) / smallest * fit.norm
+
+
+def _eigengap(singular_values: FloatArray, k: int) -> float:
     if k == 0:
         return 1.0
-    following = eigenvalues[k] if k < eigenvalues.size else 0.0
-    return float(1.0 - following / eigenvalues[k - 1])
+    following = singular_values[k] if k < singular_values.size else 0.0
+    return float(1.0 - (following / singular_values[k - 1]) ** 2)

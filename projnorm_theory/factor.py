@@ -54,14 +54,16 @@ class Factor(Protocol):
         ...
 
 
-def factor(X: FloatArray, *, rcond: float | None = None, method: str = "auto") -> Factor:
+def factor(X: FloatArray, *, precision: float, rcond: float | None = None, method: str = "auto") -> Factor:
     """Factor `X`, a validated matrix, by the cheapest method that is accurate on it, or by the one named.
+
+    `precision` is the rounding unit of the type `X` came in, from which the default of `rcond` follows.
 
     A method that is named is refused where `X` is too ill conditioned for it.
     """
     if method not in METHODS:
         raise InputError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
-    rcond = as_rcond(rcond, default_rcond(X))
+    rcond = as_rcond(rcond, default_rcond(X.shape, precision))
     if method in ("auto", "gram"):
         gram = GramFactor.of(X, rcond)
         if gram is not None:

@@ -14,7 +14,7 @@ from projnorm_theory.validation import FloatArray, InputError, as_gram, as_non_n
 # accumulated in half precision.
 _NOT_A_GRAM = 1e-2
 # A handful of operations stands between any Gram matrix and an answer, however small it is.
-_LEAST_ROUNDINGS = 40
+LEAST_ROUNDINGS = 40
 # Rounding makes eigenvalues positive as easily as negative; the most negative one seen is a sample of its size.
 _NOISE_OVER_NEGATIVE = 16.0
 
@@ -29,12 +29,15 @@ class GramSpace:
         rcond: Singular values up to ``rcond * s_max`` were counted as zero.
         noise: Error of the Gram matrix against its largest eigenvalue: rounding in the type it came in, or what
             negative eigenvalues betray of a coarser one.
+        undecided: Number of eigenvalues counted as zero that rounding may hide; 0 where the caller set the rank through
+            `rcond`.
     """
 
     left: FloatArray
     singular_values: FloatArray
     rcond: float
     noise: float
+    undecided: int
 
     @classmethod
     def of(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None, noise: float = 0.0) -> GramSpace:
@@ -63,10 +66,10 @@ class GramSpace:
             )
         coarseness = _NOISE_OVER_NEGATIVE * -smallest / largest if smallest < 0.0 else 0.0
         cut = as_rcond(rcond, math.sqrt(max(n * precision, coarseness, noise)))
-        noise = max(n * precision, _LEAST_ROUNDINGS * precision, coarseness, noise)
+        noise = max(n * precision, LEAST_ROUNDINGS * precision, coarseness, noise)
         rank = int(np.count_nonzero(eigenvalues > cut**2 * largest))
         kept = eigenvalues[::-1][:rank]
-        return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise)
+        return cls(left[:, ::-1][:, :rank], np.sqrt(kept), cut, noise, n - rank if rcond is None else 0)
 
     @property
     def rank(self) -> int:

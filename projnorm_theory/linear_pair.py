@@ -4,6 +4,9 @@ With ``X = A diag(s) U^T`` and ``X_ood = B diag(t) V^T`` every quantity of the l
 `B`, `t` and the position of `U` against `V`. That position is kept as a cosine and a sine: ``V^T U``, and triangular
 factors of ``(I - P~) U`` and ``(I - P) V``. The sine is not computed from the cosine where the features are at hand,
 so a direction that the two row spaces share is seen to within rounding, not to within its square root.
+
+Rounding leaves some things in doubt: whether a direction is shared, how long the fit is. `OodDirections` and the errors
+of `TrainingFit` say how much, and every interval is widened by it (section 13 of docs/theory.md).
 """
 
 from __future__ import annotations
@@ -17,10 +20,13 @@ from numpy.typing import ArrayLike
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
-from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
+from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
 
-# A sine at or below this counts as a shared direction even where rounding would allow a finer judgement.
-_SHARED_SINE = 1e-8
+# Rounding units in the sine of a direction that both sets carry at full strength, when it is computed from features;
+# the most seen in 10,000 small designs was 19.
+_SINE_ROUNDINGS = 40
+# Where rounding reaches further than this, a sine that it could explain is not taken for zero.
+SHARED_SINE = 1e-8
 # Y counts as interpolated when no more than this fraction of it lies outside the column space of X.
 _INTERPOLATION_TOLERANCE = 1e-10
 
@@ -34,12 +40,35 @@ class TrainingFit:
         norm: :math:`\|\hat\theta\|_F`.
         residual: :math:`\|X\hat\theta - Y\|_F`.
         interpolates: Whether the residual is rounding only.
+        norm_error: How far rounding of the data may move `norm`; infinite where eigenvalues that rounding may hide
+            leave the fit undecided.
+        prediction_error: How far it may move the predictions :math:`\tilde X\hat\theta`, in Frobenius norm.
     """
 
     coordinates: FloatArray
     norm: float
     residual: float
     interpolates: bool
+    norm_error: float
+    prediction_error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OodDirections:
+    """Principal directions of the shifted row space against the training one, by what is known of their sines.
+
+    Each basis is orthonormal in the coordinates of `V`, shape ``(ood_rank, count)``. What is in neither is shared: its
+    sine is zero to within a tolerance of at most 1e-8.
+
+    Attributes:
+        free: Directions that the training rows leave undetermined beyond doubt.
+        doubtful: Directions whose sine rounding could explain, known too coarsely to be called shared.
+        tolerance: Largest sine that was not told from zero, or that would not have been; at least 1e-8.
+    """
+
+    free: FloatArray
+    doubtful: FloatArray
+    tolerance: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +83,10 @@ class LinearPair:
         cosines: :math:`V^\top U`, shape ``(ood_rank, train_rank)``.
         train_sines: :math:`S` with :math:`S^\top S = U^\top (I - \tilde P) U`; `train_rank` columns.
         ood_sines: The same for :math:`V^\top (I - P) V`; `ood_rank` columns.
-        sine_error: How far a sine may be off through rounding of the data.
+        sine_unit: How far rounding may move the sine of a direction that both sets carry at full strength.
         noise: Relative error of the Gram matrices the pair was made from; 0 when it was made from features.
+        undecided: Number of eigenvalues of each Gram matrix, (train, ood), that were counted as zero but that rounding
+            may hide.
     """
 
     train_left: FloatArray
@@ -65,8 +96,9 @@ class LinearPair:
     cosines: FloatArray
     train_sines: FloatArray
     ood_sines: FloatArray
-    sine_error: float
+    sine_unit: float
     noise: float
+    undecided: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, X: ArrayLike, X_ood: ArrayLike, *, rcond: float | None = None) -> LinearPair:
@@ -76,14 +108,13 @@ class LinearPair:
             X: Training inputs, shape ``(n, d)``.
             X_ood: Shifted inputs, shape ``(m, d)``.
             rcond: Singular values up to ``rcond * s_max`` count as zero, in each matrix. Default
-                ``max(rows, columns) * eps``.
+                ``max(rows, columns) * eps``, with the eps of the type of the matrix.
 
         Raises:
             InputError: If a shape is wrong or an entry is not finite.
         """
-        X = as_matrix(X, "X")
-        X_ood = as_matrix(X_ood, "X_ood", columns=X.shape[1])
-        return cls.of_row_spaces(RowSpace.of(X, rcond=rcond), RowSpace.of(X_ood, rcond=rcond))
+        train = RowSpace.of(X, rcond=rcond)
+        return cls.of_row_spaces(train, RowSpace.of(X_ood, name="X_ood", columns=train.dim, rcond=rcond))
 
     @classmethod
     def of_row_spaces(cls, train: RowSpace, ood: RowSpace) -> LinearPair:
@@ -96,7 +127,7 @@ class LinearPair:
             cosines=ood.basis.T @ train.basis,
             train_sines=triangular_factor(remove_span(ood.basis, train.basis)),
             ood_sines=triangular_factor(remove_span(train.basis, ood.basis)),
-            sine_error=10 * EPS * max(_condition(train.singular_values), _condition(ood.singular_values)),
+            sine_unit=_SINE_ROUNDINGS * max(train.precision, ood.precision),
             noise=0.0,
         )
 
@@ -140,9 +171,7 @@ class LinearPair:
             )
         cosines = (ood.left.T @ k_ood_train @ train.left) / np.outer(ood.singular_values, train.singular_values)
         noise = max(train.noise, ood.noise, max(n, m) * cross_precision)
-        sine_error = float(np.sqrt(noise) * max(_condition(train.singular_values), _condition(ood.singular_values)))
-        _require_consistent_blocks(cosines, sine_error)
-        return cls(
+        pair = cls(
             train.left,
             train.singular_values,
             ood.left,
@@ -150,9 +179,12 @@ class LinearPair:
             cosines=cosines,
             train_sines=_complement(cosines.T @ cosines),
             ood_sines=_complement(cosines @ cosines.T),
-            sine_error=sine_error,
+            sine_unit=math.sqrt(noise),
             noise=noise,
+            undecided=(train.undecided, ood.undecided),
         )
+        _require_consistent_blocks(cosines, pair.sine_error)
+        return pair
 
     @property
     def n_train(self) -> int:
@@ -185,27 +217,50 @@ class LinearPair:
         return self.ood_singular_values**2
 
     @property
+    def sine_error(self) -> float:
+        """How far rounding may move a sine, for the worst direction of either row space."""
+        return self.sine_unit * max(_condition(self.train_singular_values), _condition(self.ood_singular_values))
+
+    @property
     def _column_space_error(self) -> float:
         """How far the left singular vectors kept may be turned out of the column space by rounding."""
         return self.sine_error if self.noise == 0.0 else self.sine_error**2
-
-    @property
-    def sine_tolerance(self) -> float:
-        """Sines up to this count as zero: the direction is shared by both row spaces."""
-        return max(_SHARED_SINE, self.sine_error)
 
     def fit(self, Y: ArrayLike) -> TrainingFit:
         """The minimum-norm solution for the responses `Y`, shape ``(n,)`` or ``(n, c)``."""
         Y = self.as_responses(Y)
         scores = self.train_left.T @ Y
         coordinates = scores / self.train_singular_values[:, None]
-        residual = frobenius(Y - self.train_left @ scores)
+        residual, size = frobenius(Y - self.train_left @ scores), frobenius(Y)
+        norm = as_finite_result(frobenius(coordinates), "the minimum-norm solution")
+        norm_error, prediction_error = self._fit_errors(coordinates, norm)
+        undecided = self.undecided[0] > 0 and residual > self.noise * size
         return TrainingFit(
             coordinates,
-            frobenius(coordinates),
+            norm,
             residual,
-            residual <= max(_INTERPOLATION_TOLERANCE, self._column_space_error) * frobenius(Y),
+            residual <= max(_INTERPOLATION_TOLERANCE, self._column_space_error) * size,
+            math.inf if undecided else norm_error,
+            math.inf if undecided else prediction_error,
         )
+
+    def _fit_errors(self, coordinates: FloatArray, norm: float) -> tuple[float, float]:
+        """First-order effect of rounding in the data on the norm of the fit and on its shifted predictions.
+
+        From ``d(X^+ Y) = -X^+ dX theta + ...`` for features, and from ``d(K^-1) = -K^-1 dK K^-1`` for Gram blocks.
+        """
+        if norm == 0.0 or self.ood_rank == 0:
+            return 0.0, 0.0
+        s, t = self.train_singular_values, self.ood_singular_values
+        # ||K^+ Y|| in units of norm / s_max, and ||X~ X^+|| in units of t_max / s_max: how much both amplify rounding.
+        dual = frobenius(coordinates / norm / (s / s[0])[:, None])
+        transfer = frobenius((t / t[0])[:, None] * self.cosines / (s / s[0]))
+        if not self.noise:
+            return self.sine_unit * dual * norm, self.sine_unit * (dual + transfer) * float(t[0]) * norm
+        # The singular values of a Gram matrix err too, and with them the coordinates of the predictions.
+        in_spectrum = frobenius(self.cosines @ (coordinates / norm) / (t / t[0])[:, None])
+        in_predictions = dual * (1.0 + transfer) + in_spectrum
+        return self.noise * dual * dual * norm, self.noise * in_predictions * float(t[0]) * norm
 
     def ood_coordinates(self, Y_ood: ArrayLike) -> FloatArray:
         r""":math:`V^\top\theta_\star` from the true shifted responses, shape ``(ood_rank, c)``."""
@@ -231,11 +286,11 @@ class LinearPair:
         """Training responses as a matrix of shape ``(n, c)``."""
         return as_rows(Y, "Y", rows=self.n_train, rows_like="`X`").reshape(self.n_train, -1)
 
-    def as_ood_responses(self, Y_ood: ArrayLike, *, outputs: int | None = None) -> FloatArray:
+    def as_ood_responses(self, Y_ood: ArrayLike, name: str = "Y_ood", *, outputs: int | None = None) -> FloatArray:
         """Shifted responses as a matrix of shape ``(m, c)``, with as many outputs as `Y` where that is known."""
-        Y_ood = as_rows(Y_ood, "Y_ood", rows=self.n_ood, rows_like="`X_ood`").reshape(self.n_ood, -1)
+        Y_ood = as_rows(Y_ood, name, rows=self.n_ood, rows_like="`X_ood`").reshape(self.n_ood, -1)
         if outputs is not None and Y_ood.shape[1] != outputs:
-            raise InputError(f"`Y_ood` must have {outputs} outputs like `Y`; got {Y_ood.shape[1]}.")
+            raise InputError(f"`{name}` must have {outputs} outputs like `Y`; got {Y_ood.shape[1]}.")
         return Y_ood
 
     def distance_to_ood(self, coordinates: FloatArray) -> float:
@@ -243,18 +298,49 @@ class LinearPair:
         if self.noise == 0.0:
             return frobenius(self.train_sines @ coordinates)
         # The sines of a Gram pair lost their negative squares; the difference itself errs less, and by a known amount.
-        square = sum_of_squares(coordinates) - sum_of_squares(self.cosines @ coordinates)
-        return math.sqrt(max(square, 0.0))
+        whole, seen = frobenius(coordinates), frobenius(self.cosines @ coordinates)
+        return math.sqrt(max(whole - seen, 0.0)) * math.sqrt(whole + seen)
 
-    def free_ood_directions(self) -> FloatArray:
-        """Orthonormal basis, in the coordinates of `V`, of what the training rows leave undetermined.
-
-        The principal directions of the shifted row space whose sine exceeds `sine_tolerance`; shape
-        ``(ood_rank, free)``.
-        """
+    def ood_directions(self) -> OodDirections:
+        """The principal directions of the shifted row space, sorted into free, doubtful and shared ones."""
         _, sines, directions_T = np.linalg.svd(self.ood_sines)
-        free = int(np.count_nonzero(sines > self.sine_tolerance))
-        return directions_T[:free].T
+        directions, sines = directions_T.T, np.append(sines, np.zeros(self.ood_rank))[: self.ood_rank]
+        tolerances = self.sine_tolerances(directions)
+        free = sines > tolerances
+        # Rows that span the whole space determine every direction: the sines are then exactly zero.
+        shared = ~free & ((tolerances <= SHARED_SINE) | ((sines == 0.0) & (self.noise == 0.0)))
+        doubtful = ~free & ~shared
+        return OodDirections(
+            directions[:, free],
+            directions[:, doubtful],
+            max(SHARED_SINE, float(tolerances[~free].max(initial=0.0))),
+        )
+
+    def sine_tolerances(self, directions: FloatArray) -> FloatArray:
+        r"""How far rounding may move the sine of each direction, unit columns in the coordinates of `V`.
+
+        A direction is known as well as the singular vectors that it is made of:
+        :math:`\|t_1 T^{-1} w\| + \|s_1 S^{-1} U^\top V w\|` rounding units.
+        """
+        s, t = self.train_singular_values, self.ood_singular_values
+        if not self.ood_rank:
+            return np.zeros(0)
+        own = np.linalg.norm(directions / (t / t[0])[:, None], axis=0)
+        if not self.train_rank:
+            return self.sine_unit * own
+        return self.sine_unit * (own + np.linalg.norm((self.cosines.T @ directions) / (s / s[0])[:, None], axis=0))
+
+    def schur_errors(self, axes: FloatArray) -> FloatArray:
+        r"""How far rounding may move :math:`\|(I - P)\tilde X^\top B w\|` for unit columns `w`."""
+        return self.sine_tolerances(self.ood_singular_values[:, None] * axes)
+
+    def schur_singular_values(self) -> FloatArray:
+        r"""Roots of the eigenvalues of the Schur complement :math:`\tilde K - C K^{+} C^\top`, descending.
+
+        They are the singular values of :math:`\tilde X (I - P)`: what the shifted inputs see of the directions that the
+        training rows leave undetermined. Shape ``(ood_rank,)``; shared directions give zeros to within rounding.
+        """
+        return np.asarray(np.linalg.svd(self.ood_sines * self.ood_singular_values, compute_uv=False)[: self.ood_rank])
 
 
 def as_pair(X: ArrayLike | LinearPair, X_ood: ArrayLike | None) -> LinearPair:

@@ -10,7 +10,7 @@ from projnorm_theory.factor import factor
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.products import times
 from projnorm_theory.results import Result
-from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows
+from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,8 @@ def min_norm_solution(
     Args:
         X: Training inputs, shape ``(n, d)``, one example per row.
         Y: Responses, shape ``(n,)`` or ``(n, c)``.
-        rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``.
+        rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``, with the eps of
+            the type of `X`.
         method: "auto" takes the cheapest of "gram", "qr" and "svd" that is accurate on this `X`; naming one insists
             on it.
 
@@ -52,9 +53,10 @@ def min_norm_solution(
     >>> min_norm_solution([[3.0, 4.0]], [5.0]).theta.round(12).tolist()
     [0.6, 0.8]
     """
+    precision = precision_of(X)
     X = as_matrix(X, "X")
     Y = as_rows(Y, "Y", rows=X.shape[0], rows_like="`X`")
-    chosen = factor(X, rcond=rcond, method=method)
+    chosen = factor(X, precision=precision, rcond=rcond, method=method)
     theta = chosen.solve(Y)
     return MinNormSolution(theta, chosen.rank, chosen.method, frobenius(times(X, theta) - Y))
 

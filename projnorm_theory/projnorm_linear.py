@@ -11,7 +11,7 @@ from projnorm_theory.factor import factor
 from projnorm_theory.linear_pair import LinearPair, TrainingFit
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
-from projnorm_theory.validation import InputError, as_matrix, as_non_negative, as_rows
+from projnorm_theory.validation import FloatArray, InputError, as_matrix, as_non_negative, as_rows, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,8 @@ def projnorm_linear(theta: ArrayLike, X_ood: ArrayLike, *, rcond: float | None =
     Args:
         theta: Weights, shape ``(d,)`` or ``(d, c)``.
         X_ood: Shifted inputs, shape ``(m, d)``, one example per row.
-        rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(m, d) * eps``.
+        rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(m, d) * eps``, with the eps of
+            the type of `X_ood`.
 
     Raises:
         InputError: If a shape is wrong or an entry is not finite.
@@ -73,9 +74,10 @@ def projnorm_linear(theta: ArrayLike, X_ood: ArrayLike, *, rcond: float | None =
     >>> projnorm_linear([1.0, 2.0, 2.0], [[5.0, 0.0, 0.0]]).value.__round__(12)
     2.828427124746
     """
+    precision = precision_of(X_ood)
     X_ood = as_matrix(X_ood, "X_ood")
     theta = as_rows(theta, "theta", rows=X_ood.shape[1], rows_like="the columns of `X_ood`")
-    chosen = factor(X_ood, rcond=rcond)
+    chosen = factor(X_ood, precision=precision, rcond=rcond)
     return ProjNormLinear(frobenius(chosen.residual(theta)), chosen.rank, chosen.method)
 
 
@@ -115,15 +117,16 @@ def projnorm_linear_of_pair(
     theta = pair.ridge_coordinates(fit, ridge_train)
     seen = pair.cosines @ theta
     if pseudo_labels is None:
+        labels = None
         unlearnt = (ridge_ood / (lam + ridge_ood)) * seen
     else:
-        labels = pair.as_ood_responses(pseudo_labels, outputs=theta.shape[1])
+        labels = pair.as_ood_responses(pseudo_labels, "pseudo_labels", outputs=theta.shape[1])
         unlearnt = seen - (lam / (lam + ridge_ood)) * pair.ood_coordinates(labels)
     return PairProjNormLinear(
         value=math.hypot(pair.distance_to_ood(theta), frobenius(unlearnt)),
         rank=pair.ood_rank,
         method="pair",
-        error_estimate=_error_of_square(pair, fit),
+        error_estimate=_error_of_square(pair, fit, labels),
         theta_norm=frobenius(theta),
         train_rank=pair.train_rank,
         training_residual=fit.residual,
@@ -174,18 +177,33 @@ def _as_ridge(ridge: float | tuple[float, float]) -> tuple[float, float]:
     return number, number
 
 
-def _error_of_square(pair: LinearPair, fit: TrainingFit) -> float:
+def _error_of_square(pair: LinearPair, fit: TrainingFit, labels: FloatArray | None) -> float:
     """First-order effect on ``value**2`` of an error ``noise * ||block||`` in each Gram block.
 
-    The derivatives of the square in `K`, `C` and `K~` are made of ``alpha = K^+ Y``, ``beta = K~^+ C alpha`` and
-    ``gamma = K^+ C^T beta``, whose norms the pair gives. A ridge only damps them.
+    The square is ``a^T K a - 2 d^T C a + d^T K~ d`` with ``a = K^+ Y`` and ``d = K~^+ Y~``. Its derivatives are made of
+    these, of ``b = K~^+ C a`` and ``g = K^+ C^T d``, and of the parts of `Y` and of the labels outside the column
+    spaces. Without labels of another model Y~ is ``C a``, and d is b. A ridge only damps all this.
     """
     if pair.noise == 0.0 or fit.norm == 0.0:
         return 0.0
-    s, t = pair.train_singular_values[:, None], pair.ood_singular_values[:, None]
-    seen = pair.cosines @ fit.coordinates
-    # Dividing by s / s_max and t / t_max gives the norms times the square root of the largest eigenvalue of the block.
-    alpha = frobenius(fit.coordinates / (s / s.max()))
-    beta = frobenius(seen / (t / t.max(initial=0.0)))
-    gamma = frobenius((pair.cosines.T @ seen) / (s / s.max()))
-    return pair.noise * (alpha**2 + 2 * alpha * beta + beta**2 + 2 * gamma * alpha)
+    s, t = pair.train_singular_values, pair.ood_singular_values
+
+    # Norms of coordinates divided by the singular values over the largest, which makes up for the norms of the blocks.
+    def in_train(coordinates: FloatArray, power: int = 1) -> float:
+        return frobenius(coordinates / ((s / s[0]) ** power)[:, None])
+
+    def in_ood(coordinates: FloatArray, power: int = 1) -> float:
+        return frobenius(coordinates / ((t / t.max(initial=0.0)) ** power)[:, None])
+
+    theta, seen = fit.coordinates, pair.cosines @ fit.coordinates
+    retrained, outside, through_labels = seen, 0.0, 0.0
+    if labels is not None:
+        retrained = pair.ood_coordinates(labels)
+        outside = frobenius(labels - pair.ood_left @ (pair.ood_left.T @ labels)) / float(t[0]) if t.size else 0.0
+        through_labels = 2 * in_ood(retrained) * in_ood(seen)
+    back, residual = pair.cosines.T @ retrained, fit.residual / float(s[0])
+    a, d, g = in_train(theta), in_ood(retrained), in_train(back)
+    within = a * a + 2 * a * d + 2 * g * a + d * d + through_labels
+    beyond = 2 * residual * (in_train(theta, 3) + in_train(back, 3))
+    beyond += 2 * outside * (in_ood(retrained, 3) + in_ood(seen, 3))
+    return pair.noise * (within + beyond)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.validation import EPS, FloatArray, as_matrix, as_rcond, as_rows
+from projnorm_theory.validation import FloatArray, as_matrix, as_rcond, as_rows, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +26,7 @@ class RowSpace:
         basis: Orthonormal basis :math:`V` of the row space, shape ``(d, rank)``; column `i` is the eigenvector of
             :math:`X^\top X` for ``eigenvalues[i]``.
         rcond: Singular values up to ``rcond * s_max`` were counted as zero.
+        precision: Rounding unit of the type that `X` came in.
     """
 
     method: ClassVar[str] = "svd"
@@ -33,14 +35,17 @@ class RowSpace:
     singular_values: FloatArray
     basis: FloatArray
     rcond: float
+    precision: float
 
     @classmethod
-    def of(cls, X: ArrayLike, *, rcond: float | None = None) -> RowSpace:
+    def of(cls, X: ArrayLike, *, name: str = "X", columns: int | None = None, rcond: float | None = None) -> RowSpace:
         """Factor `X`.
 
         Args:
             X: One example per row, shape ``(n, d)``.
-            rcond: Singular values up to ``rcond * s_max`` count as zero. Default ``max(n, d) * eps``.
+            name: What error messages call it.
+            columns: Number of features required; any by default.
+            rcond: Singular values up to ``rcond * s_max`` count as zero. Default: `default_rcond`.
 
         Raises:
             InputError: If `X` is not a finite, non-empty matrix or `rcond` is out of range.
@@ -51,11 +56,12 @@ class RowSpace:
         >>> space.eigenvalues.tolist()
         [16.0, 9.0]
         """
-        X = as_matrix(X, "X")
-        rcond = as_rcond(rcond, default_rcond(X))
+        precision = precision_of(X)
+        X = as_matrix(X, name, columns=columns)
+        rcond = as_rcond(rcond, default_rcond(X.shape, precision))
         left, s, basis_T = np.linalg.svd(X, full_matrices=False)
         rank = int(np.count_nonzero(s > rcond * s[0]))
-        return cls(left[:, :rank], s[:rank], basis_T[:rank].T, rcond)
+        return cls(left[:, :rank], s[:rank], basis_T[:rank].T, rcond, precision)
 
     @property
     def rank(self) -> int:
@@ -92,9 +98,12 @@ class RowSpace:
         return self.basis @ ((self.left.T @ Y).T / self.singular_values).T
 
 
-def default_rcond(X: FloatArray) -> float:
-    """``max(n, d) * eps``, the cut-off below which a singular value of `X` is rounding noise."""
-    return max(X.shape) * EPS
+def default_rcond(shape: tuple[int, ...], precision: float) -> float:
+    """``max(n, d) * eps`` for the eps of the type the matrix came in, and at most the root of that eps.
+
+    Below this cut-off a singular value is rounding noise.
+    """
+    return min(max(shape) * precision, math.sqrt(precision))
 
 
 def triangular_factor(A: FloatArray) -> FloatArray:

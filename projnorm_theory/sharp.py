@@ -11,33 +11,41 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.bounds import LossInterval, loss_ratio, other_leg, training_assumptions
+from projnorm_theory.bounds import (
+    RatioInterval,
+    fit_with_ratio,
+    loss_ends,
+    loss_ratio,
+    other_leg,
+    training_assumptions,
+)
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
 from projnorm_theory.row_space import RowSpace, remove_span
-from projnorm_theory.trust_region import extreme_on_sphere
-from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_range, as_rows
-
-# Beyond this the Gram matrices cannot tell which directions the training rows determine.
-_COARSEST_SINE = 0.1
+from projnorm_theory.trust_region import SphereExtreme, extreme_on_sphere
+from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_range, as_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SharpInterval(LossInterval):
-    r"""A `LossInterval` whose two ends are losses of ground truths, and so is every point between them.
+class SharpInterval(RatioInterval):
+    r"""A `RatioInterval` whose two ends are losses of ground truths, and so is every point between them.
 
-    The one exception: with a single free direction, one output and one `rho` there are just two ground truths, and the
-    ends are their losses.
+    The one exception is a single free direction with one output. Its ground truths then lie at two points for one `rho`
+    and on two segments for a range of it, and their losses fill one or two intervals that reach both ends.
 
     Attributes:
-        free_dim: Dimension of the shifted row space that the training rows leave undetermined.
-        sine_tolerance: Directions whose sine against the training row space is no larger counted as determined.
+        free_dim: Dimension of the shifted row space that the training rows leave undetermined, the directions in doubt
+            included.
+        doubtful_dim: How many of those directions rounding leaves in doubt. They widen the interval, which allows both
+            that they are free and that they are shared.
+        sine_tolerance: Largest sine against the training row space that was not told from zero.
         lower_shift: :math:`W = V^\top(\theta_\star - \hat\theta)` at the lower end, shape ``(ood_rank, c)``.
         upper_shift: The same at the upper end.
     """
 
     free_dim: int
+    doubtful_dim: int
     sine_tolerance: float
     lower_shift: FloatArray
     upper_shift: FloatArray
@@ -82,59 +90,62 @@ def sharp_interval(
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, or a range (low, high) of it.
 
     Raises:
-        InputError: If a shape is wrong, an entry is not finite, or no ground truth has such a `rho`.
+        InputError: If a shape is wrong, an entry is not finite, `Y` is zero, or no ground truth has such a `rho`.
 
     >>> interval = sharp_interval([[1.0, 0.0]], [2.0], [[0.0, 3.0]])
     >>> round(interval.lower, 9), round(interval.upper, 9)  # orthogonal rows: (3 * 2)^2 whatever theta* is
     (36.0, 36.0)
     """
     pair = as_pair(X, X_ood)
-    low, high = as_range(rho, "rho")
-    fit = pair.fit(Y)
-    if pair.sine_error > _COARSEST_SINE:
-        raise InputError(
-            f"the Gram matrices are too ill conditioned for a sharp interval: angles between the row spaces are known "
-            f"to a sine of {pair.sine_error:.2g} only. Pass features, float64 kernels, or a larger `rcond`."
-        )
-    free = pair.free_ood_directions()
-    seen = pair.cosines @ fit.coordinates
-    seen_free = free.T @ seen
-    determined = frobenius(seen - free @ seen_free)
+    rho = as_range(rho, "rho")
+    fit = fit_with_ratio(pair, Y, "rho")
+    # Lengths are measured in ||theta|| and singular values in the largest, which keeps every product in range.
+    reach = 1.0 + rho[1]
+    as_finite_result(reach * reach, "the interval for the loss")
+    directions = pair.ood_directions()
+    coordinates = fit.coordinates / fit.norm
+    undecided = np.hstack([directions.free, directions.doubtful])
+    widest = _extremes(pair, coordinates, undecided, rho, directions.tolerance)
+    # A doubtful direction may as well be shared. Its being free leaves more truths, but the slack in rho that a shared
+    # direction is given may let in a loss that is smaller still.
+    narrowest = _extremes(pair, coordinates, directions.free, rho, directions.tolerance)
+    found = [extremes for extremes in (widest, narrowest) if isinstance(extremes, _Extremes)]
+    if not found:
+        assert isinstance(widest, str)
+        raise InputError(widest)
+    best = min(found, key=lambda extremes: extremes.lower.value)
+    worst = max(found, key=lambda extremes: extremes.upper.value)
 
-    shortest, longest = _free_radii(
-        (low, high), fit.norm, determined, any_free=free.shape[1] > 0, tolerance=pair.sine_tolerance
+    t_max = float(pair.ood_singular_values.max(initial=0.0))
+    error = fit.prediction_error + t_max * rho[1] * fit.norm_error
+    in_eigenvalues = pair.noise * reach * reach  # what rounding of a Gram matrix may do through them
+    lower, upper = loss_ends(
+        fit,
+        t_max * fit.norm * math.sqrt(max(best.lower.value - in_eigenvalues, 0.0)) - error,
+        t_max * fit.norm * math.sqrt(worst.upper.value + in_eigenvalues) + error,
+        pair.n_ood,
     )
-    # The lower end is at the allowed radius nearest to ||S_B||, where the loss would be zero.
-    nearest = min(max(frobenius(seen_free), shortest), longest)
-    # The eigenvectors of B^T A B by singular values of its root, which keeps the small curvatures.
-    _, roots, axes_T = np.linalg.svd(
-        pair.ood_singular_values[:, None] / math.sqrt(pair.n_ood) * free, full_matrices=False
-    )
-    curvatures, axes = roots**2, axes_T.T
-    centre = axes_T @ seen_free
-    reach = longest + frobenius(centre)
-    as_finite_result(float(curvatures.max(initial=0.0)) * reach * reach, "the interval for the loss")
-    lower = extreme_on_sphere(curvatures, centre, nearest, largest=False)
-    upper = extreme_on_sphere(curvatures, centre, longest, largest=True)
-
+    if pair.undecided[1]:
+        lower = 0.0  # eigenvalues that rounding hides may take up any part of the length
     projnorm = pair.distance_to_ood(fit.coordinates)
     return SharpInterval(
-        lower=lower.value,
-        upper=upper.value,
-        ratio_lower=loss_ratio(lower.value, projnorm, pair, fit),
-        ratio_upper=loss_ratio(upper.value, projnorm, pair, fit),
+        lower=lower,
+        upper=upper,
+        ratio_lower=loss_ratio(lower, projnorm, pair, fit),
+        ratio_upper=loss_ratio(upper, projnorm, pair, fit),
         projnorm_linear=projnorm,
-        rho=(low, high),
         training_residual=fit.residual,
         interpolates=fit.interpolates,
         assumptions=(
             *training_assumptions(fit),
-            f"||P~ theta*|| / ||P theta*|| in [{low:.6g}, {high:.6g}]",
+            f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]",
         ),
-        free_dim=free.shape[1],
-        sine_tolerance=pair.sine_tolerance,
-        lower_shift=free @ (axes @ (lower.point - centre)),
-        upper_shift=free @ (axes @ (upper.point - centre)),
+        rho=rho,
+        free_dim=undecided.shape[1],
+        doubtful_dim=directions.doubtful.shape[1],
+        sine_tolerance=directions.tolerance,
+        lower_shift=fit.norm * best.shift(best.lower),
+        upper_shift=fit.norm * worst.shift(worst.upper),
     )
 
 
@@ -154,10 +165,9 @@ def attaining_truths(
     Raises:
         InputError: As `sharp_interval` does.
     """
-    X = as_matrix(X, "X")
-    X_ood = as_matrix(X_ood, "X_ood", columns=X.shape[1])
-    Y = as_rows(Y, "Y", rows=X.shape[0], rows_like="`X`")
-    train, ood = RowSpace.of(X), RowSpace.of(X_ood)
+    train = RowSpace.of(X)
+    ood = RowSpace.of(X_ood, name="X_ood", columns=train.dim)
+    Y = as_rows(Y, "Y", rows=train.left.shape[0], rows_like="`X`")
     interval = sharp_interval(LinearPair.of_row_spaces(train, ood), Y, rho=rho)
     theta = train.solve(Y)
     new_directions, sines, principal_T = np.linalg.svd(remove_span(train.basis, ood.basis), full_matrices=False)
@@ -170,26 +180,63 @@ def attaining_truths(
     return AttainingTruths(lift(interval.lower_shift), lift(interval.upper_shift), interval)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Extremes:
+    """Smallest and largest loss with a given set of free directions, in units of ``(t_max ||theta||)^2 / m``."""
+
+    basis: FloatArray
+    centre: FloatArray
+    lower: SphereExtreme
+    upper: SphereExtreme
+
+    def shift(self, end: SphereExtreme) -> FloatArray:
+        """The `W` at one end, in units of ``||theta||``."""
+        return self.basis @ (end.point - self.centre)
+
+
+def _extremes(
+    pair: LinearPair, coordinates: FloatArray, free: FloatArray, rho: tuple[float, float], tolerance: float
+) -> _Extremes | str:
+    """The two trust-region problems for a fit of unit length, or what `rho` must be where no truth has this one."""
+    seen = pair.cosines @ coordinates
+    seen_free = free.T @ seen
+    radii = _free_radii(rho, frobenius(seen - free @ seen_free), any_free=free.shape[1] > 0, tolerance=tolerance)
+    if isinstance(radii, str):
+        return radii
+    shortest, longest = radii
+    # The lower end is at the allowed radius nearest to ||S_B||, where the loss would be zero.
+    nearest = min(max(frobenius(seen_free), shortest), longest)
+    # The eigenvectors of B^T A B by singular values of its root, which keeps the small curvatures.
+    t = pair.ood_singular_values
+    _, roots, axes_T = np.linalg.svd((t / t.max(initial=0.0))[:, None] * free, full_matrices=False)
+    curvatures, centre = roots**2, axes_T @ seen_free
+    return _Extremes(
+        free @ axes_T.T,
+        centre,
+        extreme_on_sphere(curvatures, centre, nearest, largest=False),
+        extreme_on_sphere(curvatures, centre, longest, largest=True),
+    )
+
+
 def _free_radii(
-    rho: tuple[float, float], theta_norm: float, determined: float, *, any_free: bool, tolerance: float
-) -> tuple[float, float]:
+    rho: tuple[float, float], determined: float, *, any_free: bool, tolerance: float
+) -> tuple[float, float] | str:
     """Radii left to the free part of ``P~ theta*`` when its determined part has length `determined`.
 
-    `tolerance` forgives the rounding of a `rho` that was itself measured.
+    `tolerance` forgives the rounding of a `rho` that was itself measured. Where no radius is left, what `rho` must be.
     """
-    low, high = (end * theta_norm for end in rho)
-    slack = tolerance * theta_norm
-    if high < determined - slack:
-        raise InputError(
-            f"`rho` must be at least {determined / theta_norm:.6g}, the length that the training data fix of the "
-            f"projection of theta* on the shifted row space; got {_shown(rho)}."
+    low, high = rho
+    if high < determined - tolerance:
+        return (
+            f"`rho` must be at least {determined:.6g}, the length that the training data fix of the projection of "
+            f"theta* on the shifted row space; got {_shown(rho)}."
         )
     if any_free:
         return other_leg(low, determined), other_leg(high, determined)
-    if low > determined + slack:
-        raise InputError(
-            f"`rho` must be {determined / theta_norm:.6g}: the rows of `X_ood` lie in the row space of `X`, so the "
-            f"training data fix the projection of theta* on them; got {_shown(rho)}."
+    if low > determined + tolerance:
+        return (
+            f"`rho` must be {determined:.6g}: the rows of `X_ood` lie in the row space of `X`, so the training data "
+            f"fix the projection of theta* on them; got {_shown(rho)}."
         )
     return 0.0, 0.0
 

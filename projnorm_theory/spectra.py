@@ -14,7 +14,16 @@ from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import spectral
 from projnorm_theory.results import Result
 from projnorm_theory.row_space import default_rcond, triangular_factor
-from projnorm_theory.validation import FloatArray, InputError, as_count, as_fraction, as_matrix, as_rcond, as_vector
+from projnorm_theory.validation import (
+    FloatArray,
+    InputError,
+    as_count,
+    as_fraction,
+    as_matrix,
+    as_rcond,
+    as_vector,
+    precision_of,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,8 +110,9 @@ def spectrum(X: ArrayLike, *, rcond: float | None = None) -> Spectrum:
     >>> spectrum([[0.0, 2.0], [1.0, 0.0]]).eigenvalues.tolist()
     [4.0, 1.0]
     """
+    precision = precision_of(X)
     X = as_matrix(X, "X")
-    rcond = as_rcond(rcond, default_rcond(X))
+    rcond = as_rcond(rcond, default_rcond(X.shape, precision))
     s = np.linalg.svd(triangular_factor(X.T if X.shape[0] <= X.shape[1] else X), compute_uv=False)
     return Spectrum(s[s > rcond * s[0]] ** 2, X.shape[0], rcond)
 

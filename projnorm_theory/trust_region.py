@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ def extreme_on_sphere(curvatures: FloatArray, centre: FloatArray, radius: float,
 def _stationary_point(curvatures: FloatArray, centre: FloatArray, radius: float, largest: bool) -> FloatArray:
     extreme = int(np.argmax(curvatures) if largest else np.argmin(curvatures))
     gaps = np.abs(curvatures - curvatures[extreme])
-    pull = curvatures * np.linalg.norm(centre, axis=1)
+    pull = curvatures * np.array([frobenius(row) for row in centre])
     pulled = pull > 0.0
     # The scale of the curvatures drops out of Q; taking it out keeps products clear of underflow.
     scale = float(curvatures.max()) or 1.0
@@ -69,16 +70,21 @@ def _stationary_point(curvatures: FloatArray, centre: FloatArray, radius: float,
 def _secular_root(gaps: FloatArray, weights: FloatArray, radius: float) -> float:
     """The shift with ``||weights / (gaps + shift)|| = radius``; 0 in the hard case."""
 
-    def excess(shift: float) -> float:
+    def excess(log_shift: float) -> float:
         # The reciprocal of the norm is nearly linear in the shift, which is what makes the root easy to find.
-        return 1.0 / frobenius(weights / (gaps + shift)) - 1.0 / radius
+        return 1.0 / frobenius(weights / (gaps + math.exp(log_shift))) - 1.0 / radius
 
+    # Without a pull along the extreme curvature, the norm at a shift of zero says whether this is the hard case.
     low = frobenius(weights[gaps == 0.0]) / radius
-    if low == 0.0 and (weights.size == 0 or excess(0.0) >= 0.0):
-        return 0.0
+    if low == 0.0:
+        if weights.size == 0 or frobenius(weights / gaps) <= radius:
+            return 0.0
+        low = EPS**2 * float(gaps.min())  # a smaller shift is lost in every sum
     high = frobenius(weights) / radius
-    if low > 0.0 and excess(low) >= 0.0:
+    # The shift may be smaller than the gaps by any power of ten, so it is sought on a logarithmic scale.
+    ends = math.log(low), math.log(high)
+    if excess(ends[0]) >= 0.0:
         return low
-    if excess(high) <= 0.0:
+    if excess(ends[1]) <= 0.0:
         return high
-    return float(brentq(excess, low, high, xtol=np.finfo(np.float64).tiny, rtol=4 * EPS, maxiter=500))
+    return math.exp(brentq(excess, *ends, xtol=EPS, rtol=4 * EPS, maxiter=500))

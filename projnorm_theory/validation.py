@@ -67,7 +67,10 @@ def as_gram(value: ArrayLike, name: str) -> FloatArray:
 
 def precision_of(value: ArrayLike) -> float:
     """Rounding unit of what was passed: that of its own type where it is coarser than float64."""
-    dtype = np.asarray(value).dtype
+    try:
+        dtype = np.asarray(value).dtype
+    except (TypeError, ValueError):
+        return EPS  # not an array of numbers, as its conversion will say
     return max(EPS, float(np.finfo(dtype).eps)) if dtype.kind == "f" else EPS
 
 
@@ -129,7 +132,7 @@ def as_rcond(value: float | None, default: float) -> float:
 
 def as_range(value: Any, name: str) -> tuple[float, float]:
     """A pair ``(low, high)`` of non-negative numbers; one number stands for both."""
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list) or np.ndim(value) > 0:
         if len(value) != 2:
             raise InputError(f"`{name}` must be a number or a pair (low, high); got {value!r}.")
         low, high = (as_non_negative(end, name) for end in value)

@@ -1,4 +1,4 @@
-"""Verification of the three intervals on many drawn designs: where each must hold it is checked, elsewhere reported.
+"""Verification of the intervals on many drawn designs: where each must hold it is checked, elsewhere reported.
 
 Every instance depends on the seed, its size class and its number alone, so any of them can be drawn again. All
 intervals come from the public functions of `projnorm_theory`; the loss they are compared with from its definition.
@@ -26,10 +26,13 @@ from projnorm_theory import (
     LinearPair,
     LossInterval,
     generalised_bound,
+    joint_interval,
+    joint_ratio,
     min_norm_solution,
     ood_loss,
     proposition_bound,
     sharp_interval,
+    spherical_loss,
 )
 from simulations.designs import Design, FloatArray, flat_tail_design, spectral_design
 
@@ -37,13 +40,14 @@ Family = Literal["exact", "phi", "rho", "tilt", "flat"]
 FAMILIES: tuple[Family, ...] = ("exact", "phi", "rho", "tilt", "flat")
 # One period of the families: half of all instances satisfy every assumption.
 _CYCLE: tuple[Family, ...] = ("exact", "phi", "exact", "rho", "exact", "tilt", "exact", "flat")
-INTERVALS = ("paper", "generalised_k", "generalised_0", "sharp", "generalised_0_rho_1", "sharp_rho_1")
-# Where the theory says that an interval contains the loss, given the instance's own rho.
+INTERVALS = ("paper", "generalised_k", "generalised_0", "sharp", "joint", "generalised_0_rho_1", "sharp_rho_1")
+# Where the theory says that an interval contains the loss, given the instance's own rho or eta.
 MUST_HOLD: dict[str, tuple[Family, ...]] = {
     "paper": ("exact",),
     "generalised_k": ("exact", "phi", "rho", "flat"),
     "generalised_0": FAMILIES,
     "sharp": FAMILIES,
+    "joint": FAMILIES,
 }
 # What rounding may do before a crossing counts: a share of the end crossed, for losses over a tail of condition 1e6,
 # and a share of the upper end, for lower ends that are the square of a small difference of lengths.
@@ -58,6 +62,7 @@ MEANINGS = {
     "loss": "TestLoss from its definition, (instance,)",
     "projnorm_linear": "ProjNormLinear, (instance,)",
     "deficient": "1 where d < n + m or a matrix is rank deficient, (instance,)",
+    "probability": "probability of a smaller loss under the law for isotropic truths; nan if it is 0, (instance,)",
     **{
         name: f"ends of the interval {name} for TestLoss; nan where rho = 1 is infeasible, (instance, 2)"
         for name in INTERVALS
@@ -148,19 +153,23 @@ def measure(instance: Instance) -> dict[str, Any]:
     pair = LinearPair.of(X, X_ood)
     theta = min_norm_solution(X, Y).theta
     rho = float(np.linalg.norm(pair.ood_coordinates(design.Y_ood))) / float(np.linalg.norm(theta))
+    loss = ood_loss(theta, X_ood, design.Y_ood)
+    law = spherical_loss(pair, Y)
     paper = proposition_bound(pair, Y, k=k)
     return {
         "family": FAMILIES.index(instance.family),
         "dial": instance.dial,
-        "loss": ood_loss(theta, X_ood, design.Y_ood),
+        "loss": loss,
         "projnorm_linear": paper.projnorm_linear,
         "deficient": int(X.shape[1] < len(X) + len(X_ood) or pair.train_rank < len(X) or pair.ood_rank < len(X_ood)),
         "paper": _ends(paper),
         "generalised_k": _ends(generalised_bound(pair, Y, k=k, rho=rho)),
         "generalised_0": _ends(generalised_bound(pair, Y, rho=rho)),
         "sharp": _ends(sharp_interval(pair, Y, rho=rho)),
+        "joint": _ends(joint_interval(pair, Y, eta=joint_ratio(pair, Y, Y_ood=design.Y_ood))),
         "generalised_0_rho_1": _ends(generalised_bound(pair, Y)),
         "sharp_rho_1": sharp_ends(pair, Y),
+        "probability": math.nan if law.law is None else law.cdf(loss),
     }
 
 

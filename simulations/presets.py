@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from projnorm.config import Config
 from simulations.bound_check import BoundConfig
 from simulations.counterexample import CounterexampleConfig
+from simulations.interval_widths import IntervalWidthsConfig
 from simulations.spectra_example import SpectraConfig
 from simulations.tail_angle import TailAngleConfig
 from simulations.toy import ToyConfig
@@ -33,6 +34,7 @@ def theory_configs(*, full: bool, seed: int = 0) -> Mapping[str, tuple[str, Conf
     return {
         "toy": ("toy", ToyConfig(trials=trials, interval_trials=5 if full else 1, seed=seed)),
         "bound": ("bound", bound),
+        "intervals": ("intervals", IntervalWidthsConfig(draws=50 if full else 3, seed=seed)),
         "counterexample": ("counterexample", CounterexampleConfig()),
         "tail_angle": ("tail-angle", TailAngleConfig(seed=seed)),
         "spectra": ("spectra", SpectraConfig(seed=seed)),

@@ -18,14 +18,21 @@ import pytest
 from PIL import Image
 
 from figures import bound, report, style, toy
-from figures.markup import to_html, to_latex
 from figures.show import Shown, save_figures, save_tables
-from figures.table import FORMATS, Number, Table
+from figures.table import FORMATS, Number, Table, to_html, to_latex
 from figures.theory import theory_page, theory_shows
 from projnorm.environment import current_environment
 from projnorm.experiments import experiment
 from projnorm.records import RunContext
-from simulations import BoundConfig, CounterexampleConfig, SpectraConfig, TailAngleConfig, ToyConfig, run_toy
+from simulations import (
+    BoundConfig,
+    CounterexampleConfig,
+    IntervalWidthsConfig,
+    SpectraConfig,
+    TailAngleConfig,
+    ToyConfig,
+    run_toy,
+)
 from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
 from simulations.presets import theory_configs
 from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
@@ -35,11 +42,12 @@ CONFIGS = {
     "toy": ("toy", ToyConfig(**SIZES, trials=3, interval_trials=1)),
     "sibling:spiked": ("toy", ToyConfig("spiked", **SIZES, trials=2, interval_trials=2)),
     "bound": ("bound", BoundConfig(instances=400, large=0)),
+    "intervals": ("intervals", IntervalWidthsConfig(n=8, m=6, dim=30, decays=(1.0,), draws=3)),
     "counterexample": ("counterexample", CounterexampleConfig(angles=20)),
     "tail_angle": ("tail-angle", TailAngleConfig(angles=5, truths=3)),
     "spectra": ("spectra", SpectraConfig(n=40, dim=100, k=8, top=20)),
 }
-FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "counterexample", "tail_angle", "spectra")
+FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "intervals", "counterexample", "tail_angle", "spectra")
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +200,8 @@ def test_the_report_shows_whole_in_a_real_browser(records, tmp_path, width, sche
     found = re.search(r'data-probe="([^"]*)"', dom)
     assert found, "the page never finished loading"
     images, loaded, too_wide, overflow, background, fetched = found.group(1).split("|")
-    assert (images, loaded, too_wide, fetched) == ("8", "8", "0", "0")
+    assert int(images) == int(loaded) == len(FIGURES)
+    assert (too_wide, fetched) == ("0", "0")
     assert int(overflow) <= 0
     assert background == ("rgb(22, 24, 26)" if scheme == "dark" else "rgb(255, 255, 255)")
 
@@ -327,12 +336,14 @@ def test_tables_of_a_verification_made_by_hand(records):
         "loss": np.ones(n),
         "projnorm_linear": np.ones(n),
         "deficient": np.zeros(n, dtype=int),
+        "probability": np.linspace(0.001, 0.901, n),
         # The paper's interval misses wherever the dial is above 0.5; half the loss to twice the loss elsewhere.
         "paper": np.array([(0.5, 0.8) if dial > 0.5 else (0.5, 2.0) for dial in np.linspace(1.0, 0.1, n)]),
         **{name: np.tile([0.25, 4.0], (n, 1)) for name in INTERVALS if name != "paper"},
     }
     by_hand = dataclasses.replace(records["bound"], arrays=arrays)
     rows = {row["interval"]: row for row in bound_rows(by_hand)}
+    assert rows["spherical"]["missed"] == 0.1  # the one below 0.05
     assert rows["paper"]["missed"] == 0.5
     assert rows["paper"]["worst_slack"] == pytest.approx(-0.2)
     assert rows["sharp"]["worst_slack"] == pytest.approx(0.75)

@@ -145,15 +145,15 @@ def test_a_listing_has_unfinished_runs_sizes_and_the_settings_that_differ(tmp_pa
 
 def test_a_name_must_match_one_run(tmp_path):
     record = run_squares(RunContext(tmp_path))
-    assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id, ("squares",)) == record.id
+    assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id) == record.id
     run_squares(RunContext(tmp_path), SquareConfig((7,)))
-    for name, kinds, message in (
-        ("nothing", (), "nothing matches none"),
-        ("", ("deep",), "no name matches none"),
-        ("squ", (), "squ matches squares-.*, squares-"),
+    for root, name, message in (
+        (tmp_path, "nothing", "nothing matches none"),
+        (tmp_path / "none", "", "no name matches none"),
+        (tmp_path, "squ", "squ matches squares-.*, squares-"),
     ):
         with pytest.raises(InputError, match=message):
-            match_run(tmp_path, name, kinds)
+            match_run(root, name)
 
 
 def test_a_damaged_task_is_done_again(tmp_path, caplog):

@@ -207,8 +207,8 @@ TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm
 CASES = {
     "toy": ("--d1 12 --d2 6 --n 6 --m 6 --trials 3 --sigmas 0,2", "toy"),
     "bound": ("--instances 510 --large 0", "bound"),
-    "figures": ("", "toy bound counterexample tail-angle spectra"),
-    "report": ("", "toy bound counterexample tail-angle spectra"),
+    "figures": ("", "toy bound intervals counterexample tail-angle spectra"),
+    "report": ("", "toy bound intervals counterexample tail-angle spectra"),
     "predict": ("--source source.npz --target target.npz --json", ""),
     "ntk gram": (KERNEL, "ntk-gram"),
     "ntk analyse": (KERNEL, "ntk-gram ntk"),

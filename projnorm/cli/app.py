@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import get_type_hints
 
 from projnorm import __version__
-from projnorm.cli.options import in_flags, make_parser, parse
+from projnorm.cli.options import Parser, in_flags, make_parser, parse
 from projnorm.config import Config
 from projnorm.errors import ProjnormError
 from projnorm.experiments import EXPERIMENTS, resolve
@@ -40,7 +40,7 @@ COMMANDS = {
     "predict": ("predict:predict", "Estimate the error of your model on your unlabelled data."),
     "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
     "figures": ("report:figures", "Draw every theory figure."),
-    "replay": ("replay:replay", "Check the intervals on one saved design."),
+    "replay": ("report:replay", "Check the intervals on one saved design."),
     "deep table": ("scores:table", "Print the table of a run."),
     "deep figures": ("scores:draw", "Draw the figures of a run."),
     "deep trajectory": ("scores:trajectory", "Draw ProjNorm of a finished run along its training."),
@@ -52,10 +52,11 @@ COMMANDS = {
     "runs show": ("runs:show", "Show one run."),
     "runs rm": ("runs:remove", "Remove runs."),
     "runs verify": ("runs:verify", "Compute a run again and compare every array."),
-    "env": ("env:env", "Print what a bug report needs."),
-    "completion": ("completion:completion", "Print a completion script for a shell."),
+    "env": ("installation:env", "Print what a bug report needs."),
+    "completion": ("installation:completion", "Print a completion script for a shell."),
 }
-SUMMARIES = {one.command: one.summary for one in EXPERIMENTS if one.command}
+_EXPERIMENTS = {one.command: one for one in EXPERIMENTS if one.command}
+SUMMARIES = {name: one.summary for name, one in _EXPERIMENTS.items()}
 SUMMARIES |= {name: summary for name, (_, summary) in COMMANDS.items()}
 
 
@@ -85,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _interrupted(name: str) -> int:
-    resumes = any(one.command == name for one in EXPERIMENTS) or name in ("report", "figures")
+    resumes = name in (*_EXPERIMENTS, "report", "figures")
     return _fail("interrupted" + ("; the same command resumes where it stopped" if resumes else ""), INTERRUPTED)
 
 
@@ -118,15 +119,13 @@ def _split(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _dispatch(name: str, rest: list[str]) -> int:
-    if name:
-        for one in EXPERIMENTS:
-            if one.command == name:
-                from projnorm.cli.experiment import run_experiment
+    if name in _EXPERIMENTS:
+        from projnorm.cli.experiment import run_experiment
 
-                return run_experiment(one, rest)
-        function, classes = command_function(name)
-        parser = make_parser(f"projnorm {name}", (function.__doc__ or "").strip(), classes)
-        documents = parse(parser, rest, classes)
+        return run_experiment(_EXPERIMENTS[name], rest)
+    if name:
+        function, classes = _function(name)
+        documents = parse(command_parser(name), rest, classes)
         return function(*(cls.from_json(d) for cls, d in zip(classes, documents, strict=True))) or 0
     if rest[:1] == ["--version"]:
         sys.stdout.write(f"projnorm {__version__}\n")
@@ -141,7 +140,17 @@ def _dispatch(name: str, rest: list[str]) -> int:
     return _fail(f"there is no command {' '.join(rest[: 2 if group else 1])!r}{hint}", BAD_INPUT)
 
 
-def command_function(name: str) -> tuple[Callable[..., int | None], list[type[Config]]]:
+def command_parser(name: str) -> Parser:
+    """The parser of a command."""
+    if name in _EXPERIMENTS:
+        from projnorm.cli.experiment import experiment_parser
+
+        return experiment_parser(_EXPERIMENTS[name])
+    function, classes = _function(name)
+    return make_parser(f"projnorm {name}", (function.__doc__ or "").strip(), classes)
+
+
+def _function(name: str) -> tuple[Callable[..., int | None], list[type[Config]]]:
     """The function of a command that is no experiment, and the configuration classes of its arguments."""
     function = resolve(f"projnorm.cli.{COMMANDS[name][0]}")
     hints = get_type_hints(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,44 @@ from projnorm.cli.options import (
     OutOption,
     Parser,
     RunOptions,
-    built,
-    count_workers,
     make_parser,
     parse,
 )
 from projnorm.cli.output import answer, say, write_figures
 from projnorm.config import Config, read_toml
+from projnorm.environment import available_cores
 from projnorm.errors import InputError
 from projnorm.experiments import Experiment, resolve
+from projnorm.files import physical_memory
 from projnorm.records import RunContext
 
 _CONFIG = "--config"
+# Options that only some experiments have, by the field of `Experiment` that says so.
+_OPTIONAL = {"device": DeviceOption, "memory": MemoryOption, "download": DownloadOption, "costs": CostOptions}
 
 
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     """Run an experiment with the options of a command line; returns the exit code."""
     preset, file, rest = _sources(experiment, argv)
-    base = _preset(experiment, preset) if preset else None
+    presets = resolve(experiment.presets) if experiment.presets else {}
+    if preset and preset not in presets:
+        raise InputError(f"PRESET must be one of {', '.join(presets)}; got {preset!r}.")
+    base: Config | None = presets.get(preset)
     classes = command_classes(experiment)
     parser = experiment_parser(experiment, base)
     settings, *documents = parse(parser, rest, classes)
     options: dict[type[Config], Any] = {c: c.from_json(d) for c, d in zip(classes[1:], documents, strict=True)}
-    if experiment.presets and not (preset or file):
-        names = ", ".join(resolve(experiment.presets))
-        raise InputError(f"PRESET must be one of {names}; or give {_CONFIG} FILE.")
+    if presets and not (preset or file):
+        raise InputError(f"PRESET must be one of {', '.join(presets)}; or give {_CONFIG} FILE.")
     if file is not None:
-        base = built(experiment.config_class, read_toml(file), base)
-    config = built(experiment.config_class, settings, base)
-    context = run_context(options)
+        base = experiment.config_class.from_json(read_toml(file), base)
+    config = experiment.config_class.from_json(settings, base)
     out = options[OutOption]
+    context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
     if experiment.costs and options[CostOptions].dry_run:
-        return _show_costs(experiment, config, context, options[CostOptions], as_json=out.json)
+        from figures.costs import show
+
+        return answer(show(resolve(experiment.costs)(config, context, options[CostOptions])), as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
     from figures.show import save_tables
@@ -64,7 +71,7 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     return code
 
 
-def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any:
+def experiment_parser(experiment: Experiment, base: Config | None = None) -> Parser:
     """The parser of an experiment's command; `base` has the defaults."""
     description = f"{experiment.summary} A run is computed task by task, and resumes where it was interrupted."
     parser = make_parser(f"projnorm {experiment.command}", description, command_classes(experiment), base)
@@ -77,24 +84,19 @@ def experiment_parser(experiment: Experiment, base: Config | None = None) -> Any
 
 def command_classes(experiment: Experiment) -> list[type[Config]]:
     """The configuration classes of an experiment's command, its own first."""
-    classes: list[type[Config]] = [experiment.config_class, OutOption, FigureOptions, RunOptions]
-    classes += [DeviceOption] if experiment.device else []
-    classes += [MemoryOption] if experiment.memory else []
-    classes += [DownloadOption] if experiment.download else []
-    return [*classes, CostOptions] if experiment.costs else classes
+    optional = [options for field, options in _OPTIONAL.items() if getattr(experiment, field)]
+    return [experiment.config_class, OutOption, FigureOptions, RunOptions, *optional]
 
 
-def run_context(options: dict[type[Config], Any]) -> RunContext:
-    """The context that the options of a command describe."""
-    run, memory = options[RunOptions], options.get(MemoryOption)
-    workers = count_workers(run.workers, None if memory is None else memory.memory)
-    return RunContext(
-        options[OutOption].root,
-        Backend(workers, run.scheduler),
-        options[DeviceOption].device if DeviceOption in options else "auto",
-        4e9 if memory is None else memory.memory * 1e9,
-        run.fresh,
-    )
+def run_context(
+    out: OutOption, run: RunOptions, device: DeviceOption | None = None, memory: MemoryOption | None = None
+) -> RunContext:
+    """The context that the options of a command describe: by default a worker for each core, and memory for them."""
+    workers = run.workers or available_cores()
+    if memory is not None and not run.workers:
+        workers = max(1, min(workers, int(physical_memory() / 1e9 // memory.memory)))
+    context = RunContext(out.root, Backend(workers, run.scheduler), (device or DeviceOption()).device, fresh=run.fresh)
+    return context if memory is None else replace(context, memory=memory.memory * 1e9)
 
 
 def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | None, list[str]]:
@@ -106,20 +108,3 @@ def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | N
     parser.add_argument(_CONFIG, type=Path)
     known, others = parser.parse_known_args(rest)
     return preset, known.config, others
-
-
-def _preset(experiment: Experiment, name: str) -> Config:
-    presets = resolve(experiment.presets)
-    if name not in presets:
-        raise InputError(f"PRESET must be one of {', '.join(presets)}; got {name!r}.")
-    return presets[name]
-
-
-def _show_costs(
-    experiment: Experiment, config: Config, context: RunContext, options: CostOptions, *, as_json: bool
-) -> int:
-    from figures.costs import show
-    from projnorm.costs import CostAssumptions
-
-    assumptions = CostAssumptions(options.devices, options.tflops)
-    return answer(show(resolve(experiment.costs)(config, context, assumptions)), as_json=as_json)

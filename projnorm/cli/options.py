@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from projnorm.config import Config, Setting, setting, settings
+from projnorm.costs import CostAssumptions
 from projnorm.errors import InputError
 
-C = TypeVar("C", bound=Config)
 NONE = "none"
 _WIDTH = 80
 # Flag of every setting of the command that is running, by its dotted name; errors speak of flags.
@@ -34,6 +34,11 @@ class OutOption(Config):
     def root(self) -> Path:
         """Folder of the records."""
         return Path(self.out) / "runs"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of figures that belong to no record."""
+        return Path(self.out) / "figures"
 
 
 @dataclass(frozen=True)
@@ -90,16 +95,15 @@ class DownloadOption(Config):
 
 
 @dataclass(frozen=True)
-class CostOptions(Config):
+class CostOptions(CostAssumptions):
     """What a dry run assumes of the devices."""
 
     dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
-    devices: tuple[int, ...] = setting((1, 8, 64), "With --dry-run: numbers of devices.", least=1, nonempty=True)
-    tflops: float = setting(10.0, "With --dry-run: TFLOP/s that a device is assumed to sustain.", above=0.0)
 
     def check(self) -> None:
         """Refuse assumptions that would be ignored."""
-        if not self.dry_run and (self.devices, self.tflops) != ((1, 8, 64), 10.0):
+        defaults = (CostAssumptions.devices, CostAssumptions.tflops)
+        if not self.dry_run and (self.devices, self.tflops) != defaults:
             raise InputError("`devices` and `tflops` are for `dry_run`.")
 
 
@@ -139,9 +143,8 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
     The defaults of the first class are those of `base`, where there is one.
     """
     parser = Parser(prog=prog, description=description)
-    for place, cls in enumerate(classes):
-        defaults = base if place == 0 else None
-        group = parser.add_argument_group(_title(cls))
+    for cls, defaults in zip_longest(classes, [base]):
+        group = parser.add_argument_group((cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip("."))
         for flag in _flags_of(cls, defaults):
             if flag.group is not None:
                 group = parser.add_argument_group(flag.group)
@@ -235,24 +238,23 @@ class _Extend(argparse.Action):
         setattr(namespace, self.dest, () if list(values) == [NONE] else (*known, *values))
 
 
-def _flags_of(cls: type[Config], base: Config | None = None, prefix: tuple[str, ...] = ()) -> Iterator[_Flag]:
-    """Flags of a configuration class, the nested ones behind its own."""
-    nested = []
-    for one in settings(cls):
-        default = getattr(base, one.name) if base is not None else one.default
+def _flags_of(
+    cls: type[Config],
+    base: Config | None = None,
+    path: tuple[str, ...] = (),
+    prefix: str = "",
+    group: str | None = None,
+) -> Iterator[_Flag]:
+    """Flags of a configuration class, the first of which begins `group`; those of nested ones are behind its own."""
+    defaults = [(one, one.default if base is None else getattr(base, one.name)) for one in settings(cls)]
+    for one, default in defaults:
+        if not one.is_config:
+            yield _Flag((*path, one.name), f"--{prefix}{one.name}".replace("_", "-"), one, default, group)
+            group = None
+    for one, default in defaults:
         if one.is_config:
-            nested.append((one, default))
-            continue
-        words = [*prefix, one.rule.flag or one.name]
-        name = "--" + "-".join(words).replace("_", "-")
-        yield _Flag((*prefix, one.name), name, one, default, None)
-    for one, default in nested:
-        inner = default if isinstance(default, Config) else None
-        first = True
-        for flag in _flags_of(one.type, inner, () if one.rule.flat else (one.name,)):
-            path = (*prefix, one.name, *(flag.path if one.rule.flat else flag.path[1:]))
-            yield _Flag(path, flag.name, flag.setting, flag.default, one.rule.help.rstrip(".") if first else flag.group)
-            first = False
+            inner, prefix = default if isinstance(default, Config) else None, "" if one.rule.flat else f"{one.name}-"
+            yield from _flags_of(one.type, inner, (*path, one.name), prefix, one.rule.help.rstrip("."))
 
 
 def _reader(one: Setting) -> Any:
@@ -276,22 +278,3 @@ def _number(text: str, kind: type) -> Any:
 
 def _spelt(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _title(cls: type[Config]) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0].partition(";")[0].rstrip(".")
-
-
-def count_workers(asked: int, memory: float | None = None) -> int:
-    """Number of processes: as asked, or one per core, limited by the memory where each needs `memory` GB."""
-    if asked:
-        return asked
-    from projnorm.files import physical_memory
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if memory is None else max(1, min(cores, int(physical_memory() / 1e9 // memory)))
-
-
-def built(cls: type[C], document: Mapping[str, Any], base: C | None = None) -> C:
-    """A configuration from the settings that were given, over those of `base` or the defaults."""
-    return cls.from_json(document) if base is None else base.updated(document)

@@ -1,4 +1,4 @@
-"""`projnorm figures` and `projnorm report`: every theory figure, and the page that shows them."""
+"""`projnorm figures`, `report` and `replay`: theory figures, the page that shows them, and one saved design."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from projnorm.backends import Backend
-from projnorm.cli.options import FigureOptions, OutOption, RunOptions, count_workers
-from projnorm.cli.output import announce, say, say_json, say_paths, write_figures
+from projnorm.cli.experiment import run_context
+from projnorm.cli.options import FigureOptions, OutOption, RunOptions
+from projnorm.cli.output import announce, answer, say, say_json, say_paths, write_figures
 from projnorm.config import Config, seed_setting, setting
 from projnorm.experiments import experiment
-from projnorm.records import Record, RunContext
+from projnorm.records import Record
 
 if TYPE_CHECKING:
     from figures.report import Section
@@ -25,12 +25,20 @@ class ReportOptions(Config):
     seed: int = seed_setting()
 
 
+@dataclass(frozen=True)
+class ReplayOptions(Config):
+    """Which design."""
+
+    file: str = setting(help="Design that `projnorm bound` saved.", positional=True)
+    json: bool = setting(False, "Print machine-readable output only.")
+
+
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
     from figures.theory import theory_shows
 
     shows = theory_shows(_records(options, out, run))
-    paths = [path for shown in shows for path in write_figures(shown, _figures(out), drawing)]
+    paths = [path for shown in shows for path in write_figures(shown, out.figures, drawing)]
     say_paths(paths, as_json=out.json)
 
 
@@ -48,7 +56,7 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
         records,
         current_environment(),
         full=options.full,
-        folder=_figures(out),
+        folder=out.figures,
         formats=drawing.formats,
         width=drawing.width or None,
         more=_network_sections(out.root),
@@ -58,18 +66,20 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     if out.json:
         say_json({"report": str(page), "records": {name: record.id for name, record in records.items()}})
         return
-    say(f"Records in {out.root}, figures in {_figures(out)}.\nOpen {page} in a browser.")
+    say(f"Records in {out.root}, figures in {out.figures}.\nOpen {page} in a browser.")
 
 
-def _figures(out: OutOption) -> Path:
-    return Path(out.out) / "figures"
+def replay(options: ReplayOptions) -> int:
+    """Check every interval on one saved design. Exit code 1 if one fails where it must hold."""
+    from figures.bound import show_instance
+
+    return answer(show_instance(Path(options.file)), as_json=options.json)
 
 
 def _records(options: ReportOptions, out: OutOption, run: RunOptions) -> dict[str, Record]:
     from simulations.presets import theory_configs
 
-    context = RunContext(out.root, Backend(count_workers(run.workers), run.scheduler), fresh=run.fresh)
-    records = {}
+    context, records = run_context(out, run), {}
     for name, (kind, config) in theory_configs(full=options.full, seed=options.seed).items():
         announce(name.replace("_", " ").replace("sibling:", "toy on the design "))
         records[name] = experiment(kind).compute(config, context)
@@ -80,6 +90,6 @@ def _network_sections(root: Path) -> list[Section]:
     """Sections about networks; torch is not imported where there are no records of them."""
     if not any(root.glob("deep-*/record.json")):
         return []
-    from figures.networks import network_sections
+    from figures.comparison import network_sections
 
     return network_sections(root)

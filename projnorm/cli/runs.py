@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from projnorm.backends import Backend
-from projnorm.cli.options import DeviceOption, OutOption, RunOptions, count_workers
+from projnorm.cli.experiment import run_context
+from projnorm.cli.options import DeviceOption, OutOption, RunOptions
 from projnorm.cli.output import announce, say, say_json
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
-from projnorm.records import RunContext, flat, list_runs, load_record, match_run
+from projnorm.records import flat, folder_size, list_runs, load_record, match_run
 from projnorm.store import Store
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ class NamesOption(Config):
 
 
 @dataclass(frozen=True)
-class VerifyOptions(Config):
+class VerifyOptions(NameOption):
     """Which run, and what counts as equal."""
 
-    name: str = setting(help=_NAME, positional=True)
     rtol: float = setting(1e-6, "Relative difference that still counts as rounding.", least=0.0)
 
 
@@ -54,7 +53,7 @@ def list_all(out: OutOption) -> None:
     from figures.table import Table
 
     runs = list_runs(out.root)
-    shared = {path.name: _size(path) for path in _shared(out.root)}
+    shared = {path.name: folder_size(path) for path in _shared(out.root)}
     if out.json:
         say_json({"runs": [{**asdict(run), "state": run.state} for run in runs], "shared_bytes": shared})
         return
@@ -67,7 +66,7 @@ def list_all(out: OutOption) -> None:
                 run.created.replace("T", " ").removesuffix("+00:00") or run.state,
                 f"{run.wall_seconds:.1f} s" if run.created else "",
                 f"{run.size / 1e6:.1f} MB",
-                " ".join(f"{key}={_spelt(value)}" for key, value in run.settings.items()),
+                " ".join(f"{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in run.settings.items()),
             )
             for run in runs
         ]
@@ -107,7 +106,7 @@ def remove(options: NamesOption, out: OutOption) -> None:
     sizes = {}
     for folder in [*(out.root / name for name in sorted(names)), *(_shared(out.root) if options.shared else ())]:
         with Store(out.root.absolute()).lock(folder.name):  # nobody is computing it
-            sizes[folder.name] = _size(folder)
+            sizes[folder.name] = folder_size(folder)
             shutil.rmtree(folder)
     if out.json:
         say_json({"removed_bytes": sizes})
@@ -127,8 +126,7 @@ def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: Ru
     record = load_record(out.root, match_run(out.root, options.name))
     # Workers of a cluster may have to see the folder, and may not see the one for temporary files.
     with TemporaryDirectory(prefix="projnorm-verify-", dir=out.out if run.scheduler else None) as folder:
-        backend = Backend(count_workers(run.workers), run.scheduler)
-        context = RunContext(Path(folder), backend, device.device)
+        context = replace(run_context(out, run, device), root=Path(folder), fresh=False)
         again = recompute(record, context, beside=out.root, announce=announce)
     arrays, elsewhere = compare(record, again), differences(record, again)
     answer = verdict(arrays, rtol=options.rtol)
@@ -186,11 +184,3 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 def _shared(root: Path) -> list[Path]:
     """Folders beside the runs, which hold what they share."""
     return [root / name for name in SHARED if (root / name).is_dir()]
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _spelt(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

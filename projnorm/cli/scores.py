@@ -125,8 +125,7 @@ def gallery(out: OutOption, drawing: FigureOptions) -> None:
     from figures.corruption_gallery import draw as draw_gallery
     from figures.style import save
 
-    folder, width = Path(out.out) / "figures", drawing.width or None
-    paths = save(draw_gallery(), folder, "corruptions", formats=drawing.formats, width=width)
+    paths = save(draw_gallery(), out.figures, "corruptions", formats=drawing.formats, width=drawing.width or None)
     say_paths(paths, as_json=out.json)
 
 

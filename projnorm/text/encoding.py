@@ -72,7 +72,6 @@ def _words(sentence: str) -> list[int]:
 
 
 def _pair(premise: list[int], hypothesis: list[int], length: int) -> list[int]:
-    premise, hypothesis = premise[:], hypothesis[:]
     while len(premise) + len(hypothesis) > length - 3:
         (premise if len(premise) > len(hypothesis) else hypothesis).pop()
     return [_CLS, *premise, _SEP, *hypothesis, _SEP]

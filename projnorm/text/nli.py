@@ -54,7 +54,6 @@ _SPELLINGS = {
 _LARGEST = 1_000_000_000
 _LONGEST_SENTENCE = 10_000
 _LONGEST_LABEL = 40
-_UNREADABLE = (*UNREADABLE, OSError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,5 +250,5 @@ def _unpacked(path: Path, data: bytes) -> bytes:
                 return content
     except InputError:
         raise
-    except _UNREADABLE as error:
+    except (*UNREADABLE, OSError) as error:
         raise InputError(f"{path}: is a damaged archive ({reason(error)}).") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,31 +38,16 @@ def subsets(pairs: Pairs, kind: str) -> dict[str, NDArray[np.intp]]:
 
     `kind` is "overlap", "negation", or "category"; the last needs pairs that were read with ``keep=["category"]``.
     """
-    return {name: indices for name, indices in _KINDS[kind](pairs) if len(indices)}
-
-
-def _by_overlap(pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    shares = overlap(pairs)
-    for name, (low, high) in _OVERLAPS.items():
-        yield name, np.flatnonzero((low <= shares) & (shares < high))
-
-
-def _by_negation(pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    yield "negation", np.flatnonzero(negated(pairs))
-
-
-def _by_category(pairs: Pairs) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    values = np.array(pairs.facts.get(CATEGORY, ()), dtype=str)
-    for value in np.unique(values):
-        if value:
-            yield str(value), np.flatnonzero(values == value)
-
-
-_KINDS: dict[str, Callable[[Pairs], Iterator[tuple[str, NDArray[np.intp]]]]] = {
-    "overlap": _by_overlap,
-    "negation": _by_negation,
-    CATEGORY: _by_category,
-}
+    if kind == "overlap":
+        shares = overlap(pairs)
+        members = {name: (low <= shares) & (shares < high) for name, (low, high) in _OVERLAPS.items()}
+    elif kind == "negation":
+        members = {kind: negated(pairs)}
+    else:
+        assert kind == CATEGORY, kind
+        values = np.array(pairs.facts.get(CATEGORY, ()), dtype=str)
+        members = {str(value): values == value for value in np.unique(values) if value}
+    return {name: np.flatnonzero(inside) for name, inside in members.items() if inside.any()}
 
 
 def _words(sentence: str) -> list[str]:

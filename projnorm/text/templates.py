@@ -103,15 +103,11 @@ def _pair(label: str, dial: str | None, share: float, rng: np.random.Generator) 
         "contradiction": _one([f"the {who} {opposite}", f"the {who} is not {like}"], rng),
     }[label]
     if dial == "words":
-        new = {word for word in (who, like, do, where) if rng.random() < share}
-        premise, hypothesis = (_replaced(text, new) for text in (premise, hypothesis))
+        new = {word: _SYNONYMS[word] for word in (who, like, do, where) if rng.random() < share}
+        premise, hypothesis = (" ".join(new.get(word, word) for word in t.split()) for t in (premise, hypothesis))
     if dial == "filler":
         premise, hypothesis = (_filled(text, share, rng) for text in (premise, hypothesis))
     return premise, hypothesis
-
-
-def _replaced(text: str, words: set[str]) -> str:
-    return " ".join(_SYNONYMS[word] if word in words else word for word in text.split())
 
 
 def _filled(text: str, share: float, rng: np.random.Generator) -> str:

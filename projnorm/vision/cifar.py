@@ -1,6 +1,7 @@
 """CIFAR-10 and CIFAR-100 as published: the binary and the Python version, as an archive or an unpacked folder.
 
 An archive is read in memory and never unpacked to disk; members other than the regular files named below are ignored.
+Pickled batches are decoded without unpickling them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import tarfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import DATA_VARIABLE, UNREADABLE, memory_ceiling, open_file, read_file, reason
-from projnorm.vision.cifar_pickles import Batch, read_batch
-from projnorm.vision.images import ImageSet, Splits
+from projnorm.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file
+from projnorm.vision.images import Images, ImageSet, Labels, Splits
+from projnorm.vision.pickles import ENCODE, NDARRAY, Call, decode, raw
 
 ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
 # MD5 as the authors publish it at https://www.cs.toronto.edu/~kriz/cifar.html.
@@ -39,7 +41,8 @@ _MOST_BYTES, _MOST_TRAIN_BYTES, _MOST_UNPACKED = 35_000_000, 160_000_000, 256_00
 # The archives have at most ten members; reading a million headers would take too long.
 _MOST_MEMBERS = 1_000
 _MOST_READS_AT_END = 100
-_UNREADABLE = (*UNREADABLE, gzip.BadGzipFile, tarfile.TarError)
+_RECONSTRUCT = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
+_ADMITTED = (ENCODE, "__builtin__.bytes", NDARRAY, "numpy.dtype", *_RECONSTRUCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,9 @@ def read_cifar(path: Path) -> Splits:
     with open_file(path, most=_MOST_UNPACKED) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         file.seek(0)
-        with _BoundedGzip(fileobj=file) as stream:
-            try:
-                files = _members(stream)
-            except _UNREADABLE as error:
-                raise InputError(f"{path}: not a whole archive of CIFAR ({reason(error)}).") from None
+        damaged = decoding(f"{path}: not a whole archive of CIFAR", gzip.BadGzipFile, tarfile.TarError)
+        with _BoundedGzip(fileobj=file) as stream, damaged:
+            files = _members(stream)
     return _splits(_version(files, path), files, path, verified=md5 in PUBLISHED_MD5.values())
 
 
@@ -100,6 +101,27 @@ def download_cifar(name: str, cache: Path | None = None) -> Path:
 def cached_archive(name: str, cache: Path | None = None) -> Path:
     """Path under which `download_cifar` stores the archive."""
     return (cache or Path(os.environ.get(DATA_VARIABLE) or Path.home() / ".cache" / "projnorm")) / DOWNLOADS[name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Images, red, green and blue plane of each in a row of shape ``(3072,)``, and their classes."""
+
+    pixels: Images
+    labels: Labels
+
+
+def read_batch(data: bytes, path: Path) -> Batch:
+    """Decode a pickled dictionary with `data`, 3072 bytes for each image, and with `labels` or `fine_labels`."""
+    with decoding(f"{path}: not a pickled batch of CIFAR"):
+        batch = decode(data, _ADMITTED.__contains__)
+        if not isinstance(batch, dict):
+            raise InputError("it does not hold a dictionary")
+        entries = {_text(key): value for key, value in batch.items()}
+        labels = entries.get("labels", entries.get("fine_labels"))
+        if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
+            raise InputError("`labels` or `fine_labels` must be a list of classes")
+        return Batch(_pixels(entries.get("data"), (len(labels), _PIXELS)), np.array(labels, dtype=np.int64))
 
 
 class _BoundedGzip(gzip.GzipFile):
@@ -166,10 +188,7 @@ def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified:
 def _batch(data: bytes, version: _Version, path: Path) -> Batch:
     """A record of the binary version is one or two labels, the last of which is the class, then the colour planes."""
     if version.label_bytes is None:
-        try:
-            batch = read_batch(data, width=_PIXELS)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}.") from None
+        batch = read_batch(data, path)
     else:
         length = version.label_bytes + _PIXELS
         if not data or len(data) % length:
@@ -188,3 +207,19 @@ def _image_set(batches: list[Batch], path: Path) -> ImageSet:
     return ImageSet(
         str(path), np.ascontiguousarray(np.concatenate(images)), np.concatenate([batch.labels for batch in batches])
     )
+
+
+def _pixels(array: Any, shape: tuple[int, int]) -> Images:
+    if not isinstance(array, Call) or array.name not in _RECONSTRUCT or not isinstance(array.state, tuple):
+        raise InputError("`data` must be an array")
+    _, stored_shape, dtype, by_columns, pixels = array.state
+    if not isinstance(dtype, Call) or _text(dtype.arguments[0]) != "u1" or stored_shape != shape or not shape[0]:
+        raise InputError(f"`data` must be an array of bytes with {shape[1]:,} for each of the {shape[0]:,} labels")
+    return np.frombuffer(raw(pixels), dtype=np.uint8).reshape(shape, order="F" if by_columns else "C")
+
+
+def _text(value: Any) -> str:
+    """A key written by Python 2 or 3; anything else is refused, since converting it to text could take forever."""
+    if not isinstance(value, str | bytes):
+        raise InputError("it holds something else where a name should be")
+    return value.decode("latin-1") if isinstance(value, bytes) else value

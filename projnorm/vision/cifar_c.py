@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.arrays import map_npy, read_arrays
+from projnorm.arrays import form, map_npy, read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate
 from projnorm.vision.images import ImageSet, Labels
@@ -48,7 +48,7 @@ class CifarC:
             raise InputError(f"`severity` must be 1 to {_LEVELS}; got {severity!r}.")
         indices = np.asarray(indices)
         if indices.ndim != 1 or not indices.size or not np.issubdtype(indices.dtype, np.integer):
-            raise InputError(f"`indices` must be one or more integers; got {indices.dtype} of shape {indices.shape}.")
+            raise InputError(f"`indices` must be one or more integers; got {form(indices)}.")
         if not 0 <= indices.min() <= indices.max() < self.per_severity:
             raise InputError(
                 f"`indices` must be 0 to {self.per_severity - 1:,}; they run from {indices.min()} to {indices.max()}."
@@ -78,10 +78,8 @@ def open_cifar_c(folder: str | Path) -> CifarC:
 def _labels(path: Path) -> Labels:
     stored = read_arrays(path, name="labels")["labels"]
     if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
-        raise InputError(
-            f"{path}: must hold integers, the same number for each of {_LEVELS} severities; got {stored.dtype} of "
-            f"shape {stored.shape}."
-        )
+        wanted = f"integers, the same number for each of {_LEVELS} severities"
+        raise InputError(f"{path}: must hold {wanted}; got {form(stored)}.")
     by_severity = np.array(stored).reshape(_LEVELS, -1)
     if not (by_severity == by_severity[0]).all():
         raise InputError(f"{path}: the labels of the {_LEVELS} severities differ from one another.")
@@ -91,8 +89,5 @@ def _labels(path: Path) -> Labels:
 def _images(path: Path, count: int) -> NDArray[np.uint8]:
     stored = map_npy(path)
     if stored.dtype != np.uint8 or stored.shape != (count, *_IMAGE):
-        raise InputError(
-            f"{path}: must be uint8 of shape {(count, *_IMAGE)}, like {_LABELS}; got {stored.dtype} of shape "
-            f"{stored.shape}."
-        )
+        raise InputError(f"{path}: must be uint8 of shape {(count, *_IMAGE)}, like {_LABELS}; got {form(stored)}.")
     return stored

@@ -25,13 +25,7 @@ _MOST_PIXELS_PER_BYTE = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Listing:
-    """The image files below a folder.
-
-    Attributes:
-        classes: Names of the class folders, sorted.
-        files: Path of every image.
-        labels: Class of every image, as an index into `classes`.
-    """
+    """The image files below a folder, each with its label, an index into the sorted names of the class folders."""
 
     classes: tuple[str, ...]
     files: tuple[Path, ...]

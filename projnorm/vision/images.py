@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from projnorm.arrays import form
 from projnorm.errors import InputError
 
 Images = NDArray[np.uint8]
@@ -41,14 +42,10 @@ class ImageSet:
         """Check types, shapes and the range of the labels."""
         if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] != 3 or not self.images.size:
             raise InputError(
-                f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {self.images.dtype} of shape "
-                f"{self.images.shape}."
+                f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {form(self.images)}."
             )
         if self.labels.shape != (len(self.images),) or not np.issubdtype(self.labels.dtype, np.integer):
-            raise InputError(
-                f"{self.name}: labels must be {len(self.images)} integers; got {self.labels.dtype} of shape "
-                f"{self.labels.shape}."
-            )
+            raise InputError(f"{self.name}: labels must be {len(self.images)} integers; got {form(self.labels)}.")
         if not 0 <= self.labels.min() <= self.labels.max() < _MOST_CLASSES:
             raise InputError(
                 f"{self.name}: labels must be classes from 0 to {_MOST_CLASSES - 1:,}; they run from "

@@ -77,9 +77,7 @@ class ResNet(nn.Module):
         self.layer4 = _stage(block, 256 * block.expansion, 512, blocks[3], stride=2)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512 * block.expansion, num_outputs)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        _draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images of shape ``(n, 3, h, w)`` to outputs of shape ``(n, num_outputs)``."""
@@ -113,11 +111,7 @@ class VGG(nn.Module):
             nn.Dropout(),
             nn.Linear(4096, num_outputs),
         )
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                assert module.bias is not None
-                nn.init.zeros_(module.bias)
+        _draw_convolutions(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images of shape ``(n, 3, h, w)`` to outputs of shape ``(n, num_outputs)``."""
@@ -170,6 +164,15 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "small-cnn": SmallCNN,
 }
 HEADS = {"resnet18": "fc", "resnet50": "fc", "vgg11": "classifier.6", "small-cnn": "fc"}
+
+
+def _draw_convolutions(network: nn.Module) -> None:
+    """Draw the weights of all convolutions as He et al. (2015) do; biases become zero."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def _stage(

@@ -26,6 +26,7 @@ _PUSHES_ARGUMENT = frozenset((
     "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES",
 ))
 # fmt: on
+_EMPTY: dict[str, type] = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict}
 _LONGEST_NAME = 80
 
 
@@ -88,32 +89,22 @@ class _Decoder:
                     self._marks.append(len(stack))
                 case "NEWTRUE" | "NEWFALSE":
                     stack.append(opcode.name == "NEWTRUE")
-                case "EMPTY_TUPLE":
-                    stack.append(())
+                case name if name in _EMPTY:
+                    stack.append(_EMPTY[name]())
                 case "TUPLE1" | "TUPLE2" | "TUPLE3":
                     size = int(opcode.name[-1])
                     stack[-size:] = [tuple(stack[-size:])]
                 case "TUPLE":
                     stack.append(tuple(self._since_mark()))
-                case "EMPTY_LIST":
-                    stack.append([])
                 case "LIST":
                     stack.append(self._since_mark())
-                case "APPEND":
-                    item = stack.pop()
-                    stack[-1].append(item)
-                case "APPENDS":
-                    items = self._since_mark()
+                case "APPEND" | "APPENDS":
+                    items = [stack.pop()] if opcode.name == "APPEND" else self._since_mark()
                     stack[-1].extend(items)
-                case "EMPTY_DICT":
-                    stack.append({})
                 case "DICT":
                     stack.append(_with_items({}, self._since_mark()))
-                case "SETITEM":
-                    pair = [stack.pop(-2), stack.pop()]
-                    _with_items(stack[-1], pair)
-                case "SETITEMS":
-                    items = self._since_mark()
+                case "SETITEM" | "SETITEMS":
+                    items = [stack.pop(-2), stack.pop()] if opcode.name == "SETITEM" else self._since_mark()
                     _with_items(stack[-1], items)
                 case "GLOBAL":
                     stack.append(self._global(argument.replace(" ", ".", 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,9 @@ GENERATED, OFFICIAL = "generated", "official"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A set of images on which the error is estimated.
+    """A set of labelled images on which the error is estimated, under a unique name.
 
-    Attributes:
-        name: Unique name of the set in tables and figures.
-        family: Family of corruptions that shifted it, "clean", or "given" for a set from a file.
-        severity: Severity of the corruption from 1 to 5; 0 for sets that are not corrupted.
-        origin: Source of the pixels: "generated", "official" (the files of CIFAR-C), "clean" or "given".
-        images: Images with their labels.
+    `family` and `origin` are "clean" or "given" where the images are not corrupted, and `severity` is then 0.
     """
 
     name: str
@@ -69,12 +64,12 @@ def generated_targets(
     """
     chosen = test.take(indices)
     corrupted = corrupt if cache is None else partial(corrupt_cached, folder=cache)
-    targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
-    for family, severity in shifts:
-        name = f"{family}-{severity}"
+
+    def images(family: str, severity: int) -> ImageSet:
         pixels = corrupted(chosen.images, family, severity, seed=seed, indices=indices)
-        targets.append(Target(name, family, severity, GENERATED, ImageSet(name, pixels, chosen.labels)))
-    return targets
+        return ImageSet(f"{family}-{severity}", pixels, chosen.labels)
+
+    return _clean_and_shifted(chosen, shifts, GENERATED, images)
 
 
 def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC) -> list[Target]:
@@ -84,11 +79,7 @@ def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, 
         raise InputError(
             f"{cifar_c.folder}: its labels are not those of the test set of {test.name}; pass its corruptions."
         )
-    targets = [Target(CLEAN, CLEAN, 0, CLEAN, chosen)]
-    for family, severity in shifts:
-        images = cifar_c.images(family, severity, indices)
-        targets.append(Target(f"{family}-{severity}", family, severity, OFFICIAL, images))
-    return targets
+    return _clean_and_shifted(chosen, shifts, OFFICIAL, partial(cifar_c.images, indices=indices))
 
 
 def given_targets(
@@ -114,6 +105,21 @@ def given_targets(
     return targets
 
 
+def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
+    """Check that the names of the targets are distinct and none of them is `taken`."""
+    names = [target.name for target in targets]
+    for name in names:
+        if names.count(name) > 1 or name in taken:
+            raise InputError(f"the name {name!r} of a target set is already in use; rename the file.")
+
+
+def _clean_and_shifted(
+    clean: ImageSet, shifts: Shifts, origin: str, images: Callable[[str, int], ImageSet]
+) -> list[Target]:
+    shifted = (Target(f"{family}-{level}", family, level, origin, images(family, level)) for family, level in shifts)
+    return [Target(CLEAN, CLEAN, 0, CLEAN, clean), *shifted]
+
+
 def _with_training_classes(names: tuple[str, ...], images: ImageSet) -> ImageSet:
     """The images with their classes numbered as in `names`, if both have class names."""
     if not names or not images.class_names:
@@ -122,11 +128,3 @@ def _with_training_classes(names: tuple[str, ...], images: ImageSet) -> ImageSet
         raise InputError(f"{images.name}: has the class {unknown[0]!r}, which the training images lack.")
     numbers = np.array([names.index(name) for name in images.class_names])
     return ImageSet(images.name, images.images, numbers[images.labels], names)
-
-
-def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
-    """Check that the names of the targets are distinct and none of them is `taken`."""
-    names = [target.name for target in targets]
-    for name in names:
-        if names.count(name) > 1 or name in taken:
-            raise InputError(f"the name {name!r} of a target set is already in use; rename the file.")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from projnorm.downloads import download
 from projnorm.errors import InputError
-from projnorm.files import UNREADABLE, locate, memory_ceiling, read_file, reason
+from projnorm.files import decoding, locate, memory_ceiling, read_file
 from projnorm.vision.networks import HEADS, IMAGENET_CLASSES, NETWORKS
 from projnorm.vision.pickles import ORDERED_DICT, decode
 from projnorm.vision.settings import IMAGENET, RANDOM
@@ -28,7 +28,6 @@ _OFFICIAL = {
     "resnet50": "resnet50-0676ba61.pth",
     "vgg11": "vgg11-8a719046.pth",
 }
-_UNREADABLE = (*UNREADABLE, AssertionError, MemoryError)
 _ZIP = b"PK\x03\x04"
 # A file in the format before zip files begins with five pickles: a magic number, a version, a description of the
 # system, the state dictionary, and the names of the storages.
@@ -126,17 +125,13 @@ def read_state(data: bytes, path: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        try:
+        with decoding(f"{path}: not a safetensors file", SafetensorError, AssertionError, MemoryError):
             return load(data)
-        except (SafetensorError, *_UNREADABLE) as error:
-            raise InputError(f"{path}: not a safetensors file ({reason(error)}).") from None
-    try:
+    plain = decoding(f"{path}: not a file of plain weights", AssertionError, MemoryError)
+    with plain, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about unusual files, which are refused below
         _require_plain(data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about unusual files, which are refused below
-            document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        raise InputError(f"{path}: not a file of plain weights ({reason(error)}).") from None
+        document: Any = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     if isinstance(document, Mapping) and isinstance(document.get("state_dict"), Mapping):
         document = document["state_dict"]
     if not isinstance(document, Mapping) or not all(isinstance(value, Tensor) for value in document.values()):
@@ -162,10 +157,7 @@ def _require_plain(data: bytes) -> None:
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a weight file may name this function.
-
-    Torch also admits `bytearray`, but its argument could be any size.
-    """
+    """Whether a weight file may name this function; not `bytearray`, whose argument could be any size."""
     module, _, last = name.rpartition(".")
     if module in ("torch", "torch.storage"):
         return last.endswith("Storage") or isinstance(getattr(torch, last, None), torch.dtype)

@@ -18,7 +18,7 @@ from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
 from deep.scores import Row, Scores
 from deep.summaries import not_rising
-from figures import comparison, corruption_gallery, deep_scatter, deep_table, error_card, severity
+from figures import comparison, corruption_gallery, deep_table, deep_targets, error_card
 from figures.families import looks, severity_panels
 from projnorm.errors import InputError
 from projnorm.vision import FAMILIES, PAPER_FAMILIES
@@ -43,7 +43,7 @@ def test_every_family_has_a_look_of_its_own():
 
 
 def test_a_panel_a_method_with_every_target_in_it():
-    figure = deep_scatter.draw(scores(), "what was run")
+    figure = deep_targets.draw_scatter(scores(), "what was run")
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title().split("\n")[0] for axes in panels] == ["ATC", "ProjNorm"]
     for axes in panels:
@@ -55,7 +55,7 @@ def test_a_panel_a_method_with_every_target_in_it():
 
 
 def test_severities_are_told_and_the_clean_set_is_named():
-    figure = severity.draw(scores())
+    figure = deep_targets.draw_severity(scores())
     assert figure.axes[0].get_xlabel() == "severity"
     assert figure.legends[0].get_texts()[0].get_text() == "clean test set"
     arrays = {"families": np.array(["clean", "fog", "fog"]), "severities": np.array([0, 1, 3])}

@@ -94,10 +94,6 @@ def command_lines(draw: st.DrawFn) -> bytes:
 @cache
 def _parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command."""
-    from projnorm.cli.app import COMMANDS, command_function
-    from projnorm.cli.experiment import experiment_parser
-    from projnorm.cli.options import make_parser
-    from projnorm.experiments import EXPERIMENTS
+    from projnorm.cli.app import SUMMARIES, command_parser
 
-    found = {one.command: experiment_parser(one) for one in EXPERIMENTS if one.command}
-    return found | {name: make_parser(name, "", command_function(name)[1]) for name in COMMANDS}
+    return {name: command_parser(name) for name in SUMMARIES}

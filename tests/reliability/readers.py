@@ -121,7 +121,7 @@ def _settings(path: Path) -> object:
 
 
 _CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
-_PICKLES = ("projnorm.vision.cifar_pickles", "projnorm.vision.pickles", "pickletools")
+_PICKLES = ("projnorm.vision.pickles", "pickletools")
 _ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
 _LABELS, _FOG = samples.npy(np.zeros(5, np.uint8)), samples.npy(np.zeros((5, 32, 32, 3), np.uint8))
 _ZIP = samples.zipped({"readme.txt": b"no", "x.jsonl": samples.PAIRS_JSON})
@@ -174,7 +174,7 @@ _READERS = (
     Reader("pairs .zip", "zip", _ZIP, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
     Reader(
         *("weights .pth", "pth", (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
-        instrumented=("projnorm.vision.weights", *_PICKLES[1:], "zipfile", "torch._weights_only_unpickler"),
+        instrumented=("projnorm.vision.weights", *_PICKLES, "zipfile", "torch._weights_only_unpickler"),
     ),
     Reader(
         *("weights .safetensors", "safetensors", safetensors.torch.save(samples.TENSORS), "w.safetensors", _state),

@@ -38,7 +38,7 @@ def test_measurements_agree_with_the_definitions(design):
     u, v = np.linalg.svd(X)[2][0], np.linalg.svd(X_ood)[2][0]
     tail, tail_ood = definitions.projector(X) - np.outer(u, u), definitions.projector(X_ood) - np.outer(v, v)
     assert report.leak == pytest.approx(np.linalg.norm(tail_ood @ tail, 2), abs=1e-8)
-    rest = theta - np.outer(u, u) @ theta
+    rest = theta - np.outer(v, v) @ theta
     if np.linalg.norm(rest) > 1e-6 * np.linalg.norm(theta):
         assert report.overlap == pytest.approx(np.linalg.norm(tail_ood @ rest) / np.linalg.norm(rest), abs=1e-6)
 
@@ -92,7 +92,7 @@ def test_the_report_prints_as_an_aligned_table():
     lines = str(check_assumptions(X, rng.standard_normal(9), X_ood, rng.standard_normal(5), k=2)).splitlines()
     assert lines[0].split() == ["quantity", "measured", "ideal", "reading"]
     assert set(lines[1]) == {"-"}
-    assert len(lines) == 13
+    assert len(lines) == 14
     column = lines[0].index("measured")
     assert all(line[column - 1] == " " and line[column] != " " for line in lines[2:])
     assert "does not interpolate" in "\n".join(lines)

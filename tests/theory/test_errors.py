@@ -17,9 +17,6 @@ WITH_INF[0, 0] = np.inf
 ONLY_RHO = np.linalg.norm(pt.RowSpace.of(X[:2]).project(pt.min_norm_solution(X, Y).theta)) / np.linalg.norm(
     pt.min_norm_solution(X, Y).theta
 )
-_TAIL = np.linalg.qr(rng.standard_normal((9, 9)))[0] * np.array([1, 1e-2, 1e-4, 2e-7, 0, 0, 0, 0, 0])
-_ILL, _ILL_OOD = _TAIL[:, :4].T, _TAIL[:, [1, 0, 3, 2]].T + 1e-8 * rng.standard_normal((4, 9))
-ILL_CONDITIONED = (_ILL @ _ILL.T, _ILL_OOD @ _ILL.T, _ILL_OOD @ _ILL_OOD.T)
 TOY = {"d1": 100, "d2": 50, "n": 50, "m": 50}
 
 CASES = {
@@ -99,7 +96,7 @@ CASES = {
     "rho triple": (lambda: pt.sharp_interval(X, Y, X_OOD, rho=(1, 2, 3)), r"`rho` must be a number or a pair"),
     "rho infeasible": (
         lambda: pt.generalised_bound(X, Y, X[:3], k=2, rho=0.0),
-        "`rho` must be at least .*: the shared span alone carries that much; got 0.0",
+        "`rho` must be at least .*: the top-2 span alone carries that much; got 0.0",
     ),
     # options
     "rcond": (lambda: pt.min_norm_solution(X, Y, rcond=-1e-3), r"`rcond` must lie in \[0, 1\); got -0.001"),
@@ -141,10 +138,11 @@ CASES = {
         lambda: pt.proposition_bound(1e-120 * X, Y, 1e120 * X_OOD, k=1),
         "the interval for the loss overflows",
     ),
-    "coarse kernel": (
-        lambda: pt.sharp_interval(pt.LinearPair.from_gram(*ILL_CONDITIONED), np.ones(4)),
-        "Gram matrices are too ill conditioned for a sharp interval",
+    "zero responses": (
+        lambda: pt.sharp_interval(X, 0 * Y, X_OOD),
+        "`Y` must not be fitted by zero weights: `rho` is a ratio to their length",
     ),
+    "zero responses k": (lambda: pt.generalised_bound(X, 0 * Y, X_OOD), "`Y` must not be fitted by zero weights"),
     "inconsistent by a tenth": (
         lambda: pt.LinearPair.from_gram(K, 1.1 * K, K),
         "`k_ood_train` does not fit `k_train` and `k_ood`",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, ood_loss
+from projnorm_theory import LinearPair, RowSpace, min_norm_solution, ood_loss, proposition_bound
 from projnorm_theory.gram_space import GramSpace
 from simulations.designs import haar
 from tests.strategies import general_designs
@@ -32,7 +32,11 @@ def test_the_gram_route_sees_the_same_spectra_and_angles(design):
         ours, theirs = (np.linalg.svd(getattr(p, name), compute_uv=False) for p in (of_gram, of_features))
         size = min(ours.size, theirs.size)
         np.testing.assert_allclose(ours[:size], theirs[:size], atol=of_gram.sine_error + 1e-9)
-    assert of_gram.free_ood_directions().shape == of_features.free_ood_directions().shape
+    ours, theirs = of_gram.ood_directions(), of_features.ood_directions()
+    assert ours.free.shape == theirs.free.shape
+    assert theirs.doubtful.shape[1] == 0
+    # Gram matrices see no sine below the root of eps: what features call shared is in doubt there.
+    assert ours.free.shape[1] + ours.doubtful.shape[1] == of_gram.ood_rank
 
 
 @given(general_designs())
@@ -57,9 +61,12 @@ def test_shared_directions_are_found_whatever_the_conditioning(log_condition):
     X_ood = haar(rng, 50, 50) * spectrum @ (frame[:, 40:] @ haar(rng, 50, 50)).T
     pair = LinearPair.of(X, X_ood)
     sines = np.linalg.svd(pair.ood_sines, compute_uv=False)
-    assert pair.free_ood_directions().shape[1] == 40
+    directions = pair.ood_directions()
+    assert directions.free.shape[1] == 40
     assert sines[40:].max() <= pair.sine_error
-    assert pair.sine_tolerance < 1e-5
+    assert directions.tolerance < 1e-5
+    if log_condition < 6:
+        assert directions.doubtful.shape[1] == 0
 
 
 def test_blocks_of_different_features_are_refused():
@@ -77,9 +84,9 @@ def test_zero_inputs_make_an_empty_but_usable_pair():
         LinearPair.from_gram(np.zeros((2, 2)), np.zeros((2, 2)), np.eye(2)),
         LinearPair.from_gram(np.eye(2), np.zeros((3, 2)), np.zeros((3, 3))),
     ):
-        interval = generalised_bound(pair, np.zeros(2))
+        interval = proposition_bound(pair, np.zeros(2), k=0)
         assert (interval.lower, interval.upper) == (0.0, 0.0)
-        assert pair.free_ood_directions().shape[0] == pair.ood_rank
+        assert pair.ood_directions().free.shape[0] == pair.ood_rank
 
 
 def test_responses_barely_outside_the_column_space_do_not_count_as_interpolated():

@@ -177,5 +177,5 @@ def test_with_labels_from_elsewhere_it_is_the_distance_between_two_trained_model
 def test_pseudo_labels_that_do_not_fit_are_refused():
     rng = np.random.default_rng(0)
     pair = LinearPair.of(rng.standard_normal((4, 9)), rng.standard_normal((3, 9)))
-    with pytest.raises(ValueError, match="`Y_ood` must have 2 outputs like `Y`; got 1"):
+    with pytest.raises(ValueError, match="`pseudo_labels` must have 2 outputs like `Y`; got 1"):
         projnorm_linear_of_pair(pair, np.ones((4, 2)), pseudo_labels=np.ones((3, 1)))

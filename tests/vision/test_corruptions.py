@@ -137,7 +137,7 @@ def test_corrupted_images_are_read_from_the_file_the_second_time(tmp_path, monke
     folder = tmp_path / "not" / "there"
     first = corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder)
     np.testing.assert_array_equal(first, corrupt(images, "fog", 2, seed=1, indices=keys))
-    monkeypatch.setattr("projnorm.vision.corruptions.cache.corrupt", lambda *_, **__: pytest.fail("computed again"))
+    monkeypatch.setattr("projnorm.vision.corruptions.families.corrupt", lambda *_, **__: pytest.fail("computed again"))
     np.testing.assert_array_equal(corrupt_cached(images, "fog", 2, seed=1, indices=keys, folder=folder), first)
 
 

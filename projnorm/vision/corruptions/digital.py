@@ -72,7 +72,10 @@ def elastic_transform(x: Floats, level: int, draws: Draws) -> Floats:
     x = _sampled(x, across, down, about_pixels=True)
     field = 2.0 * draws.uniforms((2, height, width), part=1) - 1.0
     if strength:
-        smooth_rows, smooth_columns = (_smoothing(count, smoothness) for count in (height, width))
+        smooth_rows, smooth_columns = (
+            gaussian_filter1d(np.eye(count), smoothness, axis=0, mode="reflect", truncate=3.0)
+            for count in (height, width)
+        )
         field = strength * (smooth_rows @ field @ smooth_columns.T)
     else:
         field = np.zeros_like(field)
@@ -105,11 +108,6 @@ def _sampled(x: Floats, across: Floats, down: Floats, *, about_pixels: bool) -> 
         picture, torch.stack(grid, dim=-1), mode="bilinear", padding_mode="reflection", align_corners=about_pixels
     )
     return np.ascontiguousarray(np.moveaxis(out.numpy(), 1, 3))
-
-
-def _smoothing(size: int, sigma: float) -> Floats:
-    """Matrix of a Gaussian blur along one axis, mirrored at the edges and truncated at three standard deviations."""
-    return gaussian_filter1d(np.eye(size), sigma, axis=0, mode="reflect", truncate=3.0)
 
 
 @lru_cache(maxsize=64)

@@ -23,11 +23,9 @@ _PART = 1 << 48
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """Random numbers for a block of images, under one family and severity.
+    """Random numbers for a block of images, whose `keys` are their indices in the data set, shape ``(n,)``.
 
-    Attributes:
-        stream: Number of the stream, which encodes the seed, the family and the severity.
-        keys: Index of each image in its data set, shape ``(n,)``.
+    The number `stream` encodes the seed, the family and the severity.
     """
 
     stream: int

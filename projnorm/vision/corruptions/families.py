@@ -1,13 +1,17 @@
-"""The families of corruptions by name, and the function that applies them."""
+"""The families of corruptions by name, and the functions that apply them, with or without a cache on disk."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.arrays import form
 from projnorm.errors import InputError
+from projnorm.store import Entry, Store
 from projnorm.vision.corruptions import blur, digital, noise, spatter, weather
 from projnorm.vision.corruptions.draws import Draws, Floats
 from projnorm.vision.images import Images
@@ -16,6 +20,8 @@ from projnorm.vision.settings import FAMILY_NAMES, SEVERITIES
 # Images processed at once; together they fit into the cache of a core.
 _BLOCK = 128
 _LARGEST_SEED = 2**40
+# To be raised whenever a family yields other pixels than before.
+_CACHE_VERSION = 1
 
 Corruption = Callable[[Floats, int, Draws], Floats]
 
@@ -37,9 +43,7 @@ def corrupt(
             default.
     """
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise InputError(
-            f"`images` must be uint8 of shape (n, height, width, 3); got {images.dtype} of shape {images.shape}."
-        )
+        raise InputError(f"`images` must be uint8 of shape (n, height, width, 3); got {form(images)}.")
     keys = np.arange(len(images)) if indices is None else np.asarray(indices)
     if keys.shape != (len(images),):
         raise InputError(f"`indices` must hold one number per image, {len(images)}; got shape {keys.shape}.")
@@ -50,6 +54,21 @@ def corrupt(
         corrupted = FAMILIES[family](images[block] / 255.0, severity - 1, Draws(stream, keys[block]))
         out[block] = (np.clip(corrupted, 0.0, 1.0) * 255.0).astype(np.uint8)
     return out
+
+
+def corrupt_cached(
+    images: Images, family: str, severity: int, *, seed: int, indices: NDArray[np.integer], folder: Path
+) -> Images:
+    """As `corrupt`, but stored in `folder` and read from there the next time; damaged files are computed again."""
+    digest = hashlib.sha256(f"{_CACHE_VERSION} {family} {severity} {seed} {images.shape}".encode())
+    digest.update(np.ascontiguousarray(images).data)
+    digest.update(np.ascontiguousarray(indices, dtype="<i8").data)
+
+    def compute() -> Entry:
+        return Entry({"images": corrupt(images, family, severity, seed=seed, indices=indices)})
+
+    key = f"{family}-{severity}-{digest.hexdigest()[:16]}"
+    return Store(folder).get_or_compute(key, compute).arrays["images"]
 
 
 def stream_of(family: str, severity: int, seed: int) -> int:

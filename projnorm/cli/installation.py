@@ -1,12 +1,16 @@
-"""`projnorm completion`: scripts that complete commands and options in a shell."""
+"""`projnorm env` and `projnorm completion`: this installation, for a bug report and for a shell."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
-from projnorm.cli.options import Parser
-from projnorm.cli.output import say
+from projnorm.cli.options import OutOption, Parser
+from projnorm.cli.output import say, say_json
 from projnorm.config import Config, setting
+
+_WIDTH, _MARGIN = 80, 15
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,19 @@ class CompletionOptions(Config):
     """Which shell."""
 
     shell: str = setting("bash", "Shell that the script is for.", choices=("bash", "zsh", "tcsh"), positional=True)
+
+
+def env(out: OutOption) -> None:
+    """Print what a bug report needs: versions, machine, libraries; nothing that names a person or a place."""
+    from projnorm.environment import diagnose
+
+    found = diagnose(Path(out.out))
+    if out.json:
+        say_json(found)
+        return
+    for topic, text in found.items():
+        lines = textwrap.wrap(text, _WIDTH - _MARGIN, break_on_hyphens=False)
+        say(topic.ljust(_MARGIN) + ("\n" + " " * _MARGIN).join(lines))
 
 
 def completion(options: CompletionOptions) -> None:
@@ -25,11 +42,8 @@ def completion(options: CompletionOptions) -> None:
 
 def _whole_parser() -> Parser:
     """One parser with every command, as shtab reads it."""
-    from projnorm.cli.app import GROUPS, SUMMARIES, command_function
-    from projnorm.cli.experiment import experiment_parser
-    from projnorm.cli.options import make_parser
+    from projnorm.cli.app import GROUPS, SUMMARIES, command_parser
     from projnorm.errors import MissingExtraError
-    from projnorm.experiments import EXPERIMENTS
 
     whole = Parser(prog="projnorm")
     places = {"": whole.add_subparsers()}
@@ -38,9 +52,7 @@ def _whole_parser() -> Parser:
         if group and group not in places:
             places[group] = places[""].add_parser(group, help=GROUPS[group]).add_subparsers()
         try:
-            parser = next((experiment_parser(one) for one in EXPERIMENTS if one.command == name), None)
-            if parser is None:
-                parser = make_parser(name, "", command_function(name)[1])
+            parser = command_parser(name)
         except MissingExtraError:  # an extra that is not installed: nothing to complete
             continue
         added = places[group].add_parser(last, help=SUMMARIES[name], parents=[parser], add_help=False)

@@ -1,0 +1,96 @@
+"""Figures of an experiment on tangent kernels, target by target: norm ratio, eigenvalue decay, and intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from figures.families import CLEAN, by_family, severity_panels, spoken
+from figures.headings import kernel_heading, train_images
+from figures.ntk_panels import spectrum
+from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Drawing, Figure, plot
+from projnorm.records import Record
+
+_NORM_RATIO = (
+    "The norm of the truth in the shifted row space against that in the training row space, less one; the paper "
+    "assumes 0. The dashed lines are a factor of two either way. The truth is measured from the labels of both sets."
+)
+_DECAY = (
+    "Eigenvalues of the covariance of the tangent features, one line a severity, darker for stronger shifts; the "
+    "dashed line is the training set, the same in every panel. In brackets the exponents of the power laws fitted, "
+    "from the weakest shift to the strongest."
+)
+_INTERVALS = (
+    "The squared loss of the interpolating kernel regression on every target (black) and three intervals for it: the "
+    "paper's at k = 0 assumes equal norms and orthogonal row spaces and need not hold; ours at k = 0 and the sharp one "
+    "use the norm ratio measured from the labels and must."
+)
+_INTERVAL_LOOKS = {
+    "proposition": ("paper, k = 0", PAPER),
+    "generalised": ("ours, k = 0", GENERALISED),
+    "sharp": ("sharp", SHARP),
+}
+
+
+def drawings(record: Record) -> dict[str, Drawing]:
+    """All three, by file name."""
+    return {
+        "ntk_norm_ratio": draw_norm_ratio.of(record),
+        "ntk_decay_grid": draw_decay.of(record),
+        "ntk_intervals": draw_intervals.of(record),
+    }
+
+
+@plot("Equal projected norms, measured", _NORM_RATIO, WIDTH + 1.3, 3.4)
+def draw_norm_ratio(figure: Figure, record: Record) -> None:
+    """Relative difference of the two norms, which the paper assumes to be equal, against severity."""
+    arrays = record.arrays
+    figure.suptitle(kernel_heading(record))
+    axes = figure.subplots()
+    for family, members, look in by_family(arrays["families"]):
+        x, y = arrays["severities"][members], arrays["rho"][members] - 1.0
+        look |= {"ls": "none" if family in (CLEAN, "given") else "-", "ms": 9 if family == CLEAN else 5}
+        axes.plot(x, y, label=spoken(family), **look)
+    for level, label in ((-0.5, "a factor of two either way"), (1.0, None)):
+        axes.axhline(level, color=TRUTH, ls="--", lw=0.8, label=label)
+    axes.axhline(0.0, color=TRUTH, lw=0.8, label="equal norms, as the paper assumes")
+    axes.set_xticks(sorted(set(arrays["severities"].tolist())))
+    axes.set(xlabel="severity (0: no corruption)", ylabel=r"$(\|\tilde P\theta^*\| - \|P\theta^*\|)\,/\,\|P\theta^*\|$")
+    figure.legend(loc="outside right upper", fontsize=6.5)
+
+
+@plot("Eigenvalue decay of every target", _DECAY)
+def draw_decay(figure: Figure, record: Record) -> None:
+    """One panel per family, log-log."""
+    arrays = record.arrays
+    families = list(dict.fromkeys(arrays["families"].tolist()))
+    train = arrays["train_eigenvalues"] / train_images(record)
+    figure.suptitle(kernel_heading(record))
+    figure.supxlabel("index")
+    figure.supylabel("eigenvalue of the covariance")
+    grid = severity_panels(figure, arrays, families, size=(2.2, 2.0), margin=(1.0, 0.4), dashed="training set")
+    for axes, family, members in grid:
+        for target, colour in members:
+            axes.loglog(*spectrum(record, target), color=colour, lw=1)
+        axes.loglog(np.arange(1, len(train) + 1), train, "--", color=TRUTH, lw=1)
+        exponents = [f"{arrays['decay'][target, 0]:.2f}" for target, _ in members]
+        ends = " to ".join([exponents[0], *exponents[1:][-1:]])
+        axes.set_title(f"{spoken(family)} [{ends}]", fontsize=8)
+
+
+@plot("Intervals for the loss on tangent kernels", _INTERVALS)
+def draw_intervals(figure: Figure, record: Record) -> None:
+    """One row per target, log scale."""
+    arrays = record.arrays
+    names = arrays["targets"].tolist()
+    figure.set_size_inches(WIDTH, 0.9 + 0.2 * len(names))
+    figure.suptitle(kernel_heading(record))
+    axes = figure.subplots()
+    height = np.arange(len(names))
+    for i, (key, (label, colour)) in enumerate(_INTERVAL_LOOKS.items()):
+        low, high = arrays[key].T
+        axes.hlines(height + 0.22 * (1 - i), low, high, color=colour, lw=2, label=label)
+    axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
+    axes.set_xscale("log")
+    axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
+    axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="squared loss")
+    figure.legend(fontsize=7, ncols=4, loc="outside lower center")
