@@ -17,8 +17,8 @@ CAPTION = (
     "Share of test losses inside each interval against its width, on power-law designs: up and to the left is better. "
     "Small marks are the three kinds of shift, large ones all of them. Filled circles are given the ratio of the "
     "ground truth itself, open ones a guess (rho = 1, or the eta of an isotropic truth); crosses are prediction "
-    "intervals at the dashed level. Right: the probability that the law for isotropic truths gives to a smaller loss, which is "
-    "uniform (the diagonal) if the law is right."
+    "intervals at the dashed level. Right: the probability that the law for isotropic truths gives to a smaller loss, "
+    "which is uniform (the diagonal) if the law is right."
 )
 TABLE_CAPTION = (
     "Inside: share of test losses in the interval, over all decays of the eigenvalues. Width: median of upper end over "

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from figures import blindness
+from figures import blindness, toy_designs
 from figures.show import Shown
-from figures.style import GENERALISED, TRUTH, Figure, plot
+from figures.style import GENERALISED, TRUTH, Drawing, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.records import Record
 from simulations.summaries import closed_form_gap, closed_forms, interval_tracking, score_tracking, toy_rows
@@ -21,6 +21,13 @@ CAPTION = (
     "with them; the confidence score, like anything made of the outputs alone, does not move. Blue: mean over trials "
     "and a band of one standard deviation; dashed: closed form, with nothing fitted."
 )
+OVERLAP_CAPTION = (
+    "The total variance is fixed, and its share in coordinates unseen in training grows with sigma. The test error and "
+    "ProjNormLinear rise. The outputs shrink, so the confidence score falls, and the loss does not rise. Blue: mean "
+    "over trials and a band of one standard deviation; dashed: closed form, with nothing fitted."
+)
+# How "two-class linear regression" is read.
+READINGS = {"sign": "one output on labels ±1", "one-hot": "two outputs on one-hot labels"}
 DESIGNS_CAPTION = (
     "Over all trials and sigmas of each design: squared and rank correlation of ProjNormLinear and of the confidence "
     "score with the test loss, and the share of losses inside each interval (the paper's at rho = 1; ours at the "
@@ -40,12 +47,13 @@ PANELS = {
 def show(record: Record, _folder: Path | None) -> Shown:
     """The numbers beside their closed forms, and how scores and intervals follow the loss."""
     design, trials = record.config["design"], record.config["trials"]
-    figures = {"toy": draw.of(record)}
+    heading = f"Toy experiment, design {design}, {_reading(record)}"
+    figures = {"toy": drawing(record)}
     if design == "gaussian":
         figures["blindness"] = blindness.draw.of(record)
     return Shown(
         blocks=[
-            f"Toy experiment, design {design}: mean ± standard error of {trials} trials [closed form]",
+            f"{heading}: mean ± standard error of {trials} trials [closed form]",
             table(record),
             "How scores follow the loss over all trials and sigmas, and the share of losses in each interval:",
             tracking([record]),
@@ -64,7 +72,15 @@ def show(record: Record, _folder: Path | None) -> Shown:
 
 def show_designs(records: Sequence[Record]) -> Shown:
     """Several designs side by side."""
-    return Shown([tracking(records), DESIGNS_CAPTION], title="Other designs")
+    figures = {"toy_designs": toy_designs.draw.of(records)}
+    return Shown([tracking(records), DESIGNS_CAPTION], figures, title="Other designs")
+
+
+def drawing(record: Record) -> Drawing:
+    """The figure, with a caption that says how the labels enter the regression."""
+    drawn = draw.of(record)
+    caption = OVERLAP_CAPTION if record.config["design"] == "overlap" else drawn.caption
+    return replace(drawn, caption=f"{caption} The regression has {_reading(record)}.")
 
 
 @plot("The Gaussian toy experiment", CAPTION, height=4.2)
@@ -81,6 +97,9 @@ def draw(figure: Figure, record: Record) -> None:
         if theory is not None:
             axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
         axes.set_ylabel(label)
+    grid[1, 1].set_ylabel(
+        f"{PANELS['squared_loss']}, {'±1' if record.config['outputs'] == 'sign' else 'one-hot'} labels"
+    )
     for axes in grid[1]:
         axes.set_xlabel(r"$\sigma$")
     # The flat line must not be blown up by its own noise: it gets the range of the test error.
@@ -108,8 +127,17 @@ def tracking(records: Sequence[Record]) -> Table:
         scores, intervals = score_tracking(record), interval_tracking(record)
         correlations = [Number(value) for fit in scores.values() for value in (fit.r_squared, fit.spearman)]
         coverage: list[Cell] = [_coverage(interval) for interval in intervals] or ["-"] * 3
-        rows.append((str(record.config["design"]), *correlations, *coverage))
+        rows.append((_name(record), *correlations, *coverage))
     return Table(header, rows)
+
+
+def _reading(record: Record) -> str:
+    return READINGS[record.config["outputs"]]
+
+
+def _name(record: Record) -> str:
+    design, outputs = record.config["design"], record.config["outputs"]
+    return design if outputs == "sign" else f"{design}, {outputs}"
 
 
 def _verdict(record: Record) -> str:

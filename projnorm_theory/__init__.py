@@ -16,6 +16,7 @@ from projnorm_theory.average_case import (
 from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
 from projnorm_theory.calibration import CalibratedLoss, calibrated_loss
 from projnorm_theory.early_stopping import StoppedProjNorm, projnorm_linear_after
+from projnorm_theory.equivalents import Equivalents, equivalents
 from projnorm_theory.joint import JointInterval, joint_interval, joint_interval_from_gram, joint_ratio
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
@@ -29,6 +30,7 @@ from projnorm_theory.projnorm_linear import (
 from projnorm_theory.ridge import RidgeBalance, RidgeErrorBound, balancing_ridge, ridge_error_bound
 from projnorm_theory.row_space import RowSpace
 from projnorm_theory.sharp import AttainingTruths, SharpInterval, attaining_truths, sharp_interval
+from projnorm_theory.sign_labels import SignEquivalents, sign_equivalents
 from projnorm_theory.spectra import (
     Alignment,
     PowerLawFit,
@@ -49,6 +51,7 @@ __all__ = [
     "AverageRatio",
     "CalibratedLoss",
     "DeterministicProjNorm",
+    "Equivalents",
     "InputError",
     "JointInterval",
     "LinearPair",
@@ -63,6 +66,7 @@ __all__ = [
     "RidgeErrorBound",
     "RowSpace",
     "SharpInterval",
+    "SignEquivalents",
     "SpectralInterval",
     "Spectrum",
     "SphericalLoss",
@@ -76,6 +80,7 @@ __all__ = [
     "calibrated_loss",
     "check_assumptions",
     "deterministic_projnorm",
+    "equivalents",
     "fit_power_law",
     "generalised_bound",
     "joint_interval",
@@ -91,6 +96,7 @@ __all__ = [
     "proposition_bound",
     "ridge_error_bound",
     "sharp_interval",
+    "sign_equivalents",
     "spectrum",
     "spectrum_from_gram",
     "spherical_loss",

@@ -80,6 +80,8 @@ class LossPrediction(Result):
 
     def cdf(self, loss: float) -> float:
         """Probability of a test loss of at most `loss`."""
+        if math.isnan(loss):
+            raise InputError("`loss` must be a number; got nan.")
         if self.law is None:
             return float(loss >= self.mean)
         return self.law.tails(float(loss) / self.unit).lower

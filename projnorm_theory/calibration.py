@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
 from scipy.optimize import minimize_scalar
 
 from projnorm_theory.average_case import (
@@ -140,12 +141,12 @@ def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss
             "the rest determines, so there is no leave-one-out scale; use method='power'."
         )
     whitened = pair.train_left[new] / pair.train_singular_values
-    inverse_diagonal = np.sum(whitened**2, axis=1)  # of K^+
-    to_residuals = whitened / inverse_diagonal[:, None]
+    lengths = np.linalg.norm(whitened, axis=1)  # roots of the diagonal of K^+
+    to_residuals = whitened / lengths[:, None] / lengths[:, None]
     residuals = np.full((pair.n_train, fit.coordinates.shape[1]), np.nan)
     residuals[new] = to_residuals @ fit.coordinates
     size = frobenius(residuals[new])
-    tau_squared = size * size / float(np.sum(1.0 / inverse_diagonal))
+    tau = size / frobenius(1.0 / lengths)
 
     roots = pair.schur_singular_values()
     largest = float(roots.max(initial=0.0))
@@ -158,10 +159,10 @@ def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss
         kept = response > EPS * response[0]
         weights = (response[kept] / response[0]) ** 2
         law = RatioLaw((roots / largest) ** 2, q, weights, np.full(weights.size, float(q)))
-    mean = tau_squared * sum_of_squares(roots) / pair.n_ood
+    typical = tau * frobenius(roots)
     return CalibratedLoss(
-        mean=as_finite_result(mean, "the average loss"),
-        scale=tau_squared,
+        mean=as_finite_result(typical * typical / pair.n_ood, "the average loss"),
+        scale=tau * tau,
         law=law,
         unit=unit,
         independent_outputs=q,
@@ -277,12 +278,13 @@ class _PowerPrior:
         """The features for one exponent; None where float64 cannot tell the training rows apart in them."""
         rank = self.scores.shape[0]
         rows = self.left * np.exp((1.0 + exponent) * self.logs)
-        axes, lengths, basis_T = np.linalg.svd(rows[:rank], full_matrices=False)
-        if lengths.size < rank or lengths[-1] <= _SMALLEST * lengths[0]:
+        basis, triangle = linalg.qr(rows[:rank].T, mode="economic", check_finite=False)
+        lengths = np.abs(np.diag(triangle))
+        if lengths.min() <= _SMALLEST * lengths.max():
             return None
-        solution = (axes.T @ self.scores) / lengths[:, None]
+        solution = linalg.solve_triangular(triangle, self.scores, trans="T", check_finite=False)
         log_likelihood = -float(np.sum(np.log(lengths))) - rank * math.log(frobenius(solution))
-        return _PowerFeatures(rows[rank:], basis_T.T, solution, self.independent_outputs * log_likelihood)
+        return _PowerFeatures(rows[rank:], basis, solution, self.independent_outputs * log_likelihood)
 
     def at(self, exponent: float) -> tuple[float, _PowerFeatures]:
         """The exponent itself and its features.

@@ -9,8 +9,8 @@ while a negative `c` gives :math:`-P(Q \le x)`. The path crosses the real axis w
 the saddle-point approximation. The integral itself is computed by the trapezoidal rule in a variable in which the
 integrand is analytic in a strip, so its error falls exponentially with the number of nodes. At ``x = 0``, which is all
 that a ratio of two sums needs, nothing oscillates and the path is a straight line. Otherwise it is bent towards the
-path of steepest descent (Helstrom, IEEE Transactions on Communications 44, 1996). The smaller tail is integrated and
-the other one is its complement.
+path of steepest descent (Helstrom, IEEE Trans. Information Theory 38, 1992). The smaller tail is integrated and the
+other one is its complement.
 """
 
 from __future__ import annotations
@@ -230,12 +230,12 @@ def _tail_integral(
     """The tail on the side of `crossing`, by the trapezoidal rule in `t` where ``s = c + i a sinh t`` and its bend."""
     u = 1.0 - 2.0 * crossing * weights
     ratio = weights / u
-    curvature = float(np.sum(2 * ratio**2 * (dofs + 2 * deltas / u))) + crossing**-2
-    width = 1.0 / math.sqrt(curvature)
+    curvature = float(np.sum(2 * ratio**2 * (dofs + 2 * deltas / u)))
+    width = 1.0 / math.sqrt(curvature + crossing**-2)
+    # Towards the steepest descent of K(s) - s x, to the right, where exp(-s x) falls.
     bend = 0.0
     if threshold != 0.0:
-        third = float(np.sum(8 * ratio**3 * (dofs + 3 * deltas / u))) - 2 * crossing**-3
-        bend = max(third / (6 * curvature), 0.1 / width)
+        bend = float(np.sum(8 * ratio**3 * (dofs + 3 * deltas / u))) / (6 * curvature)
     peak = float(-0.5 * (dofs @ np.log(u)) + 0.5 * (deltas @ (1.0 / u - 1.0))) - crossing * threshold
 
     def integrand(t: NDArray[Any]) -> NDArray[Any]:

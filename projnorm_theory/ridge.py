@@ -134,7 +134,7 @@ def ridge_error_bound(
 
     Raises:
         InputError: If a shape is wrong, labels are not hard, not exactly one of `drift` and `Y_ood` is given, or
-            `drift` is smaller than any labels allow.
+            `drift` is one that no labels have.
 
     >>> bound = ridge_error_bound([[1.0, 0.0]], [1.0], [[1.0, 0.0]], ridge=1.0, Y_ood=[-1.0])
     >>> bound.error, round(bound.lower, 12), bound.projnorm, bound.drift  # one direction: b = l, 1 -> 1/2 or -1/2
@@ -180,10 +180,17 @@ def ridge_error_bound(
     apart = max(p - q_high, q_low - p, 0.0)
     per_mistake = 4.0 if theta.shape[1] == 1 else 2.0  # squared distance between two different labels
     projnorm = math.hypot(outside, p)
+    farthest = largest * math.sqrt(per_mistake)  # how far wrong labels throughout can move the weights
+    if drift is not None and apart > farthest + _MEASURED * (p + q_low):
+        feasible = (math.hypot(outside, max(p - farthest, 0.0)), math.hypot(outside, p + farthest))
+        raise InputError(
+            f"`drift` must lie between {feasible[0]:.6g} and {feasible[1]:.6g}: with any other, not even wrong labels "
+            f"throughout explain a ProjNormLinear of {projnorm:.6g}; got {drift!r}."
+        )
     return RidgeErrorBound(
-        lower=min((apart / largest) ** 2 / per_mistake, 1.0) if largest else 0.0,
-        upper=min(((p + q_high) / smallest) ** 2 / per_mistake, 1.0) if full_row_rank else 1.0,
-        certificate=4.0 * b / per_mistake * max(projnorm - span[1], 0.0) ** 2,
+        lower=_share_of_mistakes(apart, largest, per_mistake) if largest else 0.0,
+        upper=_share_of_mistakes(p + q_high, smallest, per_mistake) if full_row_rank else 1.0,
+        certificate=_share_of_mistakes(2 * math.sqrt(b) * max(projnorm - span[1], 0.0), 1.0, per_mistake),
         projnorm=projnorm,
         outside=outside,
         drift=span,
@@ -238,6 +245,11 @@ def balancing_ridge(pair: LinearPair) -> RidgeBalance:
         condition_bound=(1.0 + root_k) ** 2 / (4.0 * root_k),
         unregularised=root_k * root_k,
     )
+
+
+def _share_of_mistakes(distance: float, gain: float, per_mistake: float) -> float:
+    """The error that moves weights by `distance` at this gain, at most 1."""
+    return min(min(distance / gain, per_mistake) ** 2 / per_mistake, 1.0)
 
 
 def _inside_drift(drift: Any, outside: float) -> tuple[float, float]:

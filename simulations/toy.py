@@ -15,6 +15,7 @@ from projnorm.arrays import Arrays
 from projnorm.config import Config, seed_setting, setting
 from projnorm.records import Record, RunContext, recorded
 from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound
+from projnorm_theory.sign_labels import OUTPUTS
 from simulations.bound_check import sharp_ends
 from simulations.designs import FloatArray
 from simulations.toy_designs import DESIGNS, ToyDesign
@@ -23,11 +24,12 @@ MEANINGS = {
     "sigma": "the dial: standard deviation of the hidden coordinates; for overlap, its ratio to that of the seen ones",
     "test_error": "share of wrong signs on the shifted set, (trial, sigma)",
     "projnorm_linear": "||theta - P~ theta||, in units of theta, (trial, sigma)",
-    "confidence": "mean of sigmoid(2 |output|), the larger softmax probability, (trial, sigma)",
+    "confidence": "mean of the larger softmax probability: sigmoid(2 |output|) of one output, or sigmoid(|difference|) "
+    "of two, (trial, sigma)",
     "entropy": "mean entropy of the two softmax probabilities, in nats, (trial, sigma)",
-    "mean_margin": "mean of |output|, (trial, sigma)",
+    "mean_margin": "mean of |output|, or of |difference| of two outputs, (trial, sigma)",
     "confident_share": "share of shifted examples with confidence above 0.9, (trial, sigma)",
-    "squared_loss": "TestLoss: mean squared error on the +-1 labels, (trial, sigma)",
+    "squared_loss": "TestLoss: mean squared error on the labels, +-1 or one-hot, summed over outputs, (trial, sigma)",
     "theta_norm": "||theta||, (trial,)",
     "rho": "measured ||P~ theta*|| / ||P theta*||, (interval trial, sigma)",
     "paper": "ends of the paper's interval for TestLoss, (interval trial, sigma, 2)",
@@ -48,6 +50,9 @@ class ToyConfig(Config):
     d2: int = setting(500, "Number of coordinates that are zero in training.", least=1)
     n: int = setting(500, "Number of training examples.", least=1)
     m: int = setting(500, "Number of shifted examples.", least=1)
+    outputs: str = setting(
+        "sign", "Regression on labels +-1 with one output, or on one-hot labels with two.", choices=OUTPUTS
+    )
     sigmas: tuple[float, ...] = setting(
         tuple(np.linspace(0.0, 5.0, 11).tolist()),
         "Standard deviations of the coordinates that are zero in training.",
@@ -80,15 +85,19 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
     draw = ToyDraw.of(design, config, rng)
     a, b = design.weights(sigma)
     outputs, labels = draw.outputs(a), draw.labels(a, b)
-    confidence = expit(2 * np.abs(outputs))
+    responses = as_responses(labels, config.outputs)
+    # The class is the sign of the margin; the softmax of one output z is that of (z, -z).
+    margin = outputs if config.outputs == "sign" else outputs[..., 0] - outputs[..., 1]
+    confidence = expit(2 * np.abs(margin) if config.outputs == "sign" else np.abs(margin))
+    squared_errors = (outputs - responses) ** 2
     arrays: dict[str, FloatArray] = {
-        "test_error": np.mean(np.sign(outputs) != labels, axis=1),
+        "test_error": np.mean(np.sign(margin) != labels, axis=1),
         "projnorm_linear": projnorm_sweep(draw.theta, draw.seen, draw.hidden, a, b),
         "confidence": np.mean(confidence, axis=1),
         "entropy": np.mean(-xlogy(confidence, confidence) - xlogy(1 - confidence, 1 - confidence), axis=1),
-        "mean_margin": np.mean(np.abs(outputs), axis=1),
+        "mean_margin": np.mean(np.abs(margin), axis=1),
         "confident_share": np.mean(confidence > 0.9, axis=1),
-        "squared_loss": np.mean((outputs - labels) ** 2, axis=1),
+        "squared_loss": np.mean(squared_errors if config.outputs == "sign" else squared_errors.sum(axis=-1), axis=1),
         "theta_norm": np.array(np.linalg.norm(draw.theta)),
     }
     if trial < config.interval_trials:
@@ -98,7 +107,7 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
             LinearPair.from_gram(k_train, a[i] * k_ood_train, a[i] ** 2 * k_seen + b[i] ** 2 * k_hidden)
             for i in range(sigma.size)
         )
-        rows = [_intervals(pair, draw.Y, labels[i], design.k) for i, pair in enumerate(pairs)]
+        rows = [_intervals(pair, draw.Y, responses[i], design.k) for i, pair in enumerate(pairs)]
         arrays |= {name: np.array([row[name] for row in rows]) for name in ("rho", *INTERVALS)}
     return arrays
 
@@ -109,8 +118,8 @@ class ToyDraw:
 
     Attributes:
         X: Training inputs on the seen block, shape ``(n, d1)``; on the hidden block they are zero.
-        Y: Training labels, +-1.
-        theta: Minimum-norm solution on the seen block; on the hidden block it is zero.
+        Y: Training responses: labels +-1, shape ``(n,)``, or one-hot labels, shape ``(n, 2)``.
+        theta: Minimum-norm solution on the seen block, shape ``(d1,)`` or ``(d1, 2)``; on the hidden block it is zero.
         seen: Shifted inputs on the seen block before the dial, shape ``(m, d1)``.
         hidden: Shifted inputs on the hidden block before the dial, shape ``(m, d2)``.
         truth: Coefficients of the label on the seen block.
@@ -135,19 +144,27 @@ class ToyDraw:
         X = rng.standard_normal((config.n, config.d1)) * scale
         seen = rng.standard_normal((config.m, config.d1)) * scale
         hidden = rng.standard_normal((config.m, config.d2)) * hidden_scale
-        Y = np.sign(X @ truth) * _flips(rng, config.n, design.flipped)
+        Y = as_responses(np.sign(X @ truth) * _flips(rng, config.n, design.flipped), config.outputs)
         flips = _flips(rng, config.m, design.flipped)
         theta = min_norm_solution(X, Y).theta
         return cls(X, Y, theta, seen, hidden, truth, float(1 / hidden_scale[-1]), flips)
 
     def outputs(self, a: FloatArray) -> FloatArray:
-        """The model's outputs, shape ``(sigmas, m)``: the hidden block meets zero weights and leaves no trace."""
-        return np.outer(a, self.seen @ self.theta)
+        """The model's outputs, shape ``(sigmas, m)``, or ``(sigmas, m, 2)`` where there are two.
+
+        The hidden block meets zero weights and leaves no trace.
+        """
+        return np.multiply.outer(a, self.seen @ self.theta)
 
     def labels(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """The true labels, shape ``(sigmas, m)``."""
+        """The true labels +-1, shape ``(sigmas, m)``."""
         score = np.outer(a, self.seen @ self.truth) + np.outer(b, self.hidden[:, -1] * self.hidden_truth)
         return np.sign(score) * self.flips
+
+
+def as_responses(labels: FloatArray, outputs: str) -> FloatArray:
+    """What a regression is fitted to: the labels +-1 themselves, or one-hot labels along a last axis."""
+    return labels if outputs == "sign" else np.stack([labels > 0.0, labels < 0.0], axis=-1).astype(np.float64)
 
 
 def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
@@ -160,7 +177,7 @@ def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: F
     .. math:: \|\theta\|^2 - \sum_i \frac{a^2 (Q^\top X_1\theta)_i^2}{a^2 w_i + b^2 (1 - w_i)} .
 
     Args:
-        theta: Weights on the seen block, shape ``(d1,)``; zero on the hidden one.
+        theta: Weights on the seen block, shape ``(d1,)`` or ``(d1, c)``; zero on the hidden one.
         seen: Seen block of the shifted rows, shape ``(m, d1)``.
         hidden: Hidden block, shape ``(m, d2)``.
         a: Weights of the seen block, shape ``(sigmas,)``.
@@ -171,13 +188,13 @@ def projnorm_sweep(theta: FloatArray, seen: FloatArray, hidden: FloatArray, a: F
         return np.where(a > 0.0, 0.0, np.linalg.norm(theta))
     G1 = seen @ seen.T
     w, Q = linalg.eigh(G1, G1 + hidden @ hidden.T, check_finite=False)
-    scores = (Q.T @ (seen @ theta)) ** 2
+    scores = np.sum((Q.T @ (seen @ theta)).reshape(m, -1) ** 2, axis=1)
     # With b = 0 and m > d1 some directions have no weight at all; theta has no part in them.
     seen_part = np.where(np.arange(m) < m - d1, 0.0, w)
     denominators = np.outer(a**2, seen_part) + np.outer(b**2, 1 - seen_part)
     with np.errstate(divide="ignore", invalid="ignore"):
         explained = np.where(denominators > 0.0, np.outer(a**2, scores) / denominators, 0.0)
-    return np.sqrt(np.maximum(theta @ theta - explained.sum(axis=1), 0.0))
+    return np.sqrt(np.maximum(np.vdot(theta, theta) - explained.sum(axis=1), 0.0))
 
 
 def _intervals(pair: LinearPair, Y: FloatArray, labels: FloatArray, k: int) -> dict[str, Any]:

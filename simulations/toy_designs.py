@@ -8,10 +8,11 @@ a linear function of both blocks. The dial sigma sets `a` and `b`, so the Gram m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from projnorm_theory import ToyAsymptotics, sign_equivalents
 from simulations.designs import FloatArray
 
 _SPIKES = 10
@@ -37,6 +38,24 @@ class ToyDesign:
     truth: Callable[[FloatArray], FloatArray]
     flipped: float = 0.0
     k: int = 0
+
+    def asymptotics(
+        self, sigma: FloatArray, *, d1: int, d2: int, n: int, m: int, outputs: str = "sign"
+    ) -> ToyAsymptotics:
+        """Closed forms of the experiment at these sizes, up to terms of the order of 1 / N; see `sign_equivalents`.
+
+        The label is the sign of a linear function, of which training sees the part on the seen block. The linear model
+        that comes closest to the labels is therefore another one in each set, and for each sigma.
+        """
+        scale, hidden_scale = self.scale(d1), self.hidden_scale(d2)
+        direction = np.concatenate([self.truth(scale), np.zeros(d2 - 1), [1 / hidden_scale[-1]]])
+        A = np.concatenate([scale**2, np.zeros(d2)])
+        fits = []
+        for a, b in zip(*self.weights(sigma), strict=True):
+            B = np.concatenate([(a * scale) ** 2, (b * hidden_scale) ** 2])
+            fits.append(sign_equivalents(direction, A, B, n=n, m=m, flipped=self.flipped, outputs=outputs))
+        names = [one.name for one in fields(ToyAsymptotics) if one.name != "sigma"]
+        return ToyAsymptotics(sigma, **{name: np.array([getattr(fit, name) for fit in fits]) for name in names})
 
 
 def _flat(dim: int) -> FloatArray:

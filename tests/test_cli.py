@@ -82,10 +82,21 @@ def test_toy_prints_a_table_and_writes_record_figures_and_settings(tmp_path):
 
 @pytest.mark.parametrize("design", ["power-law", "label-noise"])
 def test_toy_json_is_all_there_is_on_stdout(tmp_path, design):
-    options = ("--sigmas", "0.5", "--design", design.upper(), "--seed", "7", "--interval-trials", "2")
+    options = (
+        "--sigmas",
+        "0.5",
+        "--design",
+        design.upper(),
+        "--seed",
+        "7",
+        "--interval-trials",
+        "2",
+        "--outputs",
+        "one-hot",
+    )
     result = run_cli(*SMALL_TOY, *options, "--json", "--out", str(tmp_path))
     document = json.loads(result.out)
-    assert document["config"]["design"] == design
+    assert (document["config"]["design"], document["config"]["outputs"]) == (design, "one-hot")
     assert (document["config"]["seed"], document["config"]["interval_trials"]) == (7, 2)
     assert document["rows"][0]["sigma"] == 0.5
     assert set(document["rows"][0]["squared_loss"]) == {"mean", "standard_error", "closed_form"}
@@ -207,6 +218,7 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("toy", "--n", "0"), ("--n must be at least 1; got 0",)),
         (("toy", "--n", "abc"), ("--n", "whole number")),
         (("toy", "--design", "cubic"), ("--design", "cubic", "power-law")),
+        (("toy", "--outputs", "two"), ("--outputs must be one of sign, one-hot; got 'two'",)),
         (("toy", "--fast"), ("--fast",)),
         (("toy", "--trails", "3"), ("did you mean --trials?",)),
         (("toy", "stray"), ("stray",)),

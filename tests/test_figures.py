@@ -47,7 +47,8 @@ CONFIGS = {
     "tail_angle": ("tail-angle", TailAngleConfig(angles=5, truths=3)),
     "spectra": ("spectra", SpectraConfig(n=40, dim=100, k=8, top=20)),
 }
-FIGURES = ("toy", "blindness", "bound", "dials", "tightness", "intervals", "counterexample", "tail_angle", "spectra")
+FIGURES = ("toy", "blindness", "toy_designs", "bound", "dials", "tightness")
+FIGURES += ("intervals", "counterexample", "tail_angle", "spectra")
 
 
 @pytest.fixture(scope="module")
@@ -282,15 +283,27 @@ def test_means_far_from_their_closed_forms_do_not_agree(records):
     assert "does not agree" in toy.show(dataclasses.replace(record, arrays=far), None).verdict
 
 
-@pytest.mark.parametrize("config", [ToyConfig("spiked", **SIZES, trials=1), ToyConfig(**{**SIZES, "n": 39}, trials=1)])
-def test_there_is_no_closed_form_where_it_does_not_hold(config, tmp_path):
-    record = run_toy(config, RunContext(tmp_path))
+@pytest.mark.parametrize("design", ["gaussian", "spiked"])
+def test_there_is_no_closed_form_where_it_does_not_hold(design, tmp_path):
+    record = run_toy(ToyConfig(design, **{**SIZES, "n": 39}, trials=1), RunContext(tmp_path))
     assert closed_forms(record) is None
     assert closed_form_gap(record) is None
     mean = pytest.approx(record.arrays["test_error"][0, 0])
     assert toy_rows(record)[0]["test_error"] == {"mean": mean, "standard_error": None, "closed_form": None}
     assert toy.show(record, None).verdict == ""
     assert toy.draw(record) is not None
+    assert toy.show_designs([record]).figures["toy_designs"]() is not None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "reading"), [("sign", "one output on labels ±1"), ("one-hot", "two outputs on one-")]
+)
+def test_the_toy_says_how_its_labels_were_read(outputs, reading, tmp_path):
+    shown = toy.show(run_toy(ToyConfig(**SIZES, outputs=outputs, trials=1), RunContext(tmp_path)), None)
+    drawing = shown.figures["toy"]
+    assert reading in shown.text()
+    assert reading in drawing.caption
+    assert drawing().axes[3].get_ylabel() == f"squared loss, {'±1' if outputs == 'sign' else outputs} labels"
 
 
 def test_the_bound_table_counts_misses(records):

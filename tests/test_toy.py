@@ -8,9 +8,10 @@ from hypothesis import given, strategies as st
 
 from projnorm.backends import Backend
 from projnorm.records import RunContext
-from projnorm_theory import projnorm_linear, toy_asymptotics
+from projnorm_theory import min_norm_solution, projnorm_linear, toy_asymptotics
+from projnorm_theory.sign_labels import OUTPUTS
 from simulations import ToyConfig, run_toy
-from simulations.summaries import interval_tracking, score_tracking
+from simulations.summaries import TOY_QUANTITIES, closed_forms, interval_tracking, score_tracking
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
 from simulations.toy_designs import DESIGNS
 
@@ -35,27 +36,99 @@ def test_the_sweep_agrees_with_forming_every_sigma(seed, d1, d2, m, sigmas):
         assert value**2 == pytest.approx(direct**2, abs=1e-7 * (theta @ theta))
 
 
+@pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_a_trial_agrees_with_its_definition(design):
-    config = ToyConfig(design, **SMALL, sigmas=(0.0, 0.7, 3.0), trials=1, interval_trials=0, seed=5)
+def test_a_trial_agrees_with_its_definition(design, outputs):
+    config = ToyConfig(design, **SMALL, outputs=outputs, sigmas=(0.0, 0.7, 3.0), trials=1, interval_trials=0, seed=5)
     arrays = toy_trial(config, 0)
     rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,)))
     draw = ToyDraw.of(DESIGNS[design], config, rng)
-    theta = np.concatenate([draw.theta, np.zeros(20)])
+    theta = np.concatenate([draw.theta.reshape(40, -1), np.zeros((20, draw.theta.size // 40))])
     truth = np.concatenate([draw.truth, np.zeros(19), [draw.hidden_truth]])
     np.testing.assert_allclose(draw.X @ draw.theta, draw.Y, atol=1e-9)
     a, b = DESIGNS[design].weights(np.array(config.sigmas))
     for i in range(3):
         X_ood = np.hstack([a[i] * draw.seen, b[i] * draw.hidden])
-        outputs, labels = X_ood @ theta, np.sign(X_ood @ truth) * draw.flips
-        assert arrays["test_error"][i] == pytest.approx(np.mean(np.sign(outputs) != labels))
-        assert arrays["squared_loss"][i] == pytest.approx(np.mean((outputs - labels) ** 2))
-        assert arrays["confidence"][i] == pytest.approx(np.mean(1 / (1 + np.exp(-2 * np.abs(outputs)))))
-        p = 1 / (1 + np.exp(-2 * np.abs(outputs)))
-        assert arrays["entropy"][i] == pytest.approx(np.mean(-p * np.log(p) - (1 - p) * np.log(1 - p)))
-        assert arrays["mean_margin"][i] == pytest.approx(np.mean(np.abs(outputs)))
+        predicted, labels = X_ood @ theta, np.sign(X_ood @ truth) * draw.flips
+        if outputs == "sign":
+            logits, responses = np.hstack([predicted, -predicted]), labels[:, None]
+        else:
+            logits, responses = predicted, np.stack([(1 + labels) / 2, (1 - labels) / 2], axis=1)
+        softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        p = softmax.max(axis=1)
+        assert arrays["test_error"][i] == pytest.approx(np.mean(np.argmax(logits, axis=1) != (labels < 0)))
+        assert arrays["squared_loss"][i] == pytest.approx(np.mean(np.sum((predicted - responses) ** 2, axis=1)))
+        assert arrays["confidence"][i] == pytest.approx(np.mean(p))
+        assert arrays["entropy"][i] == pytest.approx(np.mean(-np.sum(softmax * np.log(softmax), axis=1)))
+        margin = np.abs(predicted[:, 0]) if outputs == "sign" else np.abs(predicted[:, 0] - predicted[:, 1])
+        assert arrays["mean_margin"][i] == pytest.approx(np.mean(margin))
         assert arrays["confident_share"][i] == pytest.approx(np.mean(p > 0.9))
         assert arrays["projnorm_linear"][i] == pytest.approx(projnorm_linear(theta, X_ood).value, rel=1e-8)
+    assert arrays["theta_norm"] == pytest.approx(np.linalg.norm(theta))
+
+
+def test_one_hot_weights_are_halves_of_the_sum_and_difference_of_two_fits():
+    """So the error is that of one output, and the square of ProjNormLinear the mean of those of y and of 1."""
+    options = {**SMALL, "sigmas": (0.0, 2.0), "trials": 1, "interval_trials": 0}
+    sign, one_hot = (ToyConfig(**options, outputs=outputs) for outputs in OUTPUTS)
+    draws = [ToyDraw.of(DESIGNS["gaussian"], config, np.random.default_rng(3)) for config in (sign, one_hot)]
+    ones = min_norm_solution(draws[0].X, np.ones(20)).theta
+    both = np.stack([ones + draws[0].theta, ones - draws[0].theta], axis=1) / 2
+    np.testing.assert_allclose(draws[1].theta, both, atol=1e-10)
+    weights = DESIGNS["gaussian"].weights(np.array(options["sigmas"]))
+    of_ones, of_signs, of_both = (
+        projnorm_sweep(theta, draws[0].seen, draws[0].hidden, *weights) for theta in (ones, draws[0].theta, both)
+    )
+    np.testing.assert_allclose(of_both**2, (of_ones**2 + of_signs**2) / 2)
+    assert np.array_equal(toy_trial(sign, 0)["test_error"], toy_trial(one_hot, 0)["test_error"])
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS)
+def test_rho_is_measured_on_the_responses_that_are_fitted(outputs):
+    config = ToyConfig(**SMALL, outputs=outputs, sigmas=(0.5, 2.0), trials=1, interval_trials=1, seed=5)
+    draw = ToyDraw.of(DESIGNS["gaussian"], config, np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,))))
+    labels = draw.labels(np.ones(2), np.array(config.sigmas))
+    for rho, sigma, y in zip(toy_trial(config, 0)["rho"], config.sigmas, labels, strict=True):
+        responses = y if outputs == "sign" else np.stack([y > 0, y < 0], axis=1).astype(float)
+        shifted = min_norm_solution(np.hstack([draw.seen, sigma * draw.hidden]), responses).theta
+        assert rho == pytest.approx(np.linalg.norm(shifted) / np.linalg.norm(draw.theta))
+
+
+def test_closed_forms_of_other_designs_follow_from_those_of_the_paper():
+    sigmas, sizes = np.array([0.0, 1.0, 4.0]), {"d1": 100, "d2": 50, "n": 50, "m": 60}
+    gaussian, overlap = (DESIGNS[name].asymptotics(sigmas, **sizes) for name in ("gaussian", "overlap"))
+    for name in ("test_error", "projnorm_linear", "theta_norm"):
+        np.testing.assert_allclose(getattr(overlap, name), getattr(gaussian, name), err_msg="units do not enter")
+    assert np.all(np.diff(overlap.confidence) < 0), "as the outputs shrink"
+    assert np.ptp(gaussian.confidence) == 0.0
+    certain = DESIGNS["label-noise"].asymptotics(np.array([0.0]), d1=5, d2=1, n=10**9, m=5)
+    assert certain.test_error[0] == pytest.approx(0.1, abs=1e-4), "the share of flipped labels"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outputs", OUTPUTS)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_design_agrees_with_its_closed_forms(design, outputs, tmp_path):
+    sizes = {"d1": 400, "d2": 200, "n": 200, "m": 200}
+    config = ToyConfig(design, **sizes, outputs=outputs, sigmas=(0.0, 1.0, 4.0), trials=40, interval_trials=0, seed=1)
+    record = run_toy(config, RunContext(tmp_path))
+    theory = closed_forms(record)
+    assert np.all(theory.effective > 50)
+    for name in (*TOY_QUANTITIES, "theta_norm"):
+        sample, expected = record.arrays[name], getattr(theory, name)
+        if name == "theta_norm":
+            sample = np.repeat(sample[:, None], 3, axis=1)
+        error = sample.std(axis=0, ddof=1) / np.sqrt(len(sample))
+        assert np.all(np.abs(sample.mean(axis=0) - expected) <= 4 * error + expected / theory.effective), name
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS)
+def test_the_papers_design_has_the_same_closed_forms_either_way(outputs):
+    sigmas, sizes = np.linspace(0, 5, 4), {"d1": 4000, "d2": 2000, "n": 2000, "m": 2000}
+    exact = toy_asymptotics(sigmas, **sizes, outputs=outputs)
+    general = DESIGNS["gaussian"].asymptotics(sigmas, **sizes, outputs=outputs)
+    for name in (*TOY_QUANTITIES, "theta_norm", "kappa", "effective"):
+        np.testing.assert_allclose(getattr(general, name), getattr(exact, name), rtol=1 / 2000, err_msg=name)
 
 
 @pytest.mark.parametrize("design", [name for name in DESIGNS if name != "overlap"])
@@ -100,9 +173,11 @@ def test_means_are_within_three_standard_errors_of_the_closed_forms(tmp_path):
         np.testing.assert_allclose(mean, getattr(theory, name), rtol=0.02)
 
 
+@pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_intervals_that_know_rho_contain_every_loss(design, tmp_path):
-    record = run_toy(ToyConfig(design, **SMALL, trials=3, interval_trials=3), RunContext(tmp_path))
+def test_intervals_that_know_rho_contain_every_loss(design, outputs, tmp_path):
+    config = ToyConfig(design, **SMALL, outputs=outputs, trials=3, interval_trials=3)
+    record = run_toy(config, RunContext(tmp_path))
     coverage = {row["interval"]: row["coverage"] for row in interval_tracking(record)}
     assert coverage["generalised"] == coverage["sharp"] == 1.0
 

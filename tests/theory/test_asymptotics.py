@@ -24,7 +24,8 @@ def test_projnorm_concentrates_on_its_deterministic_value(m, decay):
     s = np.arange(1, 201) ** -decay
     theta = rng.standard_normal(200) * np.arange(1, 201) ** -0.3
     squares = [projnorm_linear(theta, rng.standard_normal((m, 200)) * np.sqrt(s)).value ** 2 for _ in range(60)]
-    assert _within(squares, deterministic_projnorm(theta, s, m).value ** 2, bias=2 / m)
+    result = deterministic_projnorm(theta, s, m)
+    assert _within(squares, result.value**2, bias=1 / result.effective)
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=30), st.integers(1, 29))
@@ -45,6 +46,7 @@ def test_isotropic_rows_miss_the_share_of_dimensions_they_do_not_span(d, m, vari
 def test_enough_rows_leave_only_the_directions_of_zero_variance():
     result = deterministic_projnorm([3.0, 4.0, 12.0], [1.0, 0.0, 0.0], 1)
     assert (result.kappa, result.value) == (0.0, pytest.approx(math.hypot(4, 12)))
+    assert result.effective == math.inf
     assert deterministic_projnorm([1.0, 1.0], [1.0, 2.0], 2).value == 0.0
     assert deterministic_projnorm([1.0, 1.0], [0.0, 0.0], 5).value == pytest.approx(math.sqrt(2))
 
@@ -56,34 +58,53 @@ def test_toy_projnorm_is_the_deterministic_one_of_its_covariance(sigma, d1, d2, 
     theta = np.concatenate([np.full(d1, toy.theta_norm / math.sqrt(d1)), np.zeros(d2)])
     general = deterministic_projnorm(theta, covariance, m)
     assert float(toy.projnorm_linear) == pytest.approx(general.value, rel=1e-6, abs=1e-8)
+    assert float(toy.effective) == pytest.approx(min(10 * (1 - 10 / d1), general.effective), rel=1e-6)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("outputs", ["sign", "one-hot"])
 @pytest.mark.parametrize(("n", "m"), [(100, 100), (100, 150), (600, 100), (225, 100)])
-def test_toy_closed_forms_agree_with_simulation(n, m):
+def test_toy_closed_forms_agree_with_simulation(n, m, outputs):
     d1, d2, trials = 200, 100, 100
     rng = np.random.default_rng(0)
     sigmas = np.array([0.0, 1.0, 3.0])
-    toy = toy_asymptotics(sigmas, d1=d1, d2=d2, n=n, m=m)
+    toy = toy_asymptotics(sigmas, d1=d1, d2=d2, n=n, m=m, outputs=outputs)
     errors, norms, confidences, losses, lengths = (np.zeros((trials, 3)) for _ in range(5))
     for trial in range(trials):
         X = np.hstack([rng.standard_normal((n, d1)), np.zeros((n, d2))])
-        theta = min_norm_solution(X, np.sign(X[:, 0] + X[:, -1])).theta
+        theta = min_norm_solution(X, _responses(np.sign(X[:, 0] + X[:, -1]), outputs)).theta
         base = rng.standard_normal((m, d1 + d2))
         for j, sigma in enumerate(sigmas):
             X_ood = base * np.concatenate([np.ones(d1), np.full(d2, sigma)])
-            outputs, labels = X_ood @ theta, np.sign(X_ood[:, 0] + X_ood[:, -1])
-            errors[trial, j] = np.mean(np.sign(outputs) != labels)
+            predicted, labels = X_ood @ theta, np.sign(X_ood[:, 0] + X_ood[:, -1])
+            margin = 2 * predicted[:, 0] if outputs == "sign" else predicted[:, 0] - predicted[:, 1]
+            errors[trial, j] = np.mean(np.sign(margin) != labels)
             norms[trial, j] = projnorm_linear(theta, X_ood).value ** 2
-            confidences[trial, j] = np.mean(1 / (1 + np.exp(-2 * np.abs(outputs))))
-            losses[trial, j] = np.mean((outputs - labels) ** 2)
-            lengths[trial, j] = theta @ theta
+            confidences[trial, j] = np.mean(1 / (1 + np.exp(-np.abs(margin))))
+            losses[trial, j] = np.mean(np.sum((predicted - _responses(labels, outputs)) ** 2, axis=1))
+            lengths[trial, j] = np.sum(theta**2)
     for j in range(3):
         assert _within(errors[:, j], toy.test_error[j], bias=0.02)
         assert _within(norms[:, j], toy.projnorm_linear[j] ** 2, bias=0.02)
         assert _within(confidences[:, j], toy.confidence[j], bias=0.02)
         assert _within(losses[:, j], toy.squared_loss[j], bias=0.02)
         assert _within(lengths[:, j], toy.theta_norm[j] ** 2, bias=0.02)
+
+
+def _responses(labels, outputs):
+    """Labels +-1 as one column, or as one column a class."""
+    return labels[:, None] if outputs == "sign" else np.stack([(1 + labels) / 2, (1 - labels) / 2], axis=1)
+
+
+def test_both_readings_err_alike_but_have_other_norms():
+    sigmas, sizes = np.linspace(0, 5, 4), {"d1": 1000, "d2": 500, "n": 500, "m": 500}
+    sign, one_hot = (toy_asymptotics(sigmas, **sizes, outputs=outputs) for outputs in ("sign", "one-hot"))
+    assert np.array_equal(sign.test_error, one_hot.test_error)
+    assert np.array_equal(sign.kappa, one_hot.kappa)
+    # Half the square of the constant's weights, n / (d1 - n - 1), and half that of the sign's.
+    np.testing.assert_allclose(one_hot.theta_norm**2, (500 / 499 + sign.theta_norm**2) / 2)
+    np.testing.assert_allclose(one_hot.projnorm_linear / one_hot.theta_norm, sign.projnorm_linear / sign.theta_norm)
+    assert np.all(one_hot.confidence < sign.confidence)
 
 
 def test_the_numbers_of_the_design_note_are_reproduced():

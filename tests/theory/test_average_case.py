@@ -345,6 +345,7 @@ ERRORS = {
     "zero responses, loo": (lambda: calibrated_loss(X, [0.0, 0.0], X_OOD), "`Y` must not be zero"),
     "level": (lambda: spherical_loss(X, Y, X_OOD).interval(1.0), "`level` must lie strictly between 0 and 1; got 1.0"),
     "p": (lambda: spherical_loss(X, Y, X_OOD).quantile(0), "`p` must lie strictly between 0 and 1; got 0"),
+    "loss": (lambda: spherical_loss(X, Y, X_OOD).cdf(math.nan), "`loss` must be a number; got nan"),
     "outputs": (
         lambda: spherical_loss(X, Y, X_OOD, independent_outputs=2),
         "`independent_outputs` must be between 1 and 1, the number of outputs; got 2",

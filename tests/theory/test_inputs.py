@@ -38,6 +38,11 @@ CALLS = {
     "principal_angles": (lambda X, X_ood: pt.principal_angles(X, X_ood, 2), (X, X_OOD)),
     "fit_power_law": (lambda values: pt.fit_power_law(values).exponent, (np.array([9, 5, 3, 2]),)),
     "deterministic_projnorm": (lambda theta, s: pt.deterministic_projnorm(theta, s, 2).value, (X[0], np.arange(9))),
+    "equivalents": (lambda theta, A, B: pt.equivalents(theta, A, B, n=2, m=2).loss, (X[0], X.T @ X, np.arange(9))),
+    "sign_equivalents": (
+        lambda w, A, B: pt.sign_equivalents(w, A, B, n=2, m=2).test_error,
+        (X[0], X.T @ X, np.arange(9)),
+    ),
     "toy_asymptotics": (lambda s: pt.toy_asymptotics(s, d1=30, d2=9, n=9, m=9).test_error, (np.array([0, 1, 5]),)),
 }
 

@@ -156,6 +156,21 @@ def test_a_drift_below_the_distance_to_the_shifted_row_space_is_refused(data, sh
         ridge_error_bound(pair, Y, ridge=ridge, drift=share * outside, pseudo_labels=pseudo)
 
 
+def test_a_drift_that_even_wrong_labels_throughout_could_not_explain_is_refused_with_the_possible_ones():
+    """Theta = 5 is fitted to the label 1 with l = b = 1: p = 4.5, and a wrong label moves the fit by 1."""
+    options = {"ridge": 1.0, "pseudo_labels": [1.0]}
+    for drift in (3.4, (5.6, 9.0)):
+        with pytest.raises(ValueError, match=r"`drift` must lie between 3\.5 and 5\.5: .*ProjNormLinear of 4\.5; got"):
+            ridge_error_bound([[1.0]], [5.0], [[1.0]], drift=drift, **options)
+    assert ridge_error_bound([[1.0]], [5.0], [[1.0]], drift=3.5, **options).lower == pytest.approx(1.0)
+    assert ridge_error_bound([[1.0]], [5.0], [[1.0]], drift=(5.5, 9.0), **options).lower == pytest.approx(1.0)
+
+
+def test_an_enormous_ridge_does_not_overflow():
+    bound = ridge_error_bound([[1.0]], [5.0], [[1.0]], drift=5.0, ridge=1e300)
+    assert (bound.lower, bound.upper) == (0.0, 1.0)
+
+
 X, Y, X_OOD, Y_OOD = np.eye(2, 4), np.eye(2), np.eye(3, 4), np.eye(2)[[0, 1, 1]]
 ERRORS = {
     "neither": ({"ridge": 1.0}, "exactly one of `drift` and `Y_ood` must be given"),
