@@ -207,6 +207,7 @@ TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm
 CASES = {
     "toy": ("--d1 12 --d2 6 --n 6 --m 6 --trials 3 --sigmas 0,2", "toy"),
     "bound": ("--instances 510 --large 0", "bound"),
+    "intervals": ("--n 8 --m 6 --dim 30 --decays 1 --draws 3", "intervals"),
     "figures": ("", "toy bound intervals counterexample tail-angle spectra"),
     "report": ("", "toy bound intervals counterexample tail-angle spectra"),
     "predict": ("--source source.npz --target target.npz --json", ""),
