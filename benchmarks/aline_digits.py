@@ -16,10 +16,9 @@ import numpy as np
 from harness import write_result
 
 from deep.calibration import qualities
-from deep.domain import domain_of
+from deep.domain import domain_of, load_image_data
 from deep.estimators.aline import ALineD, ALineS
 from deep.forward import forward
-from deep.images import load_image_data
 from deep.outputs import Outputs
 from deep.presets import preset
 from deep.scores import Row, Scores

@@ -147,8 +147,21 @@ _FINETUNE = "Fine-tuning of the evaluated network."
 _ADAMW: dict[str, Any] = {"lr": 2e-5, "batch": 32, "optimiser": "adamw", "decay": "linear"}
 
 
+class _Comparison(Config):
+    """What the configurations of all comparisons must satisfy."""
+
+    data: ImageData | TextData
+    projnorm: ProjNormConfig
+
+    def check(self) -> None:
+        """ProjNorm can train on no more samples than a target has."""
+        samples, m = self.projnorm.samples, self.data.m
+        if samples > m:
+            raise InputError(f"`projnorm.samples` must be 0 for all, or from 2 to m = {m:,}; got {samples:,}.")
+
+
 @dataclass(frozen=True)
-class DeepConfig(Config):
+class DeepConfig(_Comparison):
     """A comparison of methods on a network for images; the defaults are the paper's."""
 
     data: ImageData = setting(ImageData(), "Images.", flat=True)
@@ -159,13 +172,9 @@ class DeepConfig(Config):
     methods: tuple[str, ...] = _methods(METHODS, run_methods)
     seed: int = seed_setting()
 
-    def check(self) -> None:
-        """ProjNorm can train on no more samples than a target has."""
-        _check_samples(self)
-
 
 @dataclass(frozen=True)
-class TextConfig(Config):
+class TextConfig(_Comparison):
     """A comparison of methods on a classifier of pairs of sentences; the defaults are the paper's."""
 
     data: TextData = setting(TextData(), "Pairs of sentences.", flat=True)
@@ -174,10 +183,6 @@ class TextConfig(Config):
     projnorm: ProjNormConfig = setting(ProjNormConfig(**_ADAMW), "ProjNorm.")
     methods: tuple[str, ...] = _methods(TEXT_METHODS, text_methods)
     seed: int = seed_setting()
-
-    def check(self) -> None:
-        """ProjNorm can train on no more samples than a target has."""
-        _check_samples(self)
 
 
 RunConfig = DeepConfig | TextConfig
@@ -196,9 +201,3 @@ def image_config(config: RunConfig) -> DeepConfig:
     if not isinstance(config, DeepConfig):
         raise InputError("this works on images; the run is one on text.")
     return config
-
-
-def _check_samples(config: RunConfig) -> None:
-    samples, m = config.projnorm.samples, config.data.m
-    if samples > m:
-        raise InputError(f"`projnorm.samples` must be 0 for all, or from 2 to m = {m:,}; got {samples:,}.")

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from deep.config import DeepConfig, RunConfig, TextConfig
 from deep.recipe import Recipe
 from deep.rotation import TURNS
-from deep.stages import NETWORK, REFERENCE, ROTATION, STAGE_NAMES, projnorm_samples, stages_of
+from deep.stages import REFERENCE, ROTATION, STAGE_NAMES, is_joint, projnorm_samples, reference_samples, stages_of
 from deep.training import require_layers
 from projnorm.costs import CostAssumptions, CostReport, Job, device_cost, job_rows
 from projnorm.errors import InputError
@@ -37,14 +37,10 @@ _TRAINED, _PASSED = "trained on", "through the network"
 
 @dataclass(frozen=True, slots=True)
 class NetworkCost:
-    """What one sample costs in a network.
+    """What one sample costs in a network, and how large the network is.
 
-    Attributes:
-        parameters: Number of parameters.
-        state_bytes: Size of the weights and buffers in bytes.
-        forward: Floating-point operations of a forward pass.
-        training: Floating-point operations of a forward and backward pass.
-        activations: Bytes that a forward pass holds for the backward pass.
+    `forward` and `training`, which is forward and backward, are floating-point operations; `state_bytes` is the size of
+    weights and buffers, and `activations` the bytes that a forward pass holds for the backward pass.
     """
 
     parameters: int
@@ -74,7 +70,7 @@ def run_costs(
     retrained = network_cost(model, x, trains=projnorm.trains) if projnorm.layers else network
     phases = _phases(config, network, retrained, n, targets)
     held = _OPTIMISER_STATE[projnorm.optimiser] + 2  # weights and gradients besides
-    batch = max(config.finetune.batch * (1 + _is_joint(config)), projnorm.batch)
+    batch = max(config.finetune.batch * (1 + is_joint(config)), projnorm.batch)
     device_bytes = held * network.state_bytes + batch * network.activations
     disk, data = len(phases[0]) * network.state_bytes, (n + config.data.n_validation + targets * config.data.m)
     per_sample = f"{network.forward / 1e9:.3g} GFLOP forward and {network.training / 1e9:.3g} in training"
@@ -131,7 +127,7 @@ def network_cost(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] =
 
 def _phases(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: int, targets: int) -> list[list[Job]]:
     """Jobs that run beside each other, phase by phase: the trainings, what is computed once, and the targets."""
-    projnorm, is_joint = config.projnorm, _is_joint(config)
+    projnorm = config.projnorm
 
     def training(name: str, cost: NetworkCost, recipe: Recipe, samples: int, times: int = 1) -> Job:
         trained = times * (recipe.steps * recipe.batch if recipe.steps else recipe.epochs * samples)
@@ -143,13 +139,11 @@ def _phases(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: 
     stages = []
     for stage in stages_of(config):
         if stage == REFERENCE:
-            seen = n if projnorm.reference_samples == "all" else min(projnorm_samples(config), n)
-            stages.append(training(STAGE_NAMES[stage], retrained, projnorm, seen))
+            stages.append(training(STAGE_NAMES[stage], retrained, projnorm, reference_samples(config, n)))
         else:
-            times = 1 + (is_joint and stage == NETWORK)
-            stages.append(training(STAGE_NAMES[stage], network, config.finetune, n, times))
+            stages.append(training(STAGE_NAMES[stage], network, config.finetune, n, 1 + is_joint(config, stage)))
     phases = [stages, [passing("validation outputs", config.data.n_validation)]]
-    if isinstance(config, DeepConfig) and "Rotation" in config.methods and not is_joint:
+    if isinstance(config, DeepConfig) and "Rotation" in config.methods and not is_joint(config):
         phases.append([passing(STAGE_NAMES[ROTATION], TURNS * min(config.rotation.samples, n))])
     on_targets = []
     if set(config.methods) - {"ProjNorm"}:
@@ -158,10 +152,6 @@ def _phases(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: 
     if "ProjNorm" in config.methods:
         on_targets += [training("ProjNorm on targets", retrained, projnorm, projnorm_samples(config))] * targets
     return [*phases, on_targets]
-
-
-def _is_joint(config: RunConfig) -> bool:
-    return isinstance(config, DeepConfig) and config.rotation.head == "joint"
 
 
 def _blank_images(config: DeepConfig) -> tuple[nn.Module, Tensor, int]:

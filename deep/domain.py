@@ -8,16 +8,27 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from deep.config import RunConfig, TextConfig
-from deep.images import load_image_data
-from deep.samples import RunData
+import numpy as np
+
+from deep.config import DeepConfig, RunConfig, TextConfig
+from deep.samples import RunData, Target, require_trainable, split_order
 from deep.text import load_text_data
 from deep.training import Prepare
+from ntk.plan import TRAIN
 from projnorm.errors import InputError
 from projnorm.text import LABELS, LoadedPairClassifier, download_checkpoint, load_pair_classifier
-from projnorm.vision import ImageNetInput, LoadedNetwork, download_cifar, load_network
+from projnorm.vision import ImageNetInput, LoadedNetwork, download_cifar, load_network, load_splits, open_cifar_c
 from projnorm.vision.cifar import DOWNLOADS
 from projnorm.vision.networks import HEADS
+from projnorm.vision.targets import (
+    GENERATED,
+    Shifts,
+    draw_indices,
+    generated_targets,
+    given_targets,
+    official_targets,
+    require_distinct,
+)
 
 # A network and where its weights come from.
 Loaded = LoadedNetwork | LoadedPairClassifier
@@ -27,13 +38,9 @@ Loaded = LoadedNetwork | LoadedPairClassifier
 class Domain:
     """The networks of a configuration, on images or on text.
 
-    Attributes:
-        network: Name of the network.
-        last: Name of its last layer.
-        sees: Description of the inputs that the network takes.
-        prepare: Function from a batch to what the network sees; None for pairs, which are encoded when they are read.
-        software: Versions, besides torch's, that the numbers depend on.
-        initial: Function from a number of classes and a seed to pretrained weights under a drawn head.
+    `last` is the name of the last layer, `sees` describes the inputs, and `prepare` turns a batch into them; it is None
+    for pairs, which are encoded when they are read. `software` has the versions, besides torch's, that numbers depend
+    on. `initial` makes pretrained weights under a drawn head from a number of classes and a seed.
     """
 
     network: str
@@ -73,6 +80,32 @@ def domain_of(config: RunConfig) -> Domain:
 def load_data(config: RunConfig, cache: Path) -> RunData:
     """Everything that a run looks at; `cache` is a folder for what is costly to make."""
     return load_text_data(config) if isinstance(config, TextConfig) else load_image_data(config, cache=cache)
+
+
+def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
+    """Read, split, draw and corrupt; `cache` is a folder for corrupted images."""
+    wanted = config.data
+    splits = load_splits(wanted.data)
+    rng = np.random.default_rng(config.seed)
+    held_out, learnt, _ = split_order(len(splits.train), wanted.n, wanted.n_validation, rng, splits.train.name)
+    validation, train = splits.train.take(held_out), splits.train.take(learnt)
+    indices = draw_indices(splits.test, wanted.m, rng, "m")
+    shifts = Shifts(wanted.families, wanted.severities)
+    if wanted.corruptions == GENERATED:
+        shifted = generated_targets(splits.test, indices, shifts, seed=config.seed, cache=cache)
+    else:
+        shifted = official_targets(splits.test, indices, shifts, open_cifar_c(wanted.corruptions))
+    classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
+    shifted += given_targets(wanted.targets, wanted.m, rng, classes=classes, names=splits.train.class_names)
+    require_distinct(shifted, taken=(TRAIN,))
+    targets = tuple(Target(t.name, t.family, t.severity, t.origin, t.images) for t in shifted)
+    require_trainable(train, targets, config.methods)
+    facts: dict[str, object] = {
+        "archive_has_published_hash": splits.verified,
+        "rotation_images": min(config.rotation.samples, len(train)),
+        "corruptions": sorted({target.origin for target in targets}),
+    }
+    return RunData(train, validation, targets, classes, facts)
 
 
 def download(config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""Methods together: the mean of standardised scores, and stacking."""
+"""Methods together: the mean of standardised scores, stacking, and what the methods get wrong together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from deep.calibration import Floats, left_out_predictions
+from deep.calibration import ENDS, Floats, family_draws, left_out_predictions
 from deep.estimators import ESTIMATORS
 from deep.scores import Scores
 from projnorm.errors import InputError
@@ -35,10 +36,7 @@ def signs(methods: Sequence[str]) -> Floats:
 
 
 def standardised(scores: Scores) -> Floats:
-    """Every column less its mean and divided by its standard deviation over the targets; zero where it is constant.
-
-    All rise with the error then.
-    """
+    """Every column less its mean, over its standard deviation; zero where it is constant. All rise with the error."""
     values = rising(scores)
     centred = values - values.mean(axis=0)
     spread = scores.values.std(axis=0)
@@ -56,13 +54,7 @@ def mean_of(scores: Scores, methods: Sequence[str]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """A predictor of the error from several scores, which all rise with it: a weight for each, none negative.
-
-    Attributes:
-        centre: Mean of each score.
-        weights: Weight of each score.
-        offset: The mean error.
-    """
+    """A predictor of the error from several scores, which all rise with it: a weight for each, none negative."""
 
     centre: Floats
     weights: Floats
@@ -106,3 +98,58 @@ def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) ->
         methods=(*scores.methods, *columns),
         values=np.column_stack([scores.values, *columns.values()]),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """Correlations between the residuals of methods, with the ends of their 95 % bootstrap intervals.
+
+    Each has shape ``(methods, methods)``; nan where a method follows the error exactly, or there are too few families.
+    """
+
+    methods: tuple[str, ...]
+    correlation: Floats
+    low: Floats
+    high: Floats
+
+
+def residual_correlations(scores: Scores, *, seed: int = 0) -> Residuals:
+    """Regress the error on each score with a straight line, and correlate what is left of each pair of methods.
+
+    The bootstrap draws whole families and fits the lines anew in every draw.
+    """
+    data = np.column_stack([scores.values, scores.errors])
+    correlation = _from_covariances(_covariances(data, np.ones((1, len(data)), dtype=int)))[0]
+    low, high = np.full((2, *correlation.shape), np.nan)
+    counts = family_draws(scores.families, np.random.default_rng(seed))
+    if counts is not None:
+        known = np.isfinite(correlation)
+        drawn = _from_covariances(_covariances(data, counts))[:, known]
+        low[known], high[known] = np.nanquantile(drawn, ENDS, axis=0)
+    return Residuals(scores.methods, correlation, low, high)
+
+
+def _covariances(data: Floats, counts: NDArray[np.integer]) -> Floats:
+    """Covariances of the columns of `data` in every draw, shape ``(draws, columns, columns)``."""
+    data = (data - data.mean(axis=0)) / np.where(np.ptp(data, axis=0) > 0.0, data.std(axis=0), 1.0)
+    weights = counts / counts.sum(axis=1, keepdims=True)
+    mean = weights @ data
+    return np.einsum("di,ij,ik->djk", weights, data, data, optimize=True) - mean[:, :, None] * mean[:, None, :]
+
+
+def _from_covariances(covariances: Floats) -> Floats:
+    """The residual of the error `e` on the score `x` is ``e - b x``, so its covariances follow from those of both."""
+    among, shared, error = covariances[:, :-1, :-1], covariances[:, :-1, -1], covariances[:, -1, -1]
+    variance = np.diagonal(among, axis1=1, axis2=2)
+    slope = np.divide(shared, variance, out=np.zeros_like(shared), where=variance > 0.0)
+    explained = slope * shared
+    left = (
+        error[:, None, None]
+        - explained[:, :, None]
+        - explained[:, None, :]
+        + slope[:, :, None] * slope[:, None, :] * among
+    )
+    spread = np.sqrt(np.maximum(np.diagonal(left, axis1=1, axis2=2), 0.0))
+    # A method that follows the error exactly leaves nothing but rounding.
+    spread = np.where(spread > 1e-7 * np.sqrt(error)[:, None], spread, np.nan)
+    return left / (spread[:, :, None] * spread[:, None, :])

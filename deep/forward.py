@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deep.outputs import BATCH, Outputs
-from deep.training import Prepare, placed
+from deep.training import Prepare, placed, prepared
 from projnorm.errors import InputError
 
 
@@ -23,20 +24,11 @@ def forward(
     prepare: Prepare | None = None,
     device: str = "cpu",
 ) -> Outputs:
-    """Outputs in eval mode and without gradients; the mode of the network is as before afterwards.
-
-    `head` names the last layer, whose inputs are the features; `prepare` is applied to every batch.
-    """
+    """Outputs in eval mode, without gradients; `head` names the last layer, whose inputs are the features."""
     place = torch.device(device)
     placed(model, place, images=inputs.ndim == 4)
-
-    def batches() -> Iterator[Tensor]:
-        for start in range(0, len(inputs), BATCH):
-            x = torch.from_numpy(inputs[start : start + BATCH]).to(place)
-            x = x if prepare is None else prepare(x)
-            yield x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
-
-    return forward_batches(model, head, batches())
+    batches = (prepared(inputs[start : start + BATCH], prepare, place) for start in range(0, len(inputs), BATCH))
+    return forward_batches(model, head, batches)
 
 
 def forward_batches(
@@ -46,24 +38,28 @@ def forward_batches(
 
     Without a `head` there are no features; `call` is the function from a batch to logits, by default the network.
     """
-    modes = [(module, module.training) for module in model.modules()]
     features: list[Tensor] = []
-    hooks = []
-    if head is not None:
-        layer = model.get_submodule(head)
-        hooks.append(layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0]))))
-    model.eval()
-    try:
-        with torch.no_grad():
-            logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, training in modes:
-            module.training = training
+    with in_eval_mode(model), ExitStack() as hooks, torch.no_grad():
+        if head is not None:
+            layer = model.get_submodule(head)
+            hook = layer.register_forward_pre_hook(lambda _, entering: features.append(_plain(entering[0])))
+            hooks.enter_context(hook)
+        logits = torch.cat([(call or model)(batch).cpu() for batch in batches]).numpy()
     if not np.isfinite(logits).all():
         raise InputError("the network's outputs are not finite; were its weights trained with too large a step?")
     return Outputs(logits, torch.cat(features).numpy() if features else None)
+
+
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """The network in eval mode; the mode of every module is as before afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _plain(values: Tensor) -> Tensor:

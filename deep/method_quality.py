@@ -11,6 +11,8 @@ from deep.calibration import Counts, Fit, Floats, Interval, Line, family_draws, 
 from deep.ensemble import Stack, signs
 from deep.estimate.conformal import coverage
 from deep.estimate.error_estimator import CALIBRATED
+from deep.estimators.projnorm import ProjNorm
+from projnorm.records import Record
 from projnorm.vision.targets import CLEAN
 
 DEFAULT = "default"
@@ -24,12 +26,8 @@ WORKS = 0.9
 class Predicted:
     """Errors that a method predicts, each by what was fitted to the other families in the same draw.
 
-    Attributes:
-        method: Name of the method.
-        size: Number of samples drawn from each target.
-        values: Predicted errors, shape ``(draws, targets)``.
-        coverage: Share of 90 % intervals that held on families left out, averaged over draws, as is its interval.
-        width: Median width of these intervals, averaged over draws.
+    `values` has shape ``(draws, targets)``, from `size` samples of each target. Coverage, with its interval, and median
+    width of 90 % intervals on families left out are averaged over draws.
     """
 
     method: str
@@ -41,15 +39,10 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class SizeQuality:
-    """How well one method predicts from one number of samples.
+    """How well one method predicts from `size` samples of each target.
 
-    Attributes:
-        method: Name of the method.
-        size: Number of samples drawn from each target.
-        r_squared: One less the mean squared error over the variance of the true errors, over all draws.
-        mae: Mean absolute difference of predicted and true error.
-        coverage: Share of 90 % intervals that hold the true error.
-        width: Median width of these intervals.
+    R^2 is one less the mean squared error over the variance of the true errors, over all draws; `mae` is the mean
+    absolute difference. Coverage and median width are those of 90 % intervals.
     """
 
     method: str
@@ -62,15 +55,7 @@ class SizeQuality:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The quality of one method less that of another, on the same draws and families.
-
-    Attributes:
-        better: Name of the method expected to be better.
-        worse: Name of the other method.
-        size: Number of samples drawn from each target.
-        r_squared: R^2 of the first less that of the second.
-        mae: Mean absolute difference of the first less that of the second.
-    """
+    """The quality of one method less that of another, on the same draws of `size` samples and the same families."""
 
     better: str
     worse: str
@@ -79,11 +64,41 @@ class Difference:
     mae: Interval
 
 
-def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:
-    """Every method of a record of `projnorm deep small-samples` at one size, and the default, a stack of some of them.
+@dataclass(frozen=True, slots=True)
+class SmallSampleQualities:
+    """Every method at every number of samples, and the default less ProjNorm and less the best other method."""
 
-    A method that is undefined or constant somewhere is left out.
-    """
+    qualities: dict[str, list[SizeQuality]]
+    differences: list[Difference]
+
+    def ranked(self) -> list[tuple[str, list[SizeQuality]]]:
+        """Methods with their qualities, the best at the largest size first."""
+        return sorted(self.qualities.items(), key=lambda item: np.nan_to_num(-item[1][-1].r_squared.value, nan=1.0))
+
+
+def small_sample_qualities(record: Record) -> SmallSampleQualities:
+    """How well every method predicts from few samples."""
+    arrays = record.arrays
+    qualities: dict[str, list[SizeQuality]] = {}
+    differences = []
+    for size in arrays["sizes"].tolist():
+        by_method = predictions(arrays, size)
+        for method, predicted in by_method.items():
+            qualities.setdefault(method, []).append(size_quality(predicted, arrays))
+        if DEFAULT not in by_method:
+            continue
+        others = [method for method in by_method if method not in (DEFAULT, ProjNorm.name)]
+        best = {
+            max(others, key=lambda method: qualities[method][-1].r_squared.value),
+            min(others, key=lambda method: qualities[method][-1].mae.value),
+        }
+        beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in by_method]
+        differences += [difference(by_method[DEFAULT], by_method[method], arrays) for method in beaten]
+    return SmallSampleQualities(qualities, differences)
+
+
+def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predicted]:
+    """Every method of a record at one size, unless it is undefined or constant somewhere, and the default, a stack."""
     scores = arrays["scores"][:, arrays["sizes"].tolist().index(size)]  # target, draw, method
     names = tuple(arrays["methods"].tolist())
     predicted = {}

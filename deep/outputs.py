@@ -154,9 +154,8 @@ class Outputs:
         features, labels, inputs = (
             None if part is None else part[indices] for part in (self.features, self.labels, self.inputs)
         )
-        return Outputs(
-            self.logits[indices], features, labels, tuple(other[indices] for other in self.others), inputs, self.name
-        )
+        others = tuple(other[indices] for other in self.others)
+        return Outputs(self.logits[indices], features, labels, others, inputs, self.name)
 
     def without_labels(self) -> Outputs:
         """The same outputs without labels, as a method that predicts the error may see them."""
@@ -174,9 +173,14 @@ def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
 def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
     """Logits that give these probabilities."""
     rows = _logits(probabilities, PROBABILITIES, name).astype(np.float64)
-    if rows.min() < 0.0 or not np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+    if not are_probabilities(rows):
         raise InputError(f"{name}: `{PROBABILITIES}` must be at least 0 and add up to 1 in every row.")
     return np.log(np.maximum(rows, _SMALLEST))
+
+
+def are_probabilities(rows: NDArray[np.floating]) -> bool:
+    """Whether no entry is negative and every row adds up to one, up to rounding."""
+    return bool(rows.min() >= 0.0) and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3)
 
 
 def require_alike(one: Outputs, other: Outputs) -> None:
@@ -192,10 +196,7 @@ def require_alike(one: Outputs, other: Outputs) -> None:
 
 
 def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
-    """Refuse what is no `Outputs`, and one whose logits, or labels if they are looked at, cannot be used.
-
-    `what` is the name of the argument.
-    """
+    """Refuse what is no `Outputs`, and logits, or labels if looked at, that cannot be used; `what` is the argument."""
     if not isinstance(outputs, Outputs) or not isinstance(outputs.logits, np.ndarray):
         got = f"logits as a {type(outputs.logits).__name__}" if isinstance(outputs, Outputs) else type(outputs).__name__
         raise InputError(f"`{what}` must be outputs, as Outputs.of(logits, labels=labels) makes them; got {got}.")

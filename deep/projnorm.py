@@ -27,13 +27,10 @@ Parameters = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProjNormValue:
-    """The distance and where it comes from.
+    """The Euclidean distance over all parameters, without buffers of batch norm, and where it comes from.
 
-    Attributes:
-        value: The Euclidean distance over all parameters; buffers of batch norm do not count.
-        layers: Squared distance of each parameter; they add up to the square of `value`.
-        trajectory: Distance from the reference after each of the steps asked for.
-        steps: Number of steps taken.
+    `layers` has the squared distance of each parameter, which add up to the square of `value`; `trajectory` the
+    distance after each of the steps asked for.
     """
 
     value: float

@@ -17,32 +17,18 @@ TURNS = 4
 _HEAD = Recipe(steps=400, lr=0.05, batch=256)
 
 
-def turn_errors(
-    network: nn.Module,
-    last: str,
-    head: nn.Module,
-    images: NDArray[np.generic],
-    features: NDArray[np.floating],
-    *,
-    prepare: Prepare | None = None,
-    device: str = "cpu",
-) -> float:
-    """How often a head misjudges the turn, over the four rotations of every image.
+def turned_features(
+    network: nn.Module, last: str, images: NDArray[np.generic], turn: int, prepare: Prepare | None, device: str
+) -> NDArray[np.floating]:
+    """Features, the inputs of the network's `last` layer, of images turned by so many times 90 degrees."""
+    turned = np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2)))
+    return forward(network, last, turned, prepare=prepare, device=device).known_features
 
-    The head maps features, the inputs of the network's `last` layer, to 0, 90, 180 or 270 degrees; `features` are those
-    of the upright images.
-    """
 
-    def turns(rows: NDArray[np.floating]) -> NDArray[np.intp]:
-        with torch.no_grad():
-            return head.cpu().eval()(torch.from_numpy(rows)).argmax(dim=1).numpy()
-
-    wrong = [np.mean(turns(features) != 0)]
-    for turn in range(1, TURNS):
-        turned = np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2)))
-        outputs = forward(network, last, turned, prepare=prepare, device=device)
-        wrong.append(np.mean(turns(outputs.known_features) != turn))
-    return float(np.mean(wrong))
+def predicted_turns(head: nn.Module, features: NDArray[np.floating]) -> NDArray[np.intp]:
+    """By how many times 90 degrees each image was turned, as a head sees it."""
+    with torch.no_grad():
+        return head.cpu().eval()(torch.from_numpy(features)).argmax(dim=1).numpy()
 
 
 def rotation_head(width: int) -> nn.Sequential:
@@ -51,17 +37,10 @@ def rotation_head(width: int) -> nn.Sequential:
 
 
 def train_rotation_head(
-    network: nn.Module,
-    last: str,
-    images: NDArray[np.generic],
-    *,
-    seed: int,
-    prepare: Prepare | None = None,
-    device: str = "cpu",
+    network: nn.Module, last: str, images: NDArray[np.generic], seed: int, prepare: Prepare | None, device: str
 ) -> nn.Module:
     """A head on the frozen network, from the four rotations of in-distribution images."""
-    turned = [np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2))) for turn in range(TURNS)]
-    features = [forward(network, last, x, prepare=prepare, device=device).known_features for x in turned]
+    features = [turned_features(network, last, images, turn, prepare, device) for turn in range(TURNS)]
     turns = np.repeat(np.arange(TURNS, dtype=np.int64), len(images))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -89,11 +68,8 @@ class JointRotation(nn.Module):
         """Logits of the four rotations of each image."""
         seen: list[Tensor] = []
         layer = self.network.get_submodule(self.last)
-        hook = layer.register_forward_pre_hook(lambda _, entering: seen.append(entering[0]))
-        try:
+        with layer.register_forward_pre_hook(lambda _, entering: seen.append(entering[0])):
             self.network(x)
-        finally:
-            hook.remove()
         return self.head(seen[0])
 
 

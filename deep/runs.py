@@ -7,15 +7,17 @@ entry below ``scores`` for every target and group of methods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 from deep.config import RUN_CONFIGS, RunConfig
 from deep.scores import Row, Scores
 from projnorm.errors import InputError
-from projnorm.records import RunContext
+from projnorm.records import Record, RunContext
 from projnorm.store import LOGGER, Store
 
 _BEGUN, _SCORES = "run", "scores"
@@ -27,11 +29,8 @@ KERNELS = "tangent-kernels"
 class Run:
     """A comparison and where it works; it travels to every worker.
 
-    Attributes:
-        config: Configuration of the comparison.
-        context: Folder, workers and device of the run.
-        name: Name of the record that is made, and of its folder.
-        session: Name of this use of it: what a process remembers of a run is forgotten with the next, as files change.
+    `name` is that of its record and folder. `session` names this use of it: what a process remembers of a run is
+    forgotten with the next, as files change.
     """
 
     config: RunConfig
@@ -73,8 +72,7 @@ class Run:
     def rows(self, group: str = "") -> list[Row]:
         """The scores of a group, or all there are."""
         keys = [f"{_SCORES}/{group}"] if group else self.store.keys(f"{_SCORES}/")
-        entries = [self.store.facts(key) or {"rows": []} for key in keys]
-        return [Row(**row) for entry in entries for row in entry["rows"]]
+        return [row for key in keys for row in _rows(self.store, key)]
 
     def scores(self) -> Scores:
         """The scores so far, those of tangent kernels included if there are any."""
@@ -87,8 +85,20 @@ class Run:
 
 def kernel_rows(folder: Path) -> list[Row]:
     """The scores of tangent kernels in the folder of a run; none if they were never computed."""
-    facts = Store(folder).facts(f"{_SCORES}/{KERNELS}")
-    return [] if facts is None else [Row(**row) for row in facts["rows"]]
+    return _rows(Store(folder), f"{_SCORES}/{KERNELS}")
+
+
+def run_scores(record: Record, folder: Path) -> Scores:
+    """Scores of a finished run, with those of tangent kernels on the same targets if they were computed."""
+    scores = Scores.of_arrays(record.arrays)
+    rows = kernel_rows(folder)
+    for method in dict.fromkeys(row.method for row in rows):
+        scored = {row.target: row.score for row in rows if row.method == method}
+        if set(scored) >= set(scores.targets.tolist()):
+            column = [scored[target] for target in scores.targets.tolist()]
+            values = np.column_stack([scores.values, column])
+            scores = replace(scores, methods=(*scores.methods, method), values=values)
+    return scores
 
 
 def open_run(root: Path, name: str = "") -> Run:
@@ -114,3 +124,7 @@ def open_run(root: Path, name: str = "") -> Run:
         raise InputError(f"{root / names[0]}: what the run was begun with is damaged; run it again to mend it.")
     config = RUN_CONFIGS[names[0].rpartition("-")[0]].from_json(begun["config"])
     return Run(config, RunContext(root), names[0])
+
+
+def _rows(store: Store, key: str) -> list[Row]:
+    return [Row(**row) for row in (store.facts(key) or {"rows": []})["rows"]]

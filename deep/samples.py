@@ -21,15 +21,10 @@ Samples: TypeAlias = "ImageSet | EncodedPairs"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A set to predict the error on.
+    """A set to predict the error on; targets of one family are alike.
 
-    Attributes:
-        name: Name of the target.
-        family: Shift that made it; targets of one family are alike.
-        severity: Severity of the shift, 1 to 5; 0 where there is none.
-        origin: Where its samples come from, as in `deep.scores.Row`.
-        samples: The samples with their labels.
-        merge: The label that each predicted class counts as; empty where the classes are the labels.
+    The severity is 1 to 5, or 0 where there is no shift, and the origin as in `deep.scores.Row`. `merge` has the label
+    that each predicted class counts as; it is empty where the classes are the labels.
     """
 
     name: str
@@ -49,12 +44,8 @@ class Target:
 class RunData:
     """All samples that a run uses.
 
-    Attributes:
-        train: Samples to fine-tune on, in an order drawn once.
-        validation: Labelled samples of the same distribution that no training sees.
-        targets: Sets to predict the error on.
-        classes: Number of classes.
-        facts: What a reader of the record needs to know of the data.
+    `train` is in an order drawn once; no training sees `validation`, which has the same distribution. `facts` are what
+    a reader of the record needs to know of the data.
     """
 
     train: Samples

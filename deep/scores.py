@@ -14,17 +14,10 @@ from deep.samples import Target
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The score of one method on one target.
+    """The score of one method on one target of `m` samples, and the true error of the evaluated network there.
 
-    Attributes:
-        target: Name of the target.
-        family: Shift that made the target.
-        severity: Severity of the shift, 1 to 5; 0 where there is none.
-        origin: "generated", "official", "clean", "given", "part" or "made".
-        m: Number of samples in the target.
-        error: True error of the evaluated network on them.
-        method: Name of the method.
-        score: Score of the method.
+    The family is the shift that made the target; its severity is 1 to 5, or 0 where there is none. The origin is
+    "generated", "official", "clean", "given", "part" or "made".
     """
 
     target: str
@@ -114,6 +107,17 @@ class Scores:
         """Scores from the arrays of a record, whose columns `methods` names."""
         facts: dict[str, Any] = {name: arrays[name] for name in _FACTS}
         return cls(**facts, methods=tuple(arrays[methods].tolist()), values=arrays["scores"])
+
+
+def not_rising(scores: Scores) -> dict[str, list[float]]:
+    """Families whose true error falls somewhere as the severity grows, with their errors by severity."""
+    falling = {}
+    for family in dict.fromkeys(scores.families.tolist()):
+        members = np.flatnonzero(scores.families == family)
+        errors = scores.errors[members[np.argsort(scores.severities[members])]]
+        if len(set(scores.severities[members].tolist())) > 1 and np.any(np.diff(errors) < 0):
+            falling[family] = errors.tolist()
+    return falling
 
 
 MEANINGS = {

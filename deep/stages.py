@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from deep.domain import Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of
+from deep.recipe import Recipe
 from deep.rotation import JointRotation, joint_loss, rotation_head, train_rotation_head
 from deep.runs import Run
 from deep.samples import RunData, Samples
@@ -45,10 +45,7 @@ _SHORT = 24
 
 
 def for_workers(context: RunContext) -> RunContext:
-    """The context as it travels to workers: its device chosen, its folder the same wherever they run.
-
-    There are no more processes than the device has use for.
-    """
+    """The context as it travels to workers: device chosen, folder absolute, no more processes than it can use."""
     device = str(choose_device(context.device))
     return replace(context, root=context.root.absolute(), device=device, backend=on_device(context.backend, device))
 
@@ -83,10 +80,14 @@ def projnorm_samples(config: RunConfig) -> int:
     return config.projnorm.samples or config.data.m
 
 
-def reference_samples(run: Run) -> int:
-    """Training samples of a trained reference: all, or as many as of a target, if there are so many."""
-    count = len(data_of(run).train)
-    return count if run.config.projnorm.reference_samples == "all" else min(projnorm_samples(run.config), count)
+def reference_samples(config: RunConfig, count: int) -> int:
+    """How many of the `count` training samples a trained reference sees: all, or as many as ProjNorm of a target."""
+    return count if config.projnorm.reference_samples == "all" else min(projnorm_samples(config), count)
+
+
+def is_joint(config: RunConfig, stage: str = NETWORK) -> bool:
+    """Whether a stage learns rotations beside its classes."""
+    return isinstance(config, DeepConfig) and config.rotation.head == "joint" and stage == NETWORK
 
 
 def meter_of(run: Run, task: str) -> Meter:
@@ -106,10 +107,10 @@ def stages_of(config: RunConfig) -> tuple[str, ...]:
 
 def stage_samples(run: Run, stage: str) -> int:
     """Number of samples that pass through the training of a stage, each as often as it is seen."""
-    config = run.config
+    config, count = run.config, len(data_of(run).train)
     if stage == REFERENCE:
-        return config.projnorm.count_steps(reference_samples(run)) * config.projnorm.batch
-    return config.finetune.count_steps(len(data_of(run).train)) * config.finetune.batch
+        return config.projnorm.count_steps(reference_samples(config, count)) * config.projnorm.batch
+    return config.finetune.count_steps(count) * config.finetune.batch
 
 
 def stage_key(run: Run, name: str) -> str:
@@ -129,17 +130,14 @@ def run_stage(run: Run, name: str) -> None:
         return
     with store.lock(key):
         if store.get(key) is None:
-            _put(store, key, _trained_reference(run) if name == REFERENCE else _fine_tuned(run, name))
+            _put(store, key, _train_stage(run, name))
             store.remove(_unfinished(key))
     meter_of(run, name).close()
 
 
 def network_hash(run: Run) -> str:
     """SHA-256 of the weights of the evaluated network."""
-    facts = _trained(run).facts(stage_key(run, NETWORK))
-    if facts is None:
-        raise _missing(run, NETWORK)
-    return str(facts["sha256"])
+    return str(_stored(run, NETWORK).facts["sha256"])
 
 
 def forget_stages(run: Run) -> None:
@@ -182,9 +180,7 @@ def rotation_head_of(run: Run) -> nn.Module:
     entry = store.get(key)
     if entry is None:
         images, device = data_of(run).train.inputs[: config.rotation.samples], run.context.device
-        head = train_rotation_head(
-            network, domain.last, images, seed=config.seed, prepare=domain.prepare, device=device
-        )
+        head = train_rotation_head(network, domain.last, images, config.seed, domain.prepare, device)
         _put(store, key, head.state_dict())
         return head
     head = rotation_head(entry.arrays["1.weight"].shape[1])
@@ -196,7 +192,7 @@ def reference_of(run: Run) -> dict[str, Tensor]:
     """Parameters that ProjNorm compares with."""
     if run.config.projnorm.reference == "fine-tuned":
         return parameters_of(network_of(run))
-    return _tensors(run, REFERENCE)
+    return to_tensors(_stored(run, REFERENCE).arrays)
 
 
 @lru_cache(maxsize=8)
@@ -231,12 +227,12 @@ def _identity(run: Run, name: str) -> str:
         "seed": config.seed,
     }
     if name == REFERENCE:
-        samples = samples.take(np.arange(reference_samples(run)))
+        samples = samples.take(np.arange(reference_samples(config, len(samples))))
         depends["recipe"] = config.projnorm.identity
     else:
-        depends |= {"recipe": config.finetune.identity, "joint": _is_joint(config, name)}
+        depends |= {"recipe": config.finetune.identity, "joint": is_joint(config, name)}
     if name == ROTATION and isinstance(config, DeepConfig):
-        depends |= {"joint": _is_joint(config, NETWORK), "rotation_samples": config.rotation.samples}
+        depends |= {"joint": is_joint(config), "rotation_samples": config.rotation.samples}
     depends["samples"] = samples.sha256
     return digest(depends)
 
@@ -257,15 +253,19 @@ def _put(store: Store, key: str, tensors: dict[str, Tensor]) -> None:
     store.put(key, arrays, {"sha256": sha256.hexdigest()}, compress=False)
 
 
-def _missing(run: Run, name: str) -> InputError:
-    path = _trained(run).path(stage_key(run, name))
-    return InputError(f"{path} is missing or damaged; run {run.name} again to train it.")
+def _stored(run: Run, name: str) -> Entry:
+    """A trained stage as it is stored; an `InputError` where it is missing or damaged."""
+    key = stage_key(run, name)
+    if (entry := _trained(run).get(key)) is None:
+        path = _trained(run).path(key)
+        raise InputError(f"{path} is missing or damaged; run {run.name} again to train it.")
+    return entry
 
 
 @lru_cache(maxsize=2)
 def _loaded(run: Run, which: str) -> tuple[nn.Module, nn.Module | None]:
-    model, tensors = initial_of(run, which).model, _tensors(run, which)
-    if not _is_joint(run.config, which):
+    model, tensors = initial_of(run, which).model, to_tensors(_stored(run, which).arrays)
+    if not is_joint(run.config, which):
         model.load_state_dict(tensors)
         return model.eval(), None
     joint = JointRotation(model, domain_of(run.config).last)
@@ -274,45 +274,30 @@ def _loaded(run: Run, which: str) -> tuple[nn.Module, nn.Module | None]:
     return joint.network, joint.head
 
 
-def _tensors(run: Run, name: str) -> dict[str, Tensor]:
-    entry = _trained(run).get(stage_key(run, name))
-    if entry is None:
-        raise _missing(run, name)
-    return to_tensors(entry.arrays)
-
-
-def _is_joint(config: RunConfig, which: str) -> bool:
-    return isinstance(config, DeepConfig) and config.rotation.head == "joint" and which == NETWORK
-
-
-def _training_options(run: Run, stage: str, batch: int) -> dict[str, Any]:
-    meter = meter_of(run, stage)
-    return {
-        "prepare": domain_of(run.config).prepare,
-        "device": run.context.device,
-        "watch": lambda step, _: meter.at(step * batch),
-        "checkpoint": Checkpoint(_trained(run), _unfinished(stage_key(run, stage))),
-    }
-
-
-def _fine_tuned(run: Run, which: str) -> dict[str, Tensor]:
+def _train_stage(run: Run, stage: str) -> dict[str, Tensor]:
+    """The state of a fine-tuned network, or the parameters of the reference, which sees as few samples as a target."""
     config, domain, samples = run.config, domain_of(run.config), data_of(run).train
-    recipe, seed = config.finetune, config.seed + _SEED_OF[which]
-    model, loss = initial_of(run, which).model, cross_entropy
-    if _is_joint(config, which):
+    is_reference = stage == REFERENCE
+    which, count = (NETWORK, reference_samples(config, len(samples))) if is_reference else (stage, len(samples))
+    recipe: Recipe = config.projnorm if is_reference else config.finetune
+    model, loss, seed = initial_of(run, which).model, cross_entropy, config.seed + _SEED_OF[which]
+    if is_joint(config, stage):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model, loss = JointRotation(model, domain.last), joint_loss
         layers = (*(f"network.{layer}" for layer in recipe.layers), "head") if recipe.layers else ()
         recipe = replace(recipe, compiled=False, layers=layers)
-    options = _training_options(run, which, recipe.batch)
-    train(model, samples.inputs, samples.labels, recipe, seed=seed, loss=loss, **options)
-    return model.state_dict()
-
-
-def _trained_reference(run: Run) -> dict[str, Tensor]:
-    config, samples, count = run.config, data_of(run).train, reference_samples(run)
-    options = _training_options(run, REFERENCE, config.projnorm.batch)
-    inputs, labels = samples.inputs[:count], samples.labels[:count]
-    model = initial_of(run).model
-    return parameters_of(train(model, inputs, labels, config.projnorm, seed=config.seed, **options))
+    meter = meter_of(run, stage)
+    train(
+        model,
+        samples.inputs[:count],
+        samples.labels[:count],
+        recipe,
+        seed=seed,
+        prepare=domain.prepare,
+        device=run.context.device,
+        loss=loss,
+        watch=lambda step, _: meter.at(step * recipe.batch),
+        checkpoint=Checkpoint(_trained(run), _unfinished(stage_key(run, stage))),
+    )
+    return parameters_of(model) if is_reference else model.state_dict()

@@ -11,17 +11,7 @@ from deep.config import TextConfig
 from deep.samples import RunData, Target, require_trainable, split_order
 from projnorm.errors import InputError
 from projnorm.files import locate
-from projnorm.text import (
-    LABELS,
-    TWO_WAY,
-    EncodedPairs,
-    Pairs,
-    is_made,
-    joined,
-    load_encode,
-    made_pairs,
-    read_pairs,
-)
+from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined, load_encode, made_pairs, read_pairs
 from projnorm.text.subsets import CATEGORY, subsets
 from projnorm.text.templates import DIALS, TEMPLATES, made_family
 

@@ -38,12 +38,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where an unfinished training is saved every half minute and resumed from.
-
-    Attributes:
-        store: Store of the checkpoint.
-        key: Key of its entry.
-    """
+    """The store and key under which an unfinished training is saved every half minute and resumed from."""
 
     store: Store
     key: str
@@ -126,9 +121,9 @@ def train(
             if isinstance(module, _BATCH_NORMS):
                 module.eval()
     optimiser = _optimiser(recipe, model)
-    learns = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(learns[name] and recipe.trains(name))
+    idle = [one for name, one in model.named_parameters() if one.requires_grad and not recipe.trains(name)]
+    for parameter in idle:
+        parameter.requires_grad_(False)
     identity = {**recipe.identity, "seed": seed}
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, identity)
     called = cast("nn.Module", torch.compile(model)) if recipe.compiled else model
@@ -138,11 +133,7 @@ def train(
         for step in range(first, steps):
             torch.manual_seed(_step_seed(seed, step))
             chosen = batch_indices(len(labels), recipe.batch, step, seed)
-            x, y = torch.from_numpy(inputs[chosen]).to(place), torch.from_numpy(labels[chosen]).to(place)
-            if prepare is not None:
-                x = prepare(x)
-            if x.ndim == 4:
-                x = x.contiguous(memory_format=torch.channels_last)
+            x, y = prepared(inputs[chosen], prepare, place), torch.from_numpy(labels[chosen]).to(place)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, steps)
             optimiser.zero_grad()
@@ -156,8 +147,8 @@ def train(
                 _require_finite(model, step + 1, recipe)
                 _save(checkpoint, model, optimiser, identity, step + 1)
                 saved = time.monotonic()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(learns[name])
+    for parameter in idle:
+        parameter.requires_grad_(True)
     _require_finite(model, steps, recipe)
     return model.eval()
 
@@ -166,6 +157,13 @@ def placed(model: nn.Module, device: torch.device, *, images: bool) -> nn.Module
     """The network on a device; for images with channels last, which convolutions are fastest on."""
     model.to(device)
     return model.to(memory_format=torch.channels_last) if images else model  # type: ignore[call-overload]
+
+
+def prepared(inputs: NDArray[np.generic], prepare: Prepare | None, device: torch.device) -> Tensor:
+    """A batch on a device, as the network sees it; images with channels last."""
+    x = torch.from_numpy(inputs).to(device)
+    x = x if prepare is None else prepare(x)
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
 def require_precision(recipe: Recipe, device: str) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from deep.calibration import qualities
 from deep.config import IMAGE_KIND, TEXT_KIND
-from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles
-from deep.residuals import residual_correlations
-from deep.scores import Scores
-from deep.summaries import not_rising, run_scores
+from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles, residual_correlations
+from deep.runs import run_scores
+from deep.scores import Scores, not_rising
 from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
 from figures.report import Section, section

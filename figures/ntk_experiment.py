@@ -18,9 +18,10 @@ from simulations.bound_check import holds
 
 _GRAM = "The trace of a set's kernel is the sum of the squared lengths of its tangent features."
 TABLE_CAPTION = (
-    "rho: norm of the truth in the shifted row space over that in the training one, from the labels. c: overlap with "
-    "nothing assumed shared. The last three columns say whether the interval at k = 0 holds the loss: the paper's need "
-    "not; ours and the sharp one must."
+    "rho: norm of the truth in the shifted row space over that in the training one, eta: in the rows of both sets over "
+    "that, both from the labels. c: overlap with nothing assumed shared. The last columns say whether an interval "
+    "holds the loss: ours at k = 0, the sharp and the joint one must; the paper's at k = 0 and the 90 % prediction "
+    "interval for truths of random direction need not."
 )
 # Through two points there is always a line.
 _FEWEST = 3
@@ -30,12 +31,15 @@ _COLUMNS: dict[str, Column] = {
     "ProjNormLinear": number("projnorm", ".4f"),
     "error (%)": number("error", ".1f", 100),
     "rho": number("rho"),
+    "eta": number("eta"),
     "c": number("overlap"),
     "decay": number("exponent", ".2f"),
     "loss": number("test_loss", ".4f"),
     "paper's": lambda row: _SAID[row["proposition_holds"]],
     "ours": lambda row: _SAID[row["generalised_holds"]],
     "sharp": lambda row: _SAID[row["sharp_holds"]],
+    "joint": lambda row: _SAID[row["joint_holds"]],
+    "random direction": lambda row: _SAID[row["spherical_holds"]],
 }
 
 
@@ -87,9 +91,9 @@ def target_rows(record: Record) -> list[dict[str, Any]]:
     rows = []
     for i, name in enumerate(arrays["targets"].tolist()):
         row: dict[str, Any] = {"target": name}
-        row |= {key: float(arrays[key][i]) for key in ("projnorm", "error", "rho", "overlap", "test_loss")}
+        row |= {key: float(arrays[key][i]) for key in ("projnorm", "error", "rho", "eta", "overlap", "test_loss")}
         row["exponent"] = float(arrays["decay"][i, 0])
-        for key in ("proposition", "generalised", "sharp"):
+        for key in ("proposition", "generalised", "sharp", "joint", "spherical"):
             ends = arrays[key][i]
             row[key] = ends.tolist()
             row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))

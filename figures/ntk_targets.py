@@ -7,7 +7,7 @@ import numpy as np
 from figures.families import CLEAN, by_family, severity_panels, spoken
 from figures.headings import kernel_heading, train_images
 from figures.ntk_panels import spectrum
-from figures.style import GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Drawing, Figure, plot
+from figures.style import CYCLE, GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Drawing, Figure, plot
 from projnorm.records import Record
 
 _NORM_RATIO = (
@@ -20,14 +20,17 @@ _DECAY = (
     "from the weakest shift to the strongest."
 )
 _INTERVALS = (
-    "The squared loss of the interpolating kernel regression on every target (black) and three intervals for it: the "
-    "paper's at k = 0 assumes equal norms and orthogonal row spaces and need not hold; ours at k = 0 and the sharp one "
-    "use the norm ratio measured from the labels and must."
+    "The squared loss of the interpolating kernel regression on every target (black) and intervals for it. Those that "
+    "use a ratio measured from the labels must hold: ours at k = 0 and the sharp one (rho), the joint one (eta). The "
+    "paper's at k = 0 assumes equal norms and orthogonal row spaces, the 90 % prediction interval a truth of random "
+    "direction; they need not hold."
 )
 _INTERVAL_LOOKS = {
     "proposition": ("paper, k = 0", PAPER),
     "generalised": ("ours, k = 0", GENERALISED),
     "sharp": ("sharp", SHARP),
+    "joint": ("joint", CYCLE[3]),
+    "spherical": ("random direction, 90 %", CYCLE[4]),
 }
 
 
@@ -88,9 +91,9 @@ def draw_intervals(figure: Figure, record: Record) -> None:
     height = np.arange(len(names))
     for i, (key, (label, colour)) in enumerate(_INTERVAL_LOOKS.items()):
         low, high = arrays[key].T
-        axes.hlines(height + 0.22 * (1 - i), low, high, color=colour, lw=2, label=label)
+        axes.hlines(height + 0.15 * (2 - i), low, high, color=colour, lw=2, label=label)
     axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
     axes.set_xscale("log")
     axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
     axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="squared loss")
-    figure.legend(fontsize=7, ncols=4, loc="outside lower center")
+    figure.legend(fontsize=7, ncols=3, loc="outside lower center")

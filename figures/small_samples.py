@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from deep.estimators.projnorm import ProjNorm
-from deep.method_quality import DEFAULT, smallest_size
-from deep.summaries import SmallSampleQualities, small_sample_qualities
+from deep.method_quality import DEFAULT, SmallSampleQualities, small_sample_qualities, smallest_size
 from figures.headings import about_run
 from figures.show import Shown
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, plot

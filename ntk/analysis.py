@@ -13,12 +13,16 @@ from projnorm_theory import (
     LinearPair,
     LossInterval,
     PowerLawFit,
+    PredictionInterval,
     alignment,
     fit_power_law,
     generalised_bound,
+    joint_interval,
+    joint_ratio,
     projnorm_linear_of_pair,
     proposition_bound,
     sharp_interval,
+    spherical_loss,
 )
 from projnorm_theory.assumptions import norm_assumption
 from projnorm_theory.gram_space import GramSpace
@@ -105,11 +109,14 @@ class TargetAnalysis:
         decay: Power law of the eigenvalues; None with fewer than three.
         alignment: Alignment of the top eigenvectors with those of the training set.
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, measured from the labels.
+        eta: :math:`\|P_Z\theta_\star\| / \|P\theta_\star\|`, with `Z` the features of both sets, from the labels.
         overlap: Overlap `c` of the two row spaces with nothing assumed shared.
         test_loss: Squared error of the interpolating kernel regression, summed over classes.
         proposition: The paper's interval at ``k = 0``: equal norms and orthogonal row spaces assumed.
         generalised: Our interval at ``k = 0`` with the measured `rho`; it must hold.
         sharp: The sharp interval with the measured `rho`; it must hold. None where it does not exist.
+        joint: The joint interval with the measured `eta`; it must hold.
+        spherical: Prediction interval at 90 % for ground truths of random direction, whatever the labels.
         prediction: ProjNormLinear and predicted labels.
         warnings: Why the smallest eigenvalues are not to be trusted, or why there is no sharp interval; empty at best.
     """
@@ -118,11 +125,14 @@ class TargetAnalysis:
     decay: PowerLawFit | None
     alignment: Alignment
     rho: float
+    eta: float
     overlap: float
     test_loss: float
     proposition: LossInterval
     generalised: LossInterval
     sharp: LossInterval | None
+    joint: LossInterval
+    spherical: PredictionInterval
     prediction: TargetPrediction
     warnings: tuple[str, ...]
 
@@ -170,6 +180,7 @@ def analyse_target(
     pair, warning = _pair(train, k_ood_train, k_ood)
     Y, Y_ood = train.responses.train, train.responses.ood(labels)
     rho = norm_assumption(pair, Y, Y_ood).rho
+    eta = joint_ratio(pair, Y, Y_ood=Y_ood)
     generalised = generalised_bound(pair, Y, k=0, rho=rho)
     warnings = [warning] if warning else []
     sharp = sharp_interval(pair, Y, rho=rho)
@@ -181,11 +192,15 @@ def analyse_target(
         decay=_decay(pair.ood_eigenvalues),
         alignment=alignment(pair, k=min(top, pair.train_rank, pair.ood_rank)),
         rho=rho,
+        eta=eta,
         overlap=generalised.overlap,
         test_loss=pair.test_loss(pair.fit(Y), Y_ood),
         proposition=proposition_bound(pair, Y, k=0),
         generalised=generalised,
         sharp=sharp if resolved else None,
+        joint=joint_interval(pair, Y, eta=eta),
+        # Centred one-hot responses have one output less than there are classes.
+        spherical=spherical_loss(pair, Y, independent_outputs=Y.shape[1] - 1).interval(0.9),
         prediction=_predict(pair, train.responses, labels, ridge),
         warnings=tuple(warnings),
     )

@@ -26,7 +26,7 @@ from projnorm.store import Store
 from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, Splits, load_network, load_splits
 from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
 from projnorm.vision.weights import weights_hash
-from projnorm_theory import LossInterval, PowerLawFit
+from projnorm_theory import LossInterval, PowerLawFit, PredictionInterval
 
 GRAM_KIND, KIND = "ntk-gram", "ntk"
 _GRAM_MEANINGS = {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"}
@@ -43,11 +43,14 @@ MEANINGS = {
     "span_overlap": "share of the top-j training span in the top-j span of the target, j = 1, 2, ...",
     "bessel": "largest squared row or column sum of the alignment; 1 at most",
     "rho": "||P~ theta*|| / ||P theta*|| from the labels",
+    "eta": "||P_Z theta*|| / ||P theta*|| from the labels, Z the features of both sets",
     "overlap": "overlap c with nothing assumed shared",
     "test_loss": "squared error of the interpolating kernel regression, summed over classes",
     "proposition": "the paper's interval at k = 0, (lower, upper)",
     "generalised": "our interval at k = 0 with the measured rho",
     "sharp": "the sharp interval with the measured rho; nan where kernels are too coarse",
+    "joint": "the joint interval with the measured eta",
+    "spherical": "prediction interval at 90 % for ground truths of random direction",
     "projnorm": "ProjNormLinear",
     "projnorm_error": "how far its square may be off through rounding",
     "theta_norm": "norm of the fitted weights",
@@ -246,7 +249,7 @@ def analysis_arrays(
     targets = list(analysed.values())
     top = max(len(t.alignment.overlap) for t in targets)
     widest = max(len(t.eigenvalues) for t in targets)
-    intervals = ("proposition", "generalised", "sharp")
+    intervals = ("proposition", "generalised", "sharp", "joint", "spherical")
     predictions = ("projnorm", "projnorm_error", "theta_norm", "error")
     return {
         "targets": np.array([t.name for t in experiment.targets]),
@@ -260,13 +263,13 @@ def analysis_arrays(
         "alignment": np.stack([_padded(t.alignment.matrix, top) for t in targets]).astype(np.float32),
         "span_overlap": np.stack([_padded(t.alignment.overlap, top) for t in targets]),
         "bessel": np.array([t.alignment.bessel for t in targets]),
-        **{name: np.array([getattr(t, name) for t in targets]) for name in ("rho", "overlap", "test_loss")},
+        **{name: np.array([getattr(t, name) for t in targets]) for name in ("rho", "eta", "overlap", "test_loss")},
         **{name: np.array([_ends(getattr(t, name)) for t in targets]) for name in intervals},
         **{name: np.array([getattr(t.prediction, name) for t in targets]) for name in predictions},
     }
 
 
-def _ends(interval: LossInterval | None) -> tuple[float, float]:
+def _ends(interval: LossInterval | PredictionInterval | None) -> tuple[float, float]:
     return (np.nan, np.nan) if interval is None else (interval.lower, interval.upper)
 
 

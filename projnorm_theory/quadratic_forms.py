@@ -22,8 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit
-from scipy.stats import chi2
+from scipy.special import expit, gammainccinv, gammaincinv
 
 from projnorm_theory.results import Result
 from projnorm_theory.validation import FloatArray
@@ -194,7 +193,7 @@ def quantile(law: Law, p: float) -> float:
 
 def _scale_rule(dof: int) -> tuple[FloatArray, FloatArray]:
     """Nodes and masses that average over a chi-square: the trapezoidal rule in its logarithm."""
-    low, high = np.log(chi2.ppf(_SCALE_CUT, dof)), np.log(chi2.isf(_SCALE_CUT, dof))
+    low, high = np.log(2 * gammaincinv(dof / 2, _SCALE_CUT)), np.log(2 * gammainccinv(dof / 2, _SCALE_CUT))
     step = min(0.5, math.sqrt(1.0 / dof))  # 0.7 standard deviations of the logarithm
     log_g = np.linspace(low, high, math.ceil((high - low) / step) + 1)
     masses = np.exp(0.5 * dof * (log_g - math.log(dof)) - 0.5 * (np.exp(log_g) - dof))

@@ -14,7 +14,7 @@ from scipy.special import expit, xlogy
 from projnorm.arrays import Arrays
 from projnorm.config import Config, seed_setting, setting
 from projnorm.records import Record, RunContext, recorded
-from projnorm_theory import LinearPair, generalised_bound, min_norm_solution, proposition_bound
+from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, proposition_bound
 from projnorm_theory.sign_labels import OUTPUTS
 from simulations.bound_check import sharp_ends
 from simulations.designs import FloatArray
@@ -101,10 +101,9 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
         "theta_norm": np.array(np.linalg.norm(draw.theta)),
     }
     if trial < config.interval_trials:
-        k_train, k_ood_train = draw.X @ draw.X.T, draw.seen @ draw.X.T
-        k_seen, k_hidden = draw.seen @ draw.seen.T, draw.hidden @ draw.hidden.T
+        train = RowSpace.of(np.hstack([draw.X, np.zeros((config.n, config.d2))]))
         pairs = (
-            LinearPair.from_gram(k_train, a[i] * k_ood_train, a[i] ** 2 * k_seen + b[i] ** 2 * k_hidden)
+            LinearPair.of_row_spaces(train, RowSpace.of(np.hstack([a[i] * draw.seen, b[i] * draw.hidden])))
             for i in range(sigma.size)
         )
         rows = [_intervals(pair, draw.Y, responses[i], design.k) for i, pair in enumerate(pairs)]

@@ -17,13 +17,9 @@ _LABEL_KEYS = ("labels", "label")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Samples, batch by batch.
+    """Samples, batch by batch: the inputs of a model as arrays, tensors, or mappings of them.
 
-    Attributes:
-        batches: Inputs of a model: arrays, tensors, or mappings of them.
-        labels: Labels as numbers or names; None where there are none.
-        array: All inputs as one array, one sample per row; None where they do not form one.
-        name: Name of the set in messages.
+    Labels are numbers or names, or None; `array` has all inputs, one sample per row, where they form one array.
     """
 
     batches: tuple[Any, ...]

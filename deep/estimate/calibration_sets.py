@@ -33,13 +33,7 @@ _NUMBERED = re.compile(r"(.+)-\d+$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationSets:
-    """Labelled sets under shifts.
-
-    Attributes:
-        sets: Outputs of the model on each set, with labels.
-        families: Family of shifts that each belongs to.
-        origin: Where the sets come from, in words.
-    """
+    """Outputs of the model on labelled sets under shifts, the family of each, and where they come from, in words."""
 
     sets: tuple[Outputs, ...]
     families: NDArray[np.str_]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimate.batches import Batches, as_array
-from deep.outputs import Outputs, log_probabilities
+from deep.outputs import Outputs, are_probabilities, log_probabilities
 from projnorm.errors import InputError, MissingExtraError
 from projnorm.files import read_file, reason
 
@@ -61,11 +61,7 @@ class ProbabilisticClassifier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnnxClassifier:
-    """A network in an ONNX file, run by onnxruntime: its first input and its first output of two dimensions.
-
-    Attributes:
-        session: Session of onnxruntime.
-    """
+    """An ONNX network in a session of onnxruntime: its first input and its first output of two dimensions."""
 
     session: Any
 
@@ -106,9 +102,7 @@ class OnnxClassifier:
                 raise InputError("the ONNX network gives no output of shape (samples, classes).")
             rows.append(matrices[0])
         logits = np.concatenate(rows)
-        if logits.min() >= 0.0 and np.allclose(logits.sum(axis=1), 1.0, atol=1e-3):
-            return Outputs(log_probabilities(logits, "output"))
-        return Outputs(logits)
+        return Outputs(log_probabilities(logits, "output") if are_probabilities(logits) else logits)
 
 
 def is_network(model: Any) -> bool:

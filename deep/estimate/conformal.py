@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import Fit, Fitted, Floats, Interval, family_draws, left_out_predictions
+from deep.calibration import Fit, Floats, Interval, family_draws, left_out_predictions
 from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
@@ -36,17 +36,20 @@ _ROUNDING = 1e-9
 class Residuals:
     """By how much predictions missed the errors of labelled shifted sets of families they were not fitted to.
 
-    Attributes:
-        predicted: Predicted error of each set, by what was fitted to the other families.
-        errors: True error of each set.
-        families: Family of each set.
-        start: Error in distribution.
+    Each of the errors is predicted by what was fitted to the other families; `start` is the error in distribution.
     """
 
     predicted: Floats
     errors: Floats
     families: NDArray[np.str_]
     start: float
+
+    @classmethod
+    def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Residuals:
+        """What predictions from the scores of sets, one row for each, miss when a family is left out of the fit."""
+        if len(np.unique(families)) < 2:
+            raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")
+        return cls(left_out_predictions(scores, errors, families, fit), errors, families, start)
 
     @property
     def mae(self) -> float:
@@ -72,27 +75,6 @@ class Residuals:
 
     def _scale(self, predicted: Floats) -> Floats:
         return _LEAST_SCALE + np.maximum(0.0, predicted - self.start)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """What was learnt from labelled shifted sets.
-
-    Attributes:
-        fitted: Predictor of the error, fitted to all sets.
-        residuals: What such predictors miss on families left out.
-    """
-
-    fitted: Fitted
-    residuals: Residuals
-
-    @classmethod
-    def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Calibration:
-        """Learn from the scores of sets, one row for each, whose errors are known; `start` as in `Residuals`."""
-        if len(np.unique(families)) < 2:
-            raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")
-        predicted = left_out_predictions(scores, errors, families, fit)
-        return cls(fit(scores, errors), Residuals(predicted, errors, families, start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +111,9 @@ def coverage(
         inside = families == family
         if len(np.unique(families[~inside])) < 2:
             return _UNKNOWN
-        learnt = Calibration.of(scores[~inside], errors[~inside], families[~inside], fit, start)
-        predicted = learnt.fitted.predict(scores[inside])
-        radius = learnt.residuals.radius(predicted, level)
+        residuals = Residuals.of(scores[~inside], errors[~inside], families[~inside], fit, start)
+        predicted = fit(scores[~inside], errors[~inside]).predict(scores[inside])
+        radius = residuals.radius(predicted, level)
         if not np.isfinite(radius).all():
             return _UNKNOWN
         held[inside] = np.abs(predicted - errors[inside]) <= radius + _ROUNDING

@@ -13,10 +13,10 @@ import numpy as np
 from deep.calibration import Floats, Line, left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.conformal import Calibration, coverage
+from deep.estimate.conformal import Residuals, coverage
 from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
-from deep.estimators import ESTIMATORS, LEARNT, Estimator, Resources, build
-from deep.outputs import Outputs
+from deep.estimators import ESTIMATORS, Estimator, Resources, build
+from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
 
 # The default, with labelled shifted sets and without; both were chosen by held-out error, see docs/which-method.md.
@@ -39,42 +39,23 @@ def offered_methods() -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimator:
-    """Everything about an estimate but the target: ``ErrorEstimator(methods).fit(source).estimate(target)``.
+    """Everything about an estimate but the target.
 
-    Attributes:
-        methods: Names of the methods to run.
-        wanted: Names of the methods that the estimate is to be made of; None for the default.
-        level: Level of the interval.
-        resources: What a network gives besides its outputs, and the seed of everything drawn.
-        remedy: How the user could have calibration sets, where there are none.
-        source: Outputs on the labelled set; this and what follows are set by `fit`.
-        learnt_from: The part of the source that methods learn from.
-        calibration: Labelled shifted sets; None where there are none.
+    All of `methods` are run, and the estimate is made of those `wanted`, or of the default. They learn from
+    `learnt_from`, a half of the source where there are calibration sets, which are made of the other half, and all of
+    it where there are none; `remedy` then says how the user could have some.
     """
 
     methods: tuple[str, ...]
-    wanted: tuple[str, ...] | None = None
-    level: float = 0.9
-    resources: Resources = field(default_factory=Resources)
-    remedy: str = ""
-    source: Outputs = LEARNT
-    learnt_from: Outputs = LEARNT
-    calibration: CalibrationSets | None = None
+    wanted: tuple[str, ...] | None
+    level: float
+    resources: Resources
+    remedy: str
+    source: Outputs
+    learnt_from: Outputs
+    calibration: CalibrationSets | None
     _fitted: dict[int, dict[str, Estimator]] = field(default_factory=dict, init=False, repr=False)
     _tables: dict[int, dict[str, Floats]] = field(default_factory=dict, init=False, repr=False)
-
-    def fit(
-        self, source: Outputs, calibrate: Callable[[Outputs], CalibrationSets | None] = lambda _: None
-    ) -> ErrorEstimator:
-        """Split the source: methods learn from one half and are calibrated on the other.
-
-        `calibrate` makes labelled shifted sets from the half that no method learns from. Where it returns None there
-        can be none, and methods learn from all of the source.
-        """
-        learnt_from, held_out = halves(source, self.seed)
-        calibration = calibrate(held_out)
-        learnt_from = source if calibration is None else learnt_from
-        return replace(self, source=source, learnt_from=learnt_from, calibration=calibration)
 
     @property
     def seed(self) -> int:
@@ -85,19 +66,20 @@ class ErrorEstimator:
         """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
         truth = None if target.labels is None else target.error
         target = target.without_labels()
-        missing = {method: self._lacking(method) for method in self.methods}
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
         fitted = self._estimators(m)
-        scores = {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
+        scores = dict.fromkeys(self.methods, math.nan)
+        scores |= {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
+        notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
         default = UNCALIBRATED if self.calibration is None else CALIBRATED
         chosen = tuple(method for method in self.wanted or default if math.isfinite(scores.get(method, math.nan)))
         if not chosen:
-            reasons = "; ".join(f"{method}: {_note(missing[method], scores.get(method))}" for method in missing)
+            reasons = "; ".join(f"{method}: {note}" for method, note in notes.items())
             raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
         if self.calibration is None:
-            estimate = self._uncalibrated(target, scores, missing, chosen)
+            estimate = self._uncalibrated(target, scores, notes, chosen)
         else:
-            estimate = self._calibrated(target, self.calibration, m, scores, missing, chosen)
+            estimate = self._calibrated(target, self.calibration, m, scores, notes, chosen)
         return replace(estimate, truth=truth, warnings=(*self._general_warnings(target), *estimate.warnings))
 
     def _lacking(self, method: str) -> str:
@@ -112,7 +94,7 @@ class ErrorEstimator:
         return self._fitted[m]
 
     def _uncalibrated(
-        self, target: Outputs, scores: Mapping[str, float], missing: Mapping[str, str], chosen: tuple[str, ...]
+        self, target: Outputs, scores: Mapping[str, float], notes: Mapping[str, str], chosen: tuple[str, ...]
     ) -> ErrorEstimate:
         """The mean of methods whose scores are errors, with the sampling noise of both sets from bootstrap draws."""
         if raw := [method for method in chosen if not ESTIMATORS[method].is_error]:
@@ -121,11 +103,10 @@ class ErrorEstimator:
             )
         bias, spread = self._sampling_noise(target, chosen)
         error = float(np.clip(np.mean([scores[method] for method in chosen]) - bias, 0.0, 1.0))
-        results = []
-        for method, lack in missing.items():
-            score = scores.get(method, math.nan)
-            predicted = score if ESTIMATORS[method].is_error else math.nan
-            results.append(MethodResult(method, score, predicted, note=_note(lack, scores.get(method))))
+        results = [
+            MethodResult(method, score, score if ESTIMATORS[method].is_error else math.nan, note=notes[method])
+            for method, score in scores.items()
+        ]
         return self._estimate(target, error, _reach(self.level) * spread, chosen, results, sampling_noise=spread)
 
     def _sampling_noise(self, target: Outputs, methods: tuple[str, ...]) -> tuple[float, float]:
@@ -160,7 +141,7 @@ class ErrorEstimator:
         sets: CalibrationSets,
         m: int,
         scores: Mapping[str, float],
-        missing: Mapping[str, str],
+        notes: Mapping[str, str],
         chosen: tuple[str, ...],
     ) -> ErrorEstimate:
         """The estimate that is learnt from the scores and errors of labelled shifted sets of the same size."""
@@ -174,29 +155,27 @@ class ErrorEstimator:
         values = np.column_stack([table[method] for method in chosen])
         here = np.array([scores[method] for method in chosen])
         known = (values * turned, sets.errors, sets.families, Stack.fitted, self.source.error)
-        learnt = Calibration.of(*known)
-        residuals = learnt.residuals
-        raw = float(learnt.fitted.predict((here * turned)[None])[0])
+        residuals, stack = Residuals.of(*known), Stack.fitted(*known[:2])
+        raw = float(stack.predict((here * turned)[None])[0])
         error = min(1.0, max(0.0, raw))
         radius = float(residuals.radius(np.array(error), self.level))
         noise = _binomial_noise(error, len(target))
-        weights = Stack.fitted(*known[:2]).weights
-        weighty = tuple(method for method, weight in zip(chosen, weights, strict=True) if weight > 0.0)
+        weighty = tuple(method for method, weight in zip(chosen, stack.weights, strict=True) if weight > 0.0)
         held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
         warnings = (
-            *_too_few(sets, radius, self.level),
-            *_outside(chosen, values, here),
-            *(() if weighty else ("No method follows the error on the calibration sets; this is their mean.",)),
-            *((f"The calibration gives {percent(raw)}, which was cut.",) if raw != error else ()),
+            "" if math.isfinite(radius) else _too_few(sets, self.level),
+            _outside(chosen, values, here),
+            "" if weighty else "No method follows the error on the calibration sets; this is their mean.",
+            "" if raw == error else f"The calibration gives {percent(raw)}, which was cut.",
         )
         return self._estimate(
             target,
             error,
             max(radius, _reach(self.level) * noise),
             weighty or chosen,
-            [_by_line(method, scores.get(method), table.get(method), sets, lack) for method, lack in missing.items()],
+            [_by_line(method, score, table, sets, notes[method]) for method, score in scores.items()],
             sampling_noise=noise,
-            warnings=warnings,
+            warnings=tuple(filter(None, warnings)),
             calibration=CalibrationSummary(
                 sets.origin, sets.names, sets.families, sets.errors, residuals.predicted, residuals.mae, held
             ),
@@ -209,8 +188,7 @@ class ErrorEstimator:
             for what, one in (("The source", self.source), ("The target", target))
             if len(one) < _FEW
         ]
-        rows = self.source.logits
-        if rows.min() >= 0.0 and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3):
+        if are_probabilities(self.source.logits):
             warnings.append("What was given as logits looks like probabilities, and softmax is applied to logits.")
         return warnings
 
@@ -274,23 +252,21 @@ def _finite_or(measure: Callable[[Floats], np.floating], values: list[np.floatin
     return float(measure(finite)) if len(finite) else otherwise
 
 
-def _by_line(
-    method: str, score: float | None, table: Floats | None, sets: CalibrationSets, missing: str
-) -> MethodResult:
+def _by_line(method: str, score: float, table: Mapping[str, Floats], sets: CalibrationSets, note: str) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
-    if score is None or table is None or not math.isfinite(score):
-        return MethodResult(method, note=_note(missing, score))
-    if not np.isfinite(table).all():
+    if not math.isfinite(score):
+        return MethodResult(method, note=note)
+    if not np.isfinite(known := table[method]).all():
         return MethodResult(method, score, note="undefined on some of the calibration sets")
-    missed = np.abs(left_out_predictions(table, sets.errors, sets.families) - sets.errors)
-    predicted = float(Line.fitted(table, sets.errors).predict(np.array(score)))
+    missed = np.abs(left_out_predictions(known, sets.errors, sets.families) - sets.errors)
+    predicted = float(Line.fitted(known, sets.errors).predict(np.array(score)))
     return MethodResult(method, score, predicted, float(missed.mean()))
 
 
-def _note(missing: str, score: float | None) -> str:
+def _note(missing: str, score: float) -> str:
     if missing:
         return f"not run: needs {missing}"
-    return "" if score is None or math.isfinite(score) else "undefined on this set"
+    return "" if math.isfinite(score) else "undefined on this set"
 
 
 def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
@@ -300,24 +276,20 @@ def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
     return [MethodResult(method, note=f"not run: {reasons[ESTIMATORS[method].costly]}") for method in left_out]
 
 
-def _too_few(sets: CalibrationSets, radius: float, level: float) -> list[str]:
-    """A warning where the families do not suffice for an interval."""
-    if math.isfinite(radius):
-        return []
+def _too_few(sets: CalibrationSets, level: float) -> str:
+    """A warning that the families do not suffice for an interval."""
     families = len(set(sets.families.tolist()))
     reach = 100 * families / (families + 1)
     too_few = f"{families} families of calibration sets are too few for an interval at {100 * level:g} %"
-    return [f"{too_few}, which is then all from 0 to 100 %; they reach {reach:.0f} % at the most."]
+    return f"{too_few}, which is then all from 0 to 100 %; they reach {reach:.0f} % at the most."
 
 
-def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> list[str]:
-    """A warning where the scores of a target lie outside those of the calibration sets."""
+def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> str:
+    """A warning where the scores of a target lie outside those of the calibration sets; else empty."""
     outside = [
         f"{method} is {score:.4g}, and {low:.4g} to {high:.4g} on the calibration sets"
         for method, score, low, high in zip(chosen, here, values.min(axis=0), values.max(axis=0), strict=True)
         if not low <= score <= high
     ]
-    if not outside:
-        return []
     where = f"The target lies outside the calibration sets ({'; '.join(outside)})"
-    return [f"{where}: the estimate is an extrapolation and the interval may not hold."]
+    return f"{where}: the estimate is an extrapolation and the interval may not hold." if outside else ""

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from deep.estimate.batches import as_batches
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
-from deep.estimate.error_estimator import ErrorEstimator, offered_methods
+from deep.estimate.error_estimator import ErrorEstimator, halves, offered_methods
 from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
@@ -120,18 +120,13 @@ def estimate_errors(
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
         for one in outputs:
             require_alike(sets.source, one)
-
-        def calibrate(held_out: Outputs) -> CalibrationSets | None:
-            if isinstance(calibration, Mapping):
-                return given_sets({name: sets.of(data, name) for name, data in calibration.items()}, held_out)
-            if calibration == "none" or sets.classifier is None:
-                return None
-            return shifted_sets(sets.classifier, sets.others, held_out, seed=seed)
-
         remedy = _remedy(has_model=model is not None, calibration=calibration)
-        estimator = ErrorEstimator(asked, wanted, level, resources, remedy).fit(sets.source, calibrate)
+        learnt_from, held_out = halves(sets.source, seed)
+        shifted = sets.shifted(calibration, held_out, seed)
+        learnt_from = sets.source if shifted is None else learnt_from
+        estimator = ErrorEstimator(asked, wanted, level, resources, remedy, sets.source, learnt_from, shifted)
         estimates = [estimator.estimate(one) for one in outputs]
-    if estimator.calibration is None and model is not None and calibration == "auto":
+    if shifted is None and model is not None and calibration == "auto":
         estimates = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in estimates]
     return estimates
 
@@ -162,6 +157,14 @@ class _Sets:
             return replace(_outputs(data, name, needs_labels=needs_labels), name=name)
         samples = as_batches(data, name)
         return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
+
+    def shifted(self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int) -> CalibrationSets | None:
+        """Labelled shifted sets, given or made of what no method learns from; None where there can be none."""
+        if isinstance(calibration, Mapping):
+            return given_sets({name: self.of(data, name) for name, data in calibration.items()}, held_out)
+        if calibration == "none" or self.classifier is None:
+            return None
+        return shifted_sets(self.classifier, self.others, held_out, seed=seed)
 
     def resources(self, init: Any, seed: int) -> Resources:
         """What a network of torch gives besides its outputs."""

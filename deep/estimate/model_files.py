@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from deep.estimate.torch_classifier import unit_images
 from deep.training import Prepare
@@ -30,13 +30,7 @@ _INPUTS = ("images", "inputs")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltModel:
-    """What a user's function built.
-
-    Attributes:
-        model: The network, or anything else that `estimate_error` takes.
-        prepare: Function from a batch of inputs to what the model takes, if the user's function gave one.
-        build: The user's function.
-    """
+    """What a user's function built: a model and perhaps what prepares a batch for it; and the function."""
 
     model: Any
     prepare: Prepare | None
@@ -69,10 +63,7 @@ def with_weights(built: BuiltModel, weights: Path) -> nn.Module:
 
 
 def initial_network(built: BuiltModel, weights: Path, *, seed: int) -> nn.Module:
-    """The network that fine-tuning began with.
-
-    Its last layer is drawn where the file's has another number of classes, or none.
-    """
+    """The network that fine-tuning began with; its last layer is drawn where the file has none of its shape."""
     model, _ = _built(built.build, "`model`", seed)
     modules = model.named_modules() if isinstance(model, nn.Module) else ()
     linear = [name for name, module in modules if isinstance(module, nn.Linear)]
@@ -122,15 +113,11 @@ def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
         "auto": built or unit_images,
         "unit": unit_images,
         "imagenet": ImageNetInput(size),
-        "none": _unchanged,
+        "none": lambda x: x,
     }
     if name not in known:
         raise InputError(f"`preprocess` must be auto, unit, imagenet or none; got {name!r}.")
     return known[name]
-
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
 
 
 def _checked_inputs(inputs: NDArray[Any], path: Path) -> NDArray[Any]:

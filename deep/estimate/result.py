@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
 
 import numpy as np
@@ -129,9 +129,8 @@ class ErrorEstimate:
     def sentence(self) -> str:
         """What was found and what it is based on, in words."""
         head = (
-            f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
-            f"{percent(self.high)}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} "
-            f"labelled ones.{self._truth()} It is based on {joined(self.based_on)}"
+            f"{self._answer}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} labelled "
+            f"ones.{self._truth} It is based on {joined(self.based_on)}"
         )
         c = self.calibration
         if c is None:
@@ -149,20 +148,11 @@ class ErrorEstimate:
 
     def to_dict(self) -> dict[str, object]:
         """The estimate as plain JSON values, with the sentence and what the interval covers."""
-        return {
-            "target": self.target,
-            "m": self.m,
-            "error": self.error,
-            "low": self.low,
-            "high": self.high,
-            "level": self.level,
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "remedy"}
+        return own | {
             "covers": self.covers,
-            "truth": self.truth,
-            "based_on": list(self.based_on),
-            "source_error": self.source_error,
-            "n_source": self.n_source,
-            "sampling_noise": self.sampling_noise,
             "sentence": self.sentence,
+            "based_on": list(self.based_on),
             "warnings": list(self.warnings),
             "methods": [asdict(one) for one in self.methods],
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
@@ -172,9 +162,8 @@ class ErrorEstimate:
         count = len(self.warnings)
         more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
         return (
-            f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {percent(self.low)} to "
-            f"{percent(self.high)}.{self._truth()} Based on {joined(self.based_on)}; {percent(self.source_error)} on "
-            f"the labelled source. The interval covers {self.covers}.{more}"
+            f"{self._answer}.{self._truth} Based on {joined(self.based_on)}; {percent(self.source_error)} on the "
+            f"labelled source. The interval covers {self.covers}.{more}"
         )
 
     def __repr__(self) -> str:
@@ -193,6 +182,12 @@ class ErrorEstimate:
             f"<table><tr><th>method</th><th>score</th><th>error</th></tr>{rows}</table>"
         )
 
+    @property
+    def _answer(self) -> str:
+        ends = f"{percent(self.low)} to {percent(self.high)}"
+        return f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {ends}"
+
+    @property
     def _truth(self) -> str:
         return "" if self.truth is None else f" The true error, from the target's labels, is {percent(self.truth)}."
 

@@ -20,13 +20,9 @@ _RARE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shift:
-    """One shifted copy of a labelled set.
+    """One shifted copy of a labelled set: inputs or features, and the index of the sample that each comes from.
 
-    Attributes:
-        family: Kind of shift; copies of one family are alike.
-        severity: Strength of the shift, from 1.
-        rows: Inputs or features after the shift.
-        indices: Index of the sample that each row comes from.
+    Copies of one family are alike; the severity counts from 1.
     """
 
     family: str

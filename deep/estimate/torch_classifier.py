@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,9 @@ from projnorm.files import reason
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchClassifier:
-    """A network of torch, or of `transformers`.
+    """A network of torch, or of `transformers`, which is run in eval mode and left as it was.
 
-    Attributes:
-        model: The network, which is run in eval mode and left as it was.
-        prepare: Function applied to every batch before it.
-        device: Device that it runs on.
-        last: Name of its last layer, whose inputs are the features; found by `of`.
+    `prepare` is applied to every batch before it. The inputs of its last layer, which `of` finds, are the features.
     """
 
     model: nn.Module
@@ -90,20 +87,17 @@ class TorchClassifier:
     def _last_layer(self, samples: Batches) -> str | None:
         """The linear layer whose outputs are the logits; None where there is none."""
         seen: dict[str, tuple[Tensor, Tensor]] = {}
-        hooks = [
-            module.register_forward_hook(
-                lambda _, x, out, name=name: seen.update({name: (x[0].detach(), out.detach())} if x else {})
-            )
-            for name, module in self.model.named_modules()
-            if isinstance(module, nn.Linear)
-        ]
-        few = _first(samples.batches[0], 2)
-        try:
-            with self._placed():
-                logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
-        finally:
-            for hook in hooks:
-                hook.remove()
+
+        def note(name: str, _: nn.Module, x: tuple[Tensor, ...], out: Tensor) -> None:
+            if x:
+                seen[name] = (x[0].detach(), out.detach())
+
+        with ExitStack() as hooks, self._placed():
+            for name, module in self.model.named_modules():
+                if isinstance(module, nn.Linear):
+                    hooks.enter_context(module.register_forward_hook(partial(note, name)))
+            few = _first(samples.batches[0], 2)
+            logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
         for name, (x, out) in reversed(seen.items()):
             if x.ndim == 2 and out.shape == logits.shape and torch.allclose(out.cpu().float(), logits.float()):
                 return name

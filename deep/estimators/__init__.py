@@ -3,8 +3,12 @@
 `ESTIMATORS` has them by name; the package imports every module of its folder, so a new file registers itself.
 """
 
-from deep.estimators.base import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, import_methods, register
+from importlib import import_module
+from pkgutil import iter_modules
+
+from deep.estimators.base import ESTIMATORS, LEARNT, Estimator, Resources, build, estimator, register
 
 __all__ = ["ESTIMATORS", "LEARNT", "Estimator", "Resources", "build", "estimator", "register"]
 
-import_methods(__name__, __path__)
+for _module in iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)

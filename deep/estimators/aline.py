@@ -23,23 +23,24 @@ from deep.outputs import Outputs
 LEAST, MOST = 0.05, 0.98
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceLine:
-    """Probits in distribution.
+@dataclass(frozen=True, eq=False)
+class _OnTheLine(SupervisedEstimator):
+    """What both variants learn: probits on the labelled samples.
 
     Attributes:
-        accuracies: Accuracy of each network, the evaluated one first.
-        agreements: Agreement of each pair, in the order of `itertools.combinations`.
+        accuracies: Probit of the accuracy of each network, the evaluated one first.
+        agreements: Probit of the agreement of each pair, in the order of `itertools.combinations`.
     """
 
-    accuracies: Floats
-    agreements: Floats
+    accuracies: Floats = LEARNT
+    agreements: Floats = LEARNT
 
-    @classmethod
-    def of(cls, source: Outputs) -> SourceLine:
-        """Learn from labelled in-distribution samples."""
+    needs = frozenset({"others", "labels"})
+
+    def _fit(self, source: Outputs) -> Self:
         predicted, labels = _predicted(source), source.known_labels
-        return cls(_probits([np.mean(row == labels) for row in predicted], len(labels)), _agreements(predicted))
+        accuracies = _probits([np.mean(row == labels) for row in predicted], len(labels))
+        return replace(self, accuracies=accuracies, agreements=_agreements(predicted))
 
     def slope(self, agreements: Floats) -> tuple[float, float]:
         """Slope and offset from agreements in distribution to those under shift; nan where there are too few."""
@@ -54,22 +55,6 @@ class SourceLine:
         return slope, float(y.mean() - slope * x.mean())
 
 
-@dataclass(frozen=True, eq=False)
-class _OnTheLine(SupervisedEstimator):
-    """What both variants learn.
-
-    Attributes:
-        line: Probits of accuracies and agreements on the labelled samples.
-    """
-
-    line: SourceLine = LEARNT
-
-    needs = frozenset({"others", "labels"})
-
-    def _fit(self, source: Outputs) -> Self:
-        return replace(self, line=SourceLine.of(source))
-
-
 @register
 class ALineS(_OnTheLine):
     """The accuracy in distribution, moved along the line that agreements lie on."""
@@ -78,8 +63,8 @@ class ALineS(_OnTheLine):
 
     def _score(self, target: Outputs) -> float:
         """The predicted error; nan where fewer than two agreements are between 0.05 and 0.98."""
-        slope, offset = self.line.slope(_agreements(_predicted(target)))
-        return float(ndtr(-(slope * self.line.accuracies[0] + offset)))
+        slope, offset = self.slope(_agreements(_predicted(target)))
+        return float(ndtr(-(slope * self.accuracies[0] + offset)))
 
 
 @register
@@ -95,15 +80,13 @@ class ALineD(_OnTheLine):
     def _score(self, target: Outputs) -> float:
         """The predicted error; nan where there is no slope."""
         agreements = _agreements(_predicted(target))
-        slope, _ = self.line.slope(agreements)
+        slope, _ = self.slope(agreements)
         if math.isnan(slope):
             return math.nan
-        accuracies = self.line.accuracies
-        pairs = list(combinations(range(len(accuracies)), 2))
-        means = np.zeros((len(pairs), len(accuracies)))
-        for row, pair in enumerate(pairs):
-            means[row, pair] = 0.5
-        wanted = agreements + slope * (means @ accuracies - self.line.agreements)
+        pairs = np.array(list(combinations(range(len(self.accuracies)), 2)))
+        means = np.zeros((len(pairs), len(self.accuracies)))
+        np.put_along_axis(means, pairs, 0.5, axis=1)
+        wanted = agreements + slope * (means @ self.accuracies - self.agreements)
         solution, *_ = np.linalg.lstsq(means, wanted, rcond=None)
         return float(ndtr(-solution[0]))
 

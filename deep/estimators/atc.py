@@ -53,19 +53,7 @@ def threshold_below(scores: Floats, count: int) -> float:
     None or all of them are met exactly, at minus or plus infinity. In between it is halfway to the next score, so that
     rounding does not move a score across. Of the two nearest choices that ties leave, the lower.
     """
-    if count <= 0:
-        return -math.inf
-    if count >= len(scores):
-        return math.inf
     values, below = np.unique(np.sort(scores), return_index=True)
-    # Thresholds that separate: in front of every value but the first, with `below` scores under it.
-    choices = below[1:]
-    if not len(choices):
-        return -math.inf if 2 * count <= len(scores) else math.inf
-    counts = np.concatenate([[0], choices, [len(scores)]])
-    nearest = int(np.argmin(np.abs(counts - count)))
-    if nearest == 0:
-        return -math.inf
-    if nearest == len(counts) - 1:
-        return math.inf
-    return float(0.5 * (values[nearest - 1] + values[nearest]))
+    # One threshold in front of every value, with `below` scores under it, and one behind all.
+    thresholds = np.concatenate([[-math.inf], 0.5 * (values[:-1] + values[1:]), [math.inf]])
+    return float(thresholds[np.argmin(np.abs(np.append(below, len(scores)) - count))])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from deep.outputs import Outputs, require_valid
@@ -140,18 +138,17 @@ class Estimator:
             raise InputError(
                 f"{name}: must have the {self.source_classes} classes of the source; got {target.classes}."
             )
-        if lack := _first_unmet(self._of_target, target, None):
+        if lack := self._lacking_in(target):
             raise InputError(f"{self.name} needs {lack}; {name} has none.")
         return self._score(target)
 
     def applies_to(self, target: Outputs) -> bool:
         """Whether a target has everything that the method looks at."""
-        return not _first_unmet(self._of_target, target, None)
+        return not self._lacking_in(target)
 
-    @property
-    def _of_target(self) -> frozenset[str]:
-        """What the method needs of a target, whose labels it does not look at."""
-        return self.needs - {"labels"}
+    def _lacking_in(self, target: Outputs) -> str:
+        """What a target, whose labels are not looked at, does not have; empty if it lacks nothing."""
+        return _first_unmet(self.needs - {"labels"}, target, None)
 
     def _has_learnt(self, name: str) -> bool:
         """Whether a field has its value."""
@@ -188,12 +185,6 @@ def register(cls: T) -> T:
     ESTIMATORS.clear()
     ESTIMATORS.update(ordered)
     return cls
-
-
-def import_methods(package: str, folders: Iterable[str]) -> None:
-    """Import every module of a package, whose classes register themselves."""
-    for module in iter_modules(folders, f"{package}."):
-        import_module(module.name)
 
 
 def estimator(name: str) -> type[Estimator]:

@@ -8,6 +8,7 @@ the classes in distribution. The cost is half the :math:`\ell_1` distance, which
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class COT(SupervisedEstimator):
 
     name = "COT"
 
-    def _fit(self, source: Outputs) -> COT:
+    def _fit(self, source: Outputs) -> Self:
         return replace(self, shares=class_shares(source.known_labels, source.classes))
 
     def _score(self, target: Outputs) -> float:
@@ -41,24 +42,22 @@ class COT(SupervisedEstimator):
 
 
 @register
-class COTT(SupervisedEstimator):
+class COTT(COT):
     """The share of samples that cost more to move than a threshold learnt from labelled ones.
 
     Attributes:
-        shares: Share of each class in distribution.
         threshold: As many labelled samples cost more as are predicted wrongly; on the costs with their sign turned.
     """
 
-    shares: Floats = LEARNT
     threshold: float = LEARNT
 
     name = "COTT"
 
-    def _fit(self, source: Outputs) -> COTT:
-        shares = class_shares(source.known_labels, source.classes)
+    def _fit(self, source: Outputs) -> Self:
+        learnt = super()._fit(source)
         wrong = int(np.sum(source.predicted != source.known_labels))
-        costs = transport_costs(probabilities(source.logits), shares)
-        return replace(self, shares=shares, threshold=threshold_below(-costs, wrong))
+        costs = transport_costs(probabilities(source.logits), learnt.shares)
+        return replace(learnt, threshold=threshold_below(-costs, wrong))
 
     def _score(self, target: Outputs) -> float:
         costs = transport_costs(probabilities(target.logits), self.shares)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
-from deep.estimators.softmax import probabilities
-from deep.estimators.temperature import fit_temperature
+from deep.estimators.softmax import fit_temperature, probabilities
 from deep.outputs import Outputs
 
 

@@ -27,10 +27,7 @@ class MaNo(Estimator):
 
 
 def normalised(logits: NDArray[np.floating]) -> Floats:
-    """Rows that add up to one: softmax where the network is sure, else a quadratic in the logits.
-
-    How sure it is, is the mean of ``-log p`` over samples and classes.
-    """
+    """Rows that add up to one: softmax where the mean of ``-log p`` is large, else a quadratic in the logits."""
     logits = np.asarray(logits, dtype=np.float64)
     if -log_softmax(logits, axis=1).mean() > SURE:
         return probabilities(logits)

@@ -56,22 +56,16 @@ class Rotation(Estimator):
         from deep.rotation import train_rotation_head
 
         assert source.inputs is not None
-        head = train_rotation_head(
-            self.network, self.last, source.inputs, seed=self.seed, prepare=self.prepare, device=self.device
-        )
+        head = train_rotation_head(self.network, self.last, source.inputs, self.seed, self.prepare, self.device)
         return replace(self, head=head)
 
     def _score(self, target: Outputs) -> float:
         """The error over the four rotations of every image."""
-        from deep.rotation import turn_errors
+        from deep.rotation import TURNS, predicted_turns, turned_features
 
         assert target.inputs is not None
-        return turn_errors(
-            self.network,
-            self.last,
-            self.head,
-            target.inputs,
-            target.known_features,
-            prepare=self.prepare,
-            device=self.device,
-        )
+        wrong = [np.mean(predicted_turns(self.head, target.known_features) != 0)]
+        for turn in range(1, TURNS):
+            turned = turned_features(self.network, self.last, target.inputs, turn, self.prepare, self.device)
+            wrong.append(np.mean(predicted_turns(self.head, turned) != turn))
+        return float(np.mean(wrong))

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
 
-from deep.attacks import pgd
 from deep.config import image_config
 from deep.domain import domain_of
 from deep.experiments.config import AdversarialConfig, spoken
 from deep.experiments.stress import run_to_calibrate_on, stress_record
+from deep.forward import in_eval_mode
 from deep.runs import Run
 from deep.samples import few_indices
 from deep.stages import data_of, network_of
+from deep.training import Prepare, placed
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext
 from projnorm.vision import ImageSet
 
 ADVERSARIAL_KIND = "deep-adversarial"
+_PIXELS = 255.0
+# Steps may cross the cube this often.
+_CROSSINGS = 2.5
+_BATCH = 250
 
 
 def run_adversarial(config: AdversarialConfig, context: RunContext) -> Record:
@@ -30,17 +37,57 @@ def run_adversarial(config: AdversarialConfig, context: RunContext) -> Record:
         InputError: If the run is not finished, its inputs have changed, or it has fewer images than asked for.
         OSError: If something cannot be read or written.
     """
-    run, scores = run_to_calibrate_on(config.run, context)
-    config = replace(config, run=run.name)
+    run, config = run_to_calibrate_on(config, context)
     return stress_record(
         ADVERSARIAL_KIND,
         config,
         run,
-        scores,
         items={f"eps = {spoken(eps)}": eps for eps in config.eps},
         make=partial(_attacked, config),
         original=_clean(config.m, run).images,
     )
+
+
+def pgd(
+    model: nn.Module,
+    images: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    *,
+    eps: float,
+    steps: int = 20,
+    start: int | None = None,
+    prepare: Prepare | None = None,
+    device: str = "cpu",
+) -> NDArray[np.float32]:
+    """Images that the network gets wrong more often, no pixel farther than `eps` 255ths from that of the original.
+
+    Projected gradient ascent on the loss, untargeted: each step, of size ``2.5 eps / steps``, goes along the sign of
+    the gradient of the cross-entropy with the true label, then back into the cube and into 0 to 255. It begins at the
+    images, or at a point of the cube that the seed `start` draws uniformly. `prepare` is applied to every batch before
+    the network and must let gradients through. The mode and weights of the network are as before afterwards.
+    """
+    if not eps >= 0.0 or steps < 1:
+        raise InputError(f"`eps` must not be negative and `steps` must be at least 1; got {eps} and {steps}.")
+    place = torch.device(device)
+    placed(model, place, images=images.ndim == 4)
+    draws = None if start is None else np.random.default_rng(start)
+    results = []
+    with in_eval_mode(model):
+        for first in range(0, len(images), _BATCH):
+            x = torch.from_numpy(np.asarray(images[first : first + _BATCH], dtype=np.float32))
+            y = torch.from_numpy(labels[first : first + _BATCH]).to(place)
+            shift = (
+                torch.zeros_like(x) if draws is None else torch.from_numpy(draws.uniform(-eps, eps, x.shape)).float()
+            )
+            low, high = (x - eps).clamp(0.0, _PIXELS).to(place), (x + eps).clamp(0.0, _PIXELS).to(place)
+            attacked = torch.clamp(x.to(place) + shift.to(place), low, high)
+            for _ in range(steps):
+                attacked.requires_grad_(True)
+                seen = attacked if prepare is None else prepare(attacked)
+                (slope,) = torch.autograd.grad(_log_odds(model(seen), y).sum(), attacked)
+                attacked = torch.clamp(attacked.detach() + _CROSSINGS * eps / steps * slope.sign(), low, high)
+            results.append(attacked.cpu().numpy())
+    return np.concatenate(results)
 
 
 def _clean(m: int, run: Run) -> ImageSet:
@@ -64,3 +111,9 @@ def _attacked(config: AdversarialConfig, run: Run, eps: float) -> tuple[NDArray[
         device=run.context.device,
     )
     return attacked, clean.labels
+
+
+def _log_odds(logits: Tensor, labels: Tensor) -> Tensor:
+    """Log odds of the wrong classes: the gradient has the signs of that of the cross-entropy, but never vanishes."""
+    right = functional.one_hot(labels, logits.shape[1]).bool()
+    return logits.masked_fill(right, float("-inf")).logsumexp(dim=1) - logits[right]

@@ -7,38 +7,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from deep import stages
 from deep.config import RunConfig, kind_of
 from deep.domain import domain_of
+from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.estimators.projnorm import ProjNorm
+from deep.experiments.config import OnRunConfig
 from deep.forward import forward
-from deep.methods import estimator_of
 from deep.runs import Run, open_run
 from deep.samples import Target
 from deep.scores import MEANINGS, Row, Scores
-from deep.stages import (
-    STAGE_NAMES,
-    data_of,
-    for_workers,
-    forget_stages,
-    has_stages,
-    initial_of,
-    meter_of,
-    outputs_of,
-    projnorm_identity,
-    projnorm_samples,
-    reference_samples,
-    require_network,
-    run_stage,
-    stage_samples,
-    stages_of,
-)
 from deep.training import one_thread, require_precision
 from projnorm.arrays import Arrays
 from projnorm.backends import in_order, require_shared, run_each
@@ -50,6 +35,7 @@ from projnorm.store import Entry
 
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C", bound=OnRunConfig)
 
 # Cost of a forward pass, as a share of a training step, per sample.
 _FORWARD = 0.15
@@ -75,12 +61,12 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
         OSError: If something cannot be read or written. What was finished before stays.
     """
     kind = kind_of(config)
-    run = Run(config, for_workers(context), record_id(kind, config))
+    run = Run(config, stages.for_workers(context), record_id(kind, config))
     require_shared(context.root, context.backend)
     facts = checked_facts(run)
     with context.store("").lock(run.name):
         if context.fresh:  # not before the inputs were found good
-            forget_stages(run)
+            stages.forget_stages(run)
             run.forget()
             shutil.rmtree(run.folder / "progress", ignore_errors=True)
         begun = run.begun_with()
@@ -92,7 +78,7 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
         tasks = _tasks(run)
         # A run begun afresh and interrupted still has the record of the one before.
         record = None if context.fresh else find_record(context.root, kind, config)
-        if record is not None and not tasks and record.facts["inputs"] == facts["inputs"] and has_stages(run):
+        if record is not None and not tasks and record.facts["inputs"] == facts["inputs"] and stages.has_stages(run):
             return record
         started = time.perf_counter()
         _score_targets(run, tasks)
@@ -101,14 +87,14 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
         return finish_record(kind, config, context, _arrays(run), _MEANINGS, started=started, facts=facts)
 
 
-def finished_run(name: str, context: RunContext) -> Run:
-    """A finished run, for an experiment that is about it; `name` as in `open_run`."""
-    run = replace(open_run(context.root, name), context=for_workers(context))
+def finished_run(config: C, context: RunContext) -> tuple[Run, C]:
+    """The finished run that an experiment is about, and its configuration with the whole name of the run."""
+    run = replace(open_run(context.root, config.run), context=stages.for_workers(context))
     if run.begun_with() != checked_facts(run)["inputs"]:
         raise _changed(run)
-    if _tasks(run) or not has_stages(run):
+    if _tasks(run) or not stages.has_stages(run):
         raise InputError(f"{run.folder} is not finished; run it again to go on with it.")
-    return run
+    return run, replace(config, run=run.name)
 
 
 def checked_facts(run: Run) -> dict[str, Any]:
@@ -116,8 +102,8 @@ def checked_facts(run: Run) -> dict[str, Any]:
     config, domain = run.config, domain_of(run.config)
     for recipe in (config.finetune, config.projnorm):
         require_precision(recipe, run.context.device)
-    require_network(config)
-    data, network = data_of(run), initial_of(run)
+    stages.require_network(config)
+    data, network = stages.data_of(run), stages.initial_of(run)
     _require_fitting_samples(run, network.model)
     inputs = {
         "data_sha256": data.sha256,
@@ -130,11 +116,40 @@ def checked_facts(run: Run) -> dict[str, Any]:
         "inputs": inputs,
         "weights": "random (the network was never trained before)" if network.is_random else network.weights,
         "train_samples": f"{len(data.train):,} of {data.train.name}",
-        "reference_samples": reference_samples(run),
+        "reference_samples": stages.reference_samples(config, len(data.train)),
         **data.facts,
         "classes": data.classes,
         "parameters": sum(parameter.numel() for parameter in network.model.parameters()),
     }
+
+
+@lru_cache(maxsize=len(ESTIMATORS))
+def estimator_of(run: Run, method: str) -> Estimator:
+    """A method, built once in every process."""
+    return build(method, resources_of(run), stages.outputs_of(run, stages.data_of(run).validation))
+
+
+@lru_cache(maxsize=2)
+def resources_of(run: Run) -> Resources:
+    """What the stages of a run give to an estimator; each is loaded when the estimator asks for it."""
+    config, domain = run.config, domain_of(run.config)
+    return Resources(
+        seed=config.seed,
+        samples=stages.projnorm_samples(config),
+        network=stages.network_of(run),
+        last=domain.last,
+        initial=stages.initial_of(run).model,
+        prepare=domain.prepare,
+        device=run.context.device,
+        recipe=config.projnorm,
+        labels=config.projnorm.labels,
+        trajectory=config.projnorm.trajectory,
+        trained={
+            "second": partial(stages.network_of, run, stages.SECOND),
+            "head": partial(stages.rotation_head_of, run),
+            "reference": partial(stages.reference_of, run),
+        },
+    )
 
 
 @contextmanager
@@ -151,8 +166,8 @@ def projnorm_parts(run: Run, target: Target) -> Arrays:
     def compute() -> Entry:
         estimator = estimator_of(run, ProjNorm.name)
         assert isinstance(estimator, ProjNorm)
-        meter, batch = meter_of(run, target.name), run.config.projnorm.batch
-        value = estimator.measure(outputs_of(run, target.samples), watch=lambda step, _: meter.at(step * batch))
+        meter, batch = stages.meter_of(run, target.name), run.config.projnorm.batch
+        value = estimator.measure(stages.outputs_of(run, target.samples), watch=lambda step, _: meter.at(step * batch))
         meter.close()
         return Entry(
             {
@@ -166,21 +181,15 @@ def projnorm_parts(run: Run, target: Target) -> Arrays:
     return run.context.store("projnorm").get_or_compute(_projnorm_key(run, target), compute).arrays
 
 
-def projnorm_units(run: Run) -> int:
-    """Number of samples that pass through the training of ProjNorm on a target, each as often as it is seen."""
-    projnorm = run.config.projnorm
-    return projnorm.count_steps(projnorm_samples(run.config)) * projnorm.batch
-
-
 def _projnorm_key(run: Run, target: Target) -> str:
-    return f"{projnorm_identity(run)}/{target.samples.sha256[:24]}"
+    return f"{stages.projnorm_identity(run)}/{target.samples.sha256[:24]}"
 
 
 def _require_fitting_samples(run: Run, model: nn.Module) -> None:
     """Look at two samples, before anything is trained."""
     domain = domain_of(run.config)
     try:
-        forward(model, domain.last, data_of(run).train.inputs[:2], prepare=domain.prepare)
+        forward(model, domain.last, stages.data_of(run).train.inputs[:2], prepare=domain.prepare)
     except (RuntimeError, IndexError) as error:
         raise InputError(f"{domain.network} cannot see {domain.sees}: {reason(error)}.") from None
 
@@ -213,12 +222,12 @@ class _Task:
 def _all_tasks(run: Run) -> list[_Task]:
     methods = run.config.methods
     groups = [tuple(m for m in methods if m != ProjNorm.name), tuple(m for m in methods if m == ProjNorm.name)]
-    return [_Task(index, group) for group in groups if group for index in range(len(data_of(run).targets))]
+    return [_Task(index, group) for group in groups if group for index in range(len(stages.data_of(run).targets))]
 
 
 def _tasks(run: Run) -> list[_Task]:
     """What is left to do; a value of ProjNorm that was lost is computed again with what it is made of."""
-    store, targets = run.context.store("projnorm"), data_of(run).targets
+    store, targets = run.context.store("projnorm"), stages.data_of(run).targets
     return [
         task
         for task in _all_tasks(run)
@@ -228,24 +237,24 @@ def _tasks(run: Run) -> list[_Task]:
 
 
 def _score_targets(run: Run, tasks: Sequence[_Task]) -> None:
-    config, stages = run.config, stages_of(run.config)
-    total = sum(stage_samples(run, stage) for stage in stages) + sum(_task_units(run, task) for task in tasks)
+    names = stages.stages_of(run.config)
+    total = sum(stages.stage_samples(run, name) for name in names) + sum(_task_units(run, task) for task in tasks)
     with watched(run.folder / "progress", description="training the networks", total=total) as count:
-        with each(run_stage, run, stages) as trained:
-            for stage, _ in trained:
-                count(f"trained the {STAGE_NAMES[stage]}", stage_samples(run, stage))
+        with each(stages.run_stage, run, names) as trained:
+            for name, _ in trained:
+                count(f"trained the {stages.STAGE_NAMES[name]}", stages.stage_samples(run, name))
         # What a method trains besides, before every worker would.
-        with each(_make_ready, run, config.methods) as ready:
+        with each(_make_ready, run, run.config.methods) as ready:
             list(ready)
         with each(_score, run, tasks) as scored:
             for task, rows in scored:
                 run.put_rows(task.group, rows)
-                count(f"scored {data_of(run).targets[task.target].name}", _task_units(run, task))
+                count(f"scored {stages.data_of(run).targets[task.target].name}", _task_units(run, task))
 
 
 def _score(run: Run, task: _Task) -> list[Row]:
-    target = data_of(run).targets[task.target]
-    outputs = outputs_of(run, target.samples)
+    target = stages.data_of(run).targets[task.target]
+    outputs = stages.outputs_of(run, target.samples)
     error = target.error(outputs.predicted)
     if ProjNorm.name in task.methods:
         return [Row.of(target, error, ProjNorm.name, float(projnorm_parts(run, target)["value"]))]
@@ -257,14 +266,14 @@ def _make_ready(run: Run, method: str) -> None:
 
 
 def _validation_error(run: Run, _: None) -> float:
-    return outputs_of(run, data_of(run).validation).error
+    return stages.outputs_of(run, stages.data_of(run).validation).error
 
 
 def _arrays(run: Run) -> dict[str, np.ndarray]:
     rows = [row for task in _all_tasks(run) for row in run.rows(task.group)]
     scores = Scores.of(rows).only(run.config.methods)
     has_projnorm = ProjNorm.name in run.config.methods
-    parts = [projnorm_parts(run, target) for target in data_of(run).targets] if has_projnorm else []
+    parts = [projnorm_parts(run, target) for target in stages.data_of(run).targets] if has_projnorm else []
     return scores.to_arrays() | {
         "layers": parts[0]["layers"] if parts else np.array([], dtype=str),
         "layer_contributions": np.array([part["contributions"] for part in parts]),
@@ -274,7 +283,9 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
 
 
 def _task_units(run: Run, task: _Task) -> int:
+    """Number of samples that pass through a training, each as often as it is seen, or as many as cost the same."""
     if ProjNorm.name in task.methods:
-        return projnorm_units(run)
+        projnorm = run.config.projnorm
+        return projnorm.count_steps(stages.projnorm_samples(run.config)) * projnorm.batch
     passes = 1 + ("AgreeScore" in task.methods) + 3 * ("Rotation" in task.methods)
     return int(_FORWARD * passes * run.config.data.m)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deep.config import RunConfig, TextConfig
-from projnorm.config import Config, setting
+from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
-from projnorm.vision.settings import LARGEST_SEED
 
 PAPER_EPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.5, 8.0)
 _PIXELS = 255
@@ -18,19 +16,19 @@ _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01
 _FEWEST_SAMPLES = 20
 
 
-def _run() -> Any:
-    return setting("", "Name of the finished run, or its beginning; the only one there is by default.", positional=True)
+@dataclass(frozen=True)
+class OnRunConfig(Config):
+    """An experiment on a finished run."""
 
-
-def _seed() -> Any:
-    return setting(0, "Seed of what is drawn.", least=0, below=LARGEST_SEED)
+    run: str = setting(
+        "", "Name of the finished run, or its beginning; the only one there is by default.", positional=True
+    )
 
 
 @dataclass(frozen=True)
-class SweepConfig(Config):
+class SweepConfig(OnRunConfig):
     """What to vary, one thing at a time; without any, the paper's settings scaled to the sizes of the run."""
 
-    run: str = _run()
     steps: tuple[int, ...] = setting((), "Numbers of steps, T in the paper.", least=1)
     samples: tuple[int, ...] = setting(
         (),
@@ -69,10 +67,9 @@ class SweepConfig(Config):
 
 
 @dataclass(frozen=True)
-class AdversarialConfig(Config):
+class AdversarialConfig(OnRunConfig):
     """Attacks on the network of a run, whose targets calibrate."""
 
-    run: str = _run()
     eps: tuple[float, ...] = setting(
         PAPER_EPS, "Largest changes of a pixel, in 255ths.", least=0.0, most=_PIXELS, nonempty=True
     )
@@ -87,10 +84,9 @@ class AdversarialConfig(Config):
 
 
 @dataclass(frozen=True)
-class LabelShiftConfig(Config):
+class LabelShiftConfig(OnRunConfig):
     """Mixtures of the classes of a run, whose targets calibrate."""
 
-    run: str = _run()
     groups: int = setting(
         5, "Number of groups of classes by their error on the test set, the hardest first; 0 for none.", least=0
     )
@@ -102,7 +98,7 @@ class LabelShiftConfig(Config):
     )
     draws: int = setting(3, "Number of priors drawn at each concentration.", least=1)
     m: int = setting(0, "Largest number of images of a set; 0 for as many as the targets of the run have.", least=0)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """Every mixture has a name of its own, and there is at least one."""
@@ -115,10 +111,9 @@ class LabelShiftConfig(Config):
 
 
 @dataclass(frozen=True)
-class SmallSamplesConfig(Config):
+class SmallSamplesConfig(OnRunConfig):
     """Draws of few samples from the targets of a run."""
 
-    run: str = _run()
     sizes: tuple[int, ...] = setting(
         (50, 100, 200, 500), "Numbers of samples drawn from each target.", least=2, nonempty=True, distinct=True
     )
@@ -127,7 +122,7 @@ class SmallSamplesConfig(Config):
         0, "Size at which ProjNorm is computed too; 0 for none, as it trains on every draw.", least=0
     )
     projnorm_steps: int = setting(10, "Number of steps of ProjNorm there.", least=1)
-    seed: int = _seed()
+    seed: int = seed_setting()
 
     def check(self) -> None:
         """ProjNorm is computed at one of the sizes."""
@@ -136,10 +131,9 @@ class SmallSamplesConfig(Config):
 
 
 @dataclass(frozen=True)
-class NtkPredictConfig(Config):
+class NtkPredictConfig(OnRunConfig):
     """Tangent kernels on the targets of a run."""
 
-    run: str = _run()
     n: int = setting(0, "Number of training images; 0 for 1000, or all there are.", least=0)
     m: int = setting(0, "Number of images of each target; 0 for all.", least=0)
     body: str = setting(

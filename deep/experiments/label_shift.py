@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +24,7 @@ def run_label_shift(config: LabelShiftConfig, context: RunContext) -> Record:
         InputError: If the run is not finished, its inputs have changed, or there are too few classes.
         OSError: If something cannot be read or written.
     """
-    run, scores = run_to_calibrate_on(config.run, context)
-    config = replace(config, run=run.name)
+    run, config = run_to_calibrate_on(config, context)
     test = load_splits(image_config(run.config).data.data).test
     most = config.m or run.config.data.m
     rng = np.random.default_rng(config.seed)
@@ -36,7 +33,7 @@ def run_label_shift(config: LabelShiftConfig, context: RunContext) -> Record:
         for draw in range(1, config.draws + 1):
             name = f"Dirichlet {spoken(concentration)}, draw {draw}"
             sets[name] = dirichlet_mixture(test.labels, concentration, most, rng)
-    return stress_record(LABEL_SHIFT_KIND, config, run, scores, items=sets, make=_images)
+    return stress_record(LABEL_SHIFT_KIND, config, run, items=sets, make=_images)
 
 
 def difficulty_groups(

@@ -49,11 +49,7 @@ _MEANINGS = MEANINGS | {
 class VariantQuality:
     """How well the error of the network follows a variant of ProjNormLinear.
 
-    Attributes:
-        variant: Name of the variant.
-        probes: Fit on the families that the choice is made on, and the clean set.
-        others: Fit on the other families.
-        all: Fit on all targets.
+    The probes are the clean set and the families that the choice is made on; `others` are the other families.
     """
 
     variant: str
@@ -69,8 +65,8 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
         InputError: If the comparison is not finished, its images or weights have changed, or something does not fit.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
-    config, context, inputs = replace(config, run=run.name), run.context, {"network_sha256": network_hash(run)}
+    run, config = finished_run(config, context)
+    context, inputs = run.context, {"network_sha256": network_hash(run)}
     with context.store("").lock(record_id(PREDICT_KIND, config)):  # while tiles are read, nobody begins afresh
         record = existing_record(PREDICT_KIND, config, context, inputs)
         if record is None:
@@ -112,14 +108,15 @@ def chosen_variant(record: Record) -> str | None:
 def _arrays(run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
     """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels)
-    responses, values = train.responses, []
-    for target in tracked(experiment.targets, description="variants of ProjNormLinear", total=len(experiment.targets)):
-        labels = _predicted(run, target)
-        labels = labels[few_indices(len(labels), len(target.images), run.config.seed)]
+    responses, values, errors = train.responses, [], []
+    both = list(zip(experiment.targets, data_of(run).targets, strict=True))
+    for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):
+        predicted = outputs_of(run, whole.samples).predicted
+        errors.append(whole.error(predicted))
+        labels = predicted[few_indices(len(predicted), len(target.images), run.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=train.accumulate)
         values.append([by_variant[variant] for variant in VARIANTS])
-    errors = [target.error(outputs_of(run, target.samples).predicted) for target in data_of(run).targets]
     arrays = analysis_arrays(experiment, train, analysed) | {
         "network_error": np.array(errors),
         "variants": np.array([str(variant) for variant in VARIANTS]),
@@ -166,12 +163,6 @@ def _scalar_network(config: NtkPredictConfig, run: Run, seed: int) -> LoadedNetw
 def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
     assert isinstance(samples, ImageSet)
     return samples.take(indices)
-
-
-def _predicted(run: Run, target: ImageTarget) -> NDArray[np.int64]:
-    """The evaluated network's labels of all images of a target, from the comparison's outputs."""
-    samples = next(t.samples for t in data_of(run).targets if t.name == target.name)
-    return outputs_of(run, samples).predicted
 
 
 def _rows(run: Run, record: Record) -> list[Row]:

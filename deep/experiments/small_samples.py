@@ -6,7 +6,6 @@ number of samples and in the same draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -14,9 +13,8 @@ import numpy as np
 
 from deep.estimators import ESTIMATORS, Estimator, build
 from deep.estimators.projnorm import ProjNorm
-from deep.experiments.comparison import finished_run
+from deep.experiments.comparison import finished_run, resources_of
 from deep.experiments.config import SmallSamplesConfig
-from deep.methods import resources_of
 from deep.outputs import Outputs
 from deep.runs import Run
 from deep.samples import Samples, few_indices
@@ -46,9 +44,9 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         InputError: If there is no such run, it is not finished, or its targets are too small.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
+    run, config = finished_run(config, context)
     require_shared(context.root, context.backend)
-    config, targets = replace(config, run=run.name), data_of(run).targets
+    targets = data_of(run).targets
     smallest = min(len(target.samples) for target in targets)
     if max(config.sizes) > smallest:
         raise InputError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {run.name}.")
@@ -57,7 +55,7 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
     if few is not None and few.config.projnorm.reference == "trained":
         with one_thread(few.context.device):
             run_stage(few, REFERENCE)
-    facts = {
+    known = {
         "targets": np.array([target.name for target in targets]),
         "families": np.array([target.family for target in targets]),
         "errors": np.array([target.error(outputs_of(run, target.samples).predicted) for target in targets]),
@@ -70,7 +68,7 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         run.context,
         items=range(len(targets)),
         work=partial(_task, config, run, few, methods),
-        assemble=partial(_assembled, facts),
+        assemble=lambda results: {**known, **stacked(results)},
         meanings=_MEANINGS,
         facts={"run_config": run.config.to_json(), "targets": len(targets)},
         inputs={"network_sha256": network_hash(run)},
@@ -131,7 +129,3 @@ def _with_second(run: Run, samples: Samples) -> Outputs:
     if not _has_second(run):
         return outputs
     return replace(outputs, others=(forward_of(run, network_of(run, SECOND), samples.inputs).logits,))
-
-
-def _assembled(facts: Arrays, results: Sequence[Arrays]) -> Arrays:
-    return {**facts, **stacked(results)}

@@ -7,7 +7,7 @@ the shift is of another kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Line
-from deep.experiments.comparison import finished_run
-from deep.methods import scores_on
+from deep.experiments.comparison import C, estimator_of, finished_run
+from deep.experiments.config import OnRunConfig
 from deep.runs import Run
 from deep.scores import Scores
-from deep.stages import network_hash
+from deep.stages import forward_of, network_hash, network_of
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
-from projnorm.config import Config
 from projnorm.errors import InputError
 from projnorm.records import Record, RunContext, recorded
 from projnorm.tasks import stacked
@@ -46,33 +45,25 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """What one method predicts for the sets.
-
-    Attributes:
-        method: Name of the method.
-        predicted: Predicted errors.
-        mse: Mean squared difference from the true errors.
-    """
+    """What one method predicts for the sets, and its mean squared difference from the true errors."""
 
     method: str
     predicted: NDArray[np.float64]
     mse: float
 
 
-def run_to_calibrate_on(name: str, context: RunContext) -> tuple[Run, Scores]:
-    """A finished run, and its scores with a column for each method of its configuration."""
-    run = finished_run(name, context)
-    scores = run.scores().only(run.config.methods)
-    if len(scores.targets) < 2:
+def run_to_calibrate_on(config: C, context: RunContext) -> tuple[Run, C]:
+    """As `finished_run`, with the two targets or more that a line needs."""
+    run, config = finished_run(config, context)
+    if len(run.scores().targets) < 2:
         raise InputError(f"{run.folder} has one target; a line from score to error needs two.")
-    return run, scores
+    return run, config
 
 
 def stress_record(
     kind: str,
-    config: Config,
+    config: OnRunConfig,
     run: Run,
-    scores: Scores,
     *,
     items: Mapping[str, T],
     make: Make[T],
@@ -80,16 +71,11 @@ def stress_record(
 ) -> Record:
     """Make each set, score it with the methods of a run, and predict its error from the scores of that run.
 
-    Args:
-        kind: Name of the experiment.
-        config: Configuration of the experiment.
-        run: Run whose network is evaluated.
-        scores: Scores of that run, which calibrate.
-        items: What each set is made from, by name.
-        make: Function from an item to its images and labels.
-        original: Images that those of every set were made from, if every set is made from the same ones.
+    `items` has what each set is made from by name, and `make` turns one into images and labels. `original` are the
+    images that those of every set were made from, if all are made from the same ones.
     """
     require_shared(run.context.root, run.context.backend)
+    scores = run.scores().only(run.config.methods)
     return recorded(
         kind,
         config,
@@ -115,22 +101,23 @@ def predictions(record: Record) -> list[Predictions]:
 def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) -> Arrays:
     with one_thread(run.context.device):
         images, labels = make(run, item)
-        error, scores = scores_on(run, images, labels)
+        # The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
+        outputs = replace(forward_of(run, network_of(run), images), inputs=images, labels=labels)
+        scores = [estimator_of(run, method).score(outputs) for method in run.config.methods]
     farthest = np.nan if original is None else np.abs(images.astype(float) - original).max()
-    results: dict[str, Any] = {"sizes": len(labels), "errors": error, "scores": scores, "farthest": farthest}
+    results: dict[str, Any] = {"sizes": len(labels), "errors": outputs.error, "scores": scores, "farthest": farthest}
     return {name: np.array(value) for name, value in results.items()}
 
 
 def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) -> Arrays:
     arrays = stacked(results)
-    predicted = np.full_like(arrays["scores"], np.nan)
-    for column, known in enumerate(scores.values.T):
-        predicted[:, column] = Line.fitted(known, scores.errors).predict(arrays["scores"][:, column])
+    columns = zip(scores.values.T, arrays["scores"].T, strict=True)
+    predicted = [Line.fitted(known, scores.errors).predict(column) for known, column in columns]
     return {
         **arrays,
         "sets": np.array(names),
         "methods": np.array(scores.methods),
-        "predicted": predicted,
+        "predicted": np.column_stack(predicted),
         "run_errors": scores.errors,
         "run_scores": scores.values,
     }

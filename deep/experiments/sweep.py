@@ -39,13 +39,7 @@ _MEANINGS = {name: MEANINGS[name] for name in MEANINGS if name != "methods"} | {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One column of the table.
-
-    Attributes:
-        varied: Name of the number that is varied; empty for the run as it is.
-        value: Its value, as text.
-        config: Configuration of the run with it.
-    """
+    """One column of the table: what is varied, empty for the run as it is, and the configuration with it."""
 
     varied: str
     value: str
@@ -62,29 +56,25 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
     if not base.projnorm.steps:
         raise InputError(f"{sweep.run} trains ProjNorm for a number of epochs; a sweep needs a number of steps.")
     seen = base.projnorm.samples or base.data.m
-    settings = [Setting("", "", base)]
-
-    def add(varied: str, value: object, **changes: Any) -> None:
-        steps = changes.get("steps", base.projnorm.steps)
-        changes["trajectory"] = tuple(step for step in base.projnorm.trajectory if step <= steps)
-        config = base.updated({"methods": (ProjNorm.name,), "projnorm": changes})
-        settings.append(Setting(varied, str(value), config))
-
-    for steps in sweep.steps:
-        add("T", steps, steps=steps)
-    for samples in sweep.samples:
-        add("m", samples, samples=samples, steps=max(1, round(base.projnorm.steps * samples / seen)))
-    for lr in sweep.lr:
-        add("lr", f"{lr:g}", lr=lr)
-    for reference in sweep.reference:
-        add("reference", reference, reference=reference)
-    for labels in sweep.labels:
-        add("labels", labels, labels=labels)
-    for batch_norm in sweep.batch_norm:
+    if sweep.batch_norm:
         image_config(base)
-        add("batch norm", batch_norm, batch_norm=batch_norm)
-    for layers in sweep.layers:
-        add("layers", layers, layers=tuple(layers.split("+")))
+    changes: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "T": [(f"{one}", {"steps": one}) for one in sweep.steps],
+        "m": [
+            (f"{one}", {"samples": one, "steps": max(1, round(base.projnorm.steps * one / seen))})
+            for one in sweep.samples
+        ],
+        "lr": [(f"{one:g}", {"lr": one}) for one in sweep.lr],
+        "reference": [(one, {"reference": one}) for one in sweep.reference],
+        "labels": [(one, {"labels": one}) for one in sweep.labels],
+        "batch norm": [(one, {"batch_norm": one}) for one in sweep.batch_norm],
+        "layers": [(one, {"layers": tuple(one.split("+"))}) for one in sweep.layers],
+    }
+    settings = [Setting("", "", base)] + [
+        Setting(varied, value, base.updated({"methods": (ProjNorm.name,), "projnorm": change}))
+        for varied, alternatives in changes.items()
+        for value, change in alternatives
+    ]
     if len({str(one) for one in settings}) < len(settings):
         raise InputError(f"a sweep must name each setting once; got {', '.join(map(str, settings))}.")
     return settings
@@ -99,8 +89,7 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
         InputError: If there is no such finished run, a setting is not allowed, or the run's inputs have changed.
         OSError: If something cannot be read or written.
     """
-    run = finished_run(config.run, context)
-    config = replace(config, run=run.name)
+    run, config = finished_run(config, context)
     if config.is_empty:
         config = SweepConfig.like_the_paper(run.name, run.config)
     settings = settings_of(config, run.config)

@@ -8,13 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from deep import stages
 from deep.calibration import qualities
-from deep.ensemble import STACKED, ensembles, mean_of, stacked, standardised
+from deep.ensemble import STACKED, ensembles, mean_of, residual_correlations, stacked, standardised
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import SweepConfig
 from deep.experiments.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
 from deep.presets import preset
-from deep.residuals import residual_correlations
 from deep.scores import Scores
 from projnorm.errors import InputError
 from projnorm.records import RunContext
@@ -135,7 +135,12 @@ def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
 def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
     context = RunContext(tmp_path)
     base = run_comparison(SMALL, context)
-    monkeypatch.setattr("deep.stages._fine_tuned", lambda *_: pytest.fail("trained again"))
+    train_stage = stages._train_stage
+
+    def only_the_reference(run, stage):
+        return train_stage(run, stage) if stage == "reference" else pytest.fail("trained again")
+
+    monkeypatch.setattr(stages, "_train_stage", only_the_reference)
     asked = SweepConfig(base.id[:8], (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
     record = run_sweep(asked, context)
     assert record.config["run"] == base.id

@@ -10,7 +10,7 @@ from scipy import stats
 
 from deep.calibration import Line, correlations, drawn_ranks, left_out_predictions, qualities, quality
 from deep.ensemble import Stack, signs
-from deep.estimate.conformal import Calibration, Residuals, coverage, family_weights, weighted_quantile
+from deep.estimate.conformal import Residuals, coverage, family_weights, weighted_quantile
 from deep.runs import Run, kernel_rows, open_run
 from deep.scores import Row, Scores
 from projnorm.errors import InputError
@@ -155,9 +155,9 @@ def test_a_set_of_a_new_family_is_covered_as_often_as_promised():
     for _ in range(draws):
         scores, errors, families = drawn(rng, families=20)
         new = families == "f19"
-        found = Calibration.of(scores[~new], errors[~new], families[~new], Line.fitted, 0.1)
-        predicted = found.fitted.predict(scores[new][:1])
-        held += abs(predicted[0] - errors[new][0]) <= found.residuals.radius(predicted, 0.9)[0]
+        found = Residuals.of(scores[~new], errors[~new], families[~new], Line.fitted, 0.1)
+        predicted = Line.fitted(scores[~new], errors[~new]).predict(scores[new][:1])
+        held += abs(predicted[0] - errors[new][0]) <= found.radius(predicted, 0.9)[0]
     # Four standard errors of a share of 400 draws.
     assert held / draws == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / draws))
 
@@ -181,7 +181,7 @@ def test_coverage_is_unknown_where_every_interval_would_be_infinite(count):
     found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
     assert math.isnan(found.share.value)
     with pytest.raises(ValueError, match="there must be two or more"):
-        Calibration.of(scores[:3], errors[:3], families[:3], Line.fitted, 0.1)
+        Residuals.of(scores[:3], errors[:3], families[:3], Line.fitted, 0.1)
 
 
 def test_a_stack_finds_the_weights_of_what_was_made_of_them():

@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 
 from deep.config import METHODS, DeepConfig
+from deep.domain import load_image_data
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig
 from deep.experiments.ntk_predict import run_ntk_predict
-from deep.images import load_image_data
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices
@@ -287,5 +287,5 @@ def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished
             yield
 
     monkeypatch.setattr(Store, "lock", after_the_other)
-    monkeypatch.setattr("deep.stages._fine_tuned", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("deep.stages._train_stage", lambda *_: pytest.fail("trained again"))
     run_stage(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id), NETWORK)

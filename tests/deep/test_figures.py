@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from deep.calibration import Interval, qualities
 from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from deep.estimate.conformal import Coverage
-from deep.scores import Row, Scores
-from deep.summaries import not_rising
+from deep.scores import Row, Scores, not_rising
 from figures import comparison, corruption_gallery, deep_table, deep_targets, error_card
 from figures.families import looks, severity_panels
 from projnorm.errors import InputError

@@ -19,9 +19,8 @@ from sklearn.metrics import log_loss
 import deep
 from deep.config import run_methods
 from deep.estimators import ESTIMATORS, Resources, build
-from deep.estimators.aline import SourceLine
 from deep.estimators.cot import class_shares, transport_costs
-from deep.estimators.temperature import COLDEST, HOTTEST, fit_temperature
+from deep.estimators.softmax import COLDEST, HOTTEST, fit_temperature
 from deep.outputs import Outputs
 from ntk.variants import Blocks
 from projnorm_theory import projnorm_linear_from_gram
@@ -325,7 +324,7 @@ def networks(n: int, shift: float, seed: int, count: int = 4) -> Outputs:
 def test_agreement_on_the_line_by_hand():
     # Probits that are exactly on a line: agreements 0.5 and 0.7 and 0.9 move to those of slope 0.5 and offset -0.1.
     accuracies, agreements = norm.ppf([0.8, 0.7, 0.6]), norm.ppf([0.5, 0.7, 0.9])
-    line = SourceLine(accuracies, agreements)
+    line = deep.ALineS(accuracies, agreements)
     slope, offset = line.slope(0.5 * agreements - 0.1)
     assert (slope, offset) == (pytest.approx(0.5), pytest.approx(-0.1))
     # An agreement of nearly all is left out, and two of one kind have no slope.

@@ -11,8 +11,7 @@ import torch
 from scipy import stats
 from scipy.special import softmax
 
-from deep.attacks import pgd
-from deep.experiments.adversarial import run_adversarial
+from deep.experiments.adversarial import pgd, run_adversarial
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import PAPER_EPS, AdversarialConfig, LabelShiftConfig
 from deep.experiments.label_shift import difficulty_groups, dirichlet_mixture, run_label_shift
