@@ -21,11 +21,6 @@ settings.register_profile("thorough", max_examples=2000, derandomize=False, prin
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-@pytest.fixture
-def pictures() -> None:
-    """A test that asks for this has the command line draw its figures, which takes long."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What opens a browser is slow, too."""
     for item in items:

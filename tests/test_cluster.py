@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,8 @@ LONG = ToyConfig(d1=200, d2=100, n=100, m=100, trials=30, interval_trials=30)
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory) -> Iterator[DaskCluster]:
-    found = DaskCluster(tmp_path_factory.mktemp("dask"), workers=3)
-    yield found
-    found.close()
+    with closing(DaskCluster(tmp_path_factory.mktemp("dask"), workers=3)) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +126,12 @@ def test_a_worker_killed_in_the_middle_loses_nothing_and_the_job_finishes(dask, 
 
 
 def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_gone_on_from(quiet, tmp_path):
-    own = DaskCluster(tmp_path / "dask", workers=1)
-    try:
+    with closing(DaskCluster(tmp_path / "dask", workers=1)) as own:
         command, tasks = _long_job(tmp_path, own.address)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         _wait_for(lambda: len(list(tasks())) >= 3)
         os.kill(own.scheduler.pid, signal.SIGKILL)
         output, error = process.communicate(timeout=120)
-    finally:
-        own.close()
     assert (process.returncode, output) == (2, "")
     assert error.count("\n") == 1
     assert f"the Dask scheduler at {own.address} was lost; finished tasks are stored" in error
@@ -148,15 +145,13 @@ def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_gone_on_from
 
 
 def test_a_task_that_kills_its_worker_and_a_cluster_without_workers_are_told(tmp_path, monkeypatch):
-    own = DaskCluster(tmp_path, workers=1, settings={"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
-    try:
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with closing(DaskCluster(tmp_path, workers=1, settings=settings)) as own:
         with pytest.raises(ClusterError, match="a task brought down every worker it was given to"):
             run_tasks(_suicide, [1], store=Store(tmp_path), backend=Backend(scheduler=own.address), description="test")
         monkeypatch.setattr(cluster, "_WORKER", 0.5)
         with pytest.raises(ClusterError, match=r"has no worker; start some with `dask worker tcp://.* --nthreads 1`"):
             _squares(Backend(scheduler=own.address))
-    finally:
-        own.close()
 
 
 def _long_job(root: Path, address: str) -> tuple[list[str], Callable[[], Iterator[Path]]]:

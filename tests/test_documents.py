@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import io
 import re
+import runpy
 import sys
 from contextlib import redirect_stdout
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import yaml
@@ -24,27 +26,28 @@ from projnorm.cli.app import SUMMARIES, run
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
+PRESENT = [name for name in DOCUMENTS if name != "CHANGELOG.md"]
 COMMAND = re.compile(r"(?:^ {4}|^|`|bin/|\.\.\. |&& )projnorm ([a-z][^`\n]*)", re.MULTILINE)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def test_the_readme_is_at_most_8_kilobytes():
-    assert (ROOT / "README.md").stat().st_size <= 8192
+def read(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
 
 
-def test_the_readme_commands_use_the_constraints():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [line for line in readme.splitlines() if line.startswith("python3 -m venv")]
+def test_the_readme_is_at_most_8_kilobytes_and_its_commands_use_the_constraints():
+    assert len(read("README.md").encode()) <= 8192
+    commands = [line for line in read("README.md").splitlines() if line.startswith("python3 -m venv")]
     assert len(commands) == 2
     assert all("-c constraints.txt" in command for command in commands)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_between_documents_lead_somewhere(document):
-    text = (ROOT / document).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#\s]+)", text):
+    for target in re.findall(r"\]\(([^)#\s]+)", read(document)):
         if not target.startswith(("http", "mailto")):
             assert ((ROOT / document).parent / target).exists(), target
 
@@ -56,11 +59,10 @@ def options_of(command: str) -> frozenset[str]:
     return frozenset(FLAG.findall(printed.getvalue()))
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+@pytest.mark.parametrize("document", PRESENT)
 def test_commands_and_options_in_documents_exist(document):
-    text = (ROOT / document).read_text(encoding="utf-8").replace("\\\n", " ")
     groups = {name.split()[0] for name in SUMMARIES}
-    for line in COMMAND.findall(text):
+    for line in COMMAND.findall(read(document).replace("\\\n", " ")):
         words = line.split("#")[0].split()
         command = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in SUMMARIES), "")
         assert command or words[0] in groups, line
@@ -68,17 +70,16 @@ def test_commands_and_options_in_documents_exist(document):
             assert set(FLAG.findall(line.split(" && ")[0])) <= options_of(command), line
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+@pytest.mark.parametrize("document", PRESENT)
 def test_options_in_running_text_are_those_of_some_command(document):
-    text = (ROOT / document).read_text(encoding="utf-8")
     ours = {flag for command in SUMMARIES for flag in options_of(command)} | {"--debug", "--version", "--help"}
-    mentioned = {flag for span in re.findall(r"`(--[^`]+)`", text) for flag in FLAG.findall(span)}
+    mentioned = {flag for span in re.findall(r"`(--[^`]+)`", read(document)) for flag in FLAG.findall(span)}
     assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+@pytest.mark.parametrize("document", PRESENT)
 def test_names_of_ours_in_running_text_exist(document):
-    text = re.sub(r"```.*?```", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", read(document), flags=re.DOTALL)
     for name in re.findall(rf"`((?:pn|{'|'.join(PACKAGES)})(?:\.\w+)+)", text):
         parts = name.split(".")
         value = importlib.import_module("projnorm" if parts[0] == "pn" else parts[0])
@@ -101,7 +102,7 @@ def test_names_of_ours_in_running_text_exist(document):
 )
 def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    blocks = PYTHON.findall((ROOT / document).read_text(encoding="utf-8"))
+    blocks = PYTHON.findall(read(document))
     assert len(blocks) >= least
     names: dict[str, object] = {"__name__": "document"}
     for block in blocks:
@@ -119,9 +120,32 @@ def test_what_a_benchmark_imports_of_ours_exists(path):
             assert all(hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}") for alias in node.names)
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_an_answer_and_draws_a_figure(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(path), str(tmp_path)])
+    runpy.run_path(str(path))
+    plt.close("all")
+    (figure,) = tmp_path.iterdir()
+    assert figure.name == f"{path.stem}.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert any(character.isdigit() for character in capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_asks_one_question_in_under_forty_lines_through_the_front_door(path):
+    assert len(EXAMPLES) == 6
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    assert (ast.get_docstring(tree) or "").split("\n")[0].endswith("?")
+    assert len(source.splitlines()) < 40
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in modules if name.split(".")[0] in PACKAGES} == {"projnorm"}
+
+
 def test_the_keys_of_an_estimate_are_those_documented():
-    text = (ROOT / "docs" / "predict.md").read_text(encoding="utf-8")
-    rows = [line for line in text.partition("## JSON")[2].partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    section = read("docs/predict.md").partition("## JSON")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
     documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     labels = np.arange(60) % 3
     logits = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[labels]
@@ -134,7 +158,7 @@ def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeyp
     module = ModuleType("contributing")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names: dict[str, Any] = vars(module)
-    for block in PYTHON.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+    for block in PYTHON.findall(read("CONTRIBUTING.md")):
         exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)  # noqa: S102 - our own document
     outputs = pn.Outputs(np.log([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]]))
     assert base.estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
@@ -146,10 +170,9 @@ def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeyp
 
 
 def test_the_citation_names_the_paper_and_the_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == pn.__version__
-    assert citation["preferred-citation"]["year"] == 2022
-    assert len(citation["preferred-citation"]["authors"]) == 5
+    citation = yaml.safe_load(read("CITATION.cff"))
+    paper = citation["preferred-citation"]
+    assert (citation["version"], paper["year"], len(paper["authors"])) == (pn.__version__, 2022, 5)
 
 
 @pytest.mark.parametrize(
@@ -164,10 +187,5 @@ def test_the_citation_names_the_paper_and_the_version():
     ],
 )
 def test_the_site_is_searched_for_resources_of_other_hosts(html, resources):
-    spec = importlib.util.spec_from_file_location("offline", ROOT / "docs" / "hooks" / "offline.py")
-    assert spec is not None
-    assert spec.loader is not None
-    offline = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(offline)
-    found = offline.resources_elsewhere(html)
+    found = runpy.run_path(str(ROOT / "docs" / "hooks" / "offline.py"))["resources_elsewhere"](html)
     assert found == resources or len(found) == resources

@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -74,19 +75,12 @@ def test_every_figure_of_the_theory_has_a_title_and_says_what_to_see(drawings):
         assert ". " in drawing.caption
 
 
-def test_axes_are_named(figure):
+def test_every_format_is_written_and_reproducible_with_named_axes_and_text_that_stays_text(figure, tmp_path):
     assert any(axes.get_xlabel() for axes in figure.axes)
     assert any(axes.get_ylabel() for axes in figure.axes)
-
-
-def test_drawing_leaves_the_settings_of_the_caller_alone(figure):
-    before = dict(mpl.rcParams)
-    style.rendered(figure, "png")
-    assert dict(mpl.rcParams) == before
-
-
-def test_every_format_is_written_and_reproducible_and_text_stays_text(figure, tmp_path):
+    settings = dict(mpl.rcParams)
     paths = style.save(figure, tmp_path, "figure")
+    assert dict(mpl.rcParams) == settings
     assert [path.suffix for path in paths] == [".pdf", ".svg", ".png"]
     for path in paths[:2]:
         assert path.read_bytes() == style.rendered(figure, path.suffix[1:])
@@ -127,27 +121,22 @@ def test_what_is_printed_needs_no_matplotlib():
 
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
-
-    @style.plot("A line", "It rises.", 2.0, 2.0)
-    def draw(figure):
-        drawn.append(1)
-        figure.subplots().plot([1, 2])
-
+    draw = style.plot("A line", "It rises.", 2.0, 2.0)(drawn.append)
     shown = Shown([], {"line": draw.of()}, {"number": 1.0})
-    paths = save_figures(shown, tmp_path)
-    assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
-    assert save_figures(shown, tmp_path) == paths
-    assert len(drawn) == 1
-    paths[0].unlink()
-    save_figures(shown, tmp_path)
-    assert len(drawn) == 2
-    save_figures(dataclasses.replace(shown, values={"number": 2.0}), tmp_path)
-    save_figures(shown, tmp_path, width="column")
-    save_figures(shown, tmp_path, width="column", fresh=True)
-    assert len(drawn) == 5
+
+    def times_drawn(changed: Shown = shown, **options) -> int:
+        drawn.clear()
+        paths = save_figures(changed, tmp_path, **options)
+        assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
+        return len(drawn)
+
+    assert (times_drawn(), times_drawn()) == (1, 0)
+    (tmp_path / "line.pdf").unlink()
+    assert (times_drawn(), times_drawn()) == (1, 0)
+    assert times_drawn(dataclasses.replace(shown, values={"number": 2.0})) == 1
+    assert (times_drawn(width="column"), times_drawn(width="column", fresh=True)) == (1, 1)
     (tmp_path / "figures.json").write_bytes(b"[")
-    save_figures(shown, tmp_path)
-    assert len(drawn) == 6
+    assert times_drawn(width="column") == 1
 
 
 @pytest.mark.slow
@@ -168,6 +157,54 @@ def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, 
     assert "None <code>yet</code>." in page
     assert '<td class="number">' in page
     assert "prefers-color-scheme: dark" in page
+
+
+# Appended to a copy of the page: writes what the browser sees into the document, where --dump-dom prints it.
+PROBE = """<script>addEventListener('load', () => {
+  const images = [...document.images];
+  const cut = [...document.querySelectorAll('body *')].filter(
+    e => !e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1);
+  document.body.dataset.probe = [
+    images.length,
+    images.filter(i => i.complete && i.naturalWidth > 0).length,
+    cut.length,
+    document.documentElement.scrollWidth - innerWidth,
+    getComputedStyle(document.body).backgroundColor,
+    performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length,
+  ].join('|');
+});</script>"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1280], ids=["phone", "desktop"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_shows_whole_in_a_real_browser(records, tmp_path, width, scheme):
+    """Nothing from the network, nothing cut, readable on a phone, light and dark."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((path for name in names if (path := shutil.which(name))), None)
+    assert chromium, "needs Chromium (Debian: apt-get install chromium); deselect with -m 'not browser'"
+    page = theory_page(records, current_environment(), full=False, folder=tmp_path / "figures")
+    copy = tmp_path / "page.html"
+    copy.write_text(page.replace("</body>", PROBE + "</body>"), encoding="utf-8")
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    dom = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+            *("--disable-component-update", "--disable-sync", "--no-first-run", *dark, f"--window-size={width},900"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", copy.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    found = re.search(r'data-probe="([^"]*)"', dom)
+    assert found, "the page never finished loading"
+    images, loaded, too_wide, overflow, background, fetched = found.group(1).split("|")
+    assert int(images) == int(loaded) == len(FIGURES)
+    assert (too_wide, fetched) == ("0", "0")
+    assert int(overflow) <= 0
+    assert background == ("rgb(22, 24, 26)" if scheme == "dark" else "rgb(255, 255, 255)")
 
 
 def test_the_page_escapes_what_it_is_given():
@@ -234,6 +271,8 @@ def test_the_toy_table_has_means_errors_and_closed_forms(records):
     shown = toy.show(record, None)
     assert json.loads(json.dumps(shown.values))["rows"][0] == row
     assert set(shown.values) == {"rows", "scores", "intervals"}
+    (tracked,) = toy.tracking([records["sibling:spiked"]]).rows
+    assert (tracked[0], str(tracked[-1])) == ("spiked", "100")
 
 
 def test_means_far_from_their_closed_forms_do_not_agree(records):
@@ -249,11 +288,8 @@ def test_there_is_no_closed_form_where_it_does_not_hold(design, tmp_path):
     record = run_toy(ToyConfig(design, **{**SIZES, "n": 39}, trials=1), RunContext(tmp_path))
     assert closed_forms(record) is None
     assert closed_form_gap(record) is None
-    assert toy_rows(record)[0]["test_error"] == {
-        "mean": pytest.approx(record.arrays["test_error"][0, 0]),
-        "standard_error": None,
-        "closed_form": None,
-    }
+    mean = pytest.approx(record.arrays["test_error"][0, 0])
+    assert toy_rows(record)[0]["test_error"] == {"mean": mean, "standard_error": None, "closed_form": None}
     assert toy.show(record, None).verdict == ""
     assert toy.draw(record) is not None
     assert toy.show_designs([record]).figures["toy_designs"]() is not None
@@ -272,10 +308,8 @@ def test_the_toy_says_how_its_labels_were_read(outputs, reading, tmp_path):
 
 def test_the_bound_table_counts_misses(records):
     rows = {(row["family"], row["interval"]): row for row in bound_rows(records["bound"])}
-    assert rows["exact", "paper"]["missed"] == 0.0
-    assert rows["exact", "paper"]["must_hold"]
-    assert rows["flat", "paper"]["missed"] == 1.0
-    assert not rows["flat", "paper"]["must_hold"]
+    assert (rows["exact", "paper"]["missed"], rows["exact", "paper"]["must_hold"]) == (0.0, True)
+    assert (rows["flat", "paper"]["missed"], rows["flat", "paper"]["must_hold"]) == (1.0, False)
     assert rows["tilt", "sharp"]["missed"] == 0.0
     assert "generalised, k = 0, rho = 1" in bound.table(records["bound"]).text()
     assert len(bound.by_dial(records["bound"]).rows) == 15
@@ -330,12 +364,6 @@ def test_tables_of_a_verification_made_by_hand(records):
     dials, missed = misses_by_dial(by_hand, "phi", "paper", bins=2)
     np.testing.assert_allclose(dials, [0.3, 0.8])
     np.testing.assert_allclose(missed, [0.0, 1.0])
-
-
-def test_the_tracking_table_has_a_row_a_design(records):
-    table = toy.tracking([records["sibling:spiked"]])
-    assert [row[0] for row in table.rows] == ["spiked"]
-    assert str(table.rows[0][-1]) == "100"
 
 
 def test_presets_are_the_papers_sizes_when_full():

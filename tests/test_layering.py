@@ -31,16 +31,11 @@ WITHOUT_TORCH = ("projnorm_theory", "ground", "simulations", "figures", "projnor
 WITH_TORCH = ("projnorm.device",)
 
 
-def _modules() -> dict[str, Path]:
-    found = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-MODULES = _modules()
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
 
 
 def _imports(module: str) -> set[str]:
@@ -51,20 +46,15 @@ def _imports(module: str) -> set[str]:
     found = set()
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     if MODULES[module].name == "__init__.py":
-        tree.body = [node for node in tree.body if not _is_for_types(node)]
+        tree.body = [node for node in tree.body if not ast.unparse(node).startswith("if TYPE_CHECKING:")]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                found.add(name if name in MODULES else str(node.module))
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
     return found
-
-
-def _is_for_types(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _room(module: str) -> str:
@@ -104,10 +94,8 @@ def test_packages_only_re_export(module):
             case ast.For(body=[ast.Expr(value=ast.Call(func=ast.Name(id="import_module")))]):
                 continue
             case ast.Assign() | ast.AnnAssign():
-                names = [
-                    one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-                ]
-                assert all(name.startswith("_") for name in names), f"{module} computes {names}"
+                names = [one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+                assert all(name.id.startswith("_") for name in names), f"{module} computes in line {node.lineno}"
             case _:
                 pytest.fail(f"{module} computes in line {node.lineno}")
 

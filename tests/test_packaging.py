@@ -1,10 +1,12 @@
-"""What is installed, and what importing it pulls in."""
+"""What is installed, what importing it pulls in, and what `projnorm env` says of it."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -21,19 +23,18 @@ import figures
 import ntk
 import projnorm
 from projnorm import __version__
+from projnorm.environment import CORE, EXTRAS, diagnose
+from tests.commands import run_cli
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CONSTRAINTS = dict(
     line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n") if "==" in line
 )
-DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
 REQUIREMENTS = [
-    *PROJECT["project"]["dependencies"],
-    *(r for extra in PROJECT["project"]["optional-dependencies"].values() for r in extra if "[" not in r),
+    *PROJECT["dependencies"],
+    *(r for extra in PROJECT["optional-dependencies"].values() for r in extra if "[" not in r),
 ]
-
-
 HEAVY = ("torch", "matplotlib", "scipy.stats", "sklearn", "dask", "transformers")
 # Makes it look as if some libraries were not installed.
 WITHOUT = """
@@ -45,6 +46,15 @@ class Without:
 sys.meta_path.insert(0, Without())
 """
 EXTRAS_LIBRARIES = ["torch", "safetensors", "sklearn", "PIL", "distributed", "dask", "transformers", "onnxruntime"]
+
+
+def write_outputs(folder: Path) -> None:
+    """Outputs of a model on a labelled and on an unlabelled set."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 90)
+    logits = rng.normal(size=(90, 3)) + 2 * np.eye(3)[labels]
+    np.savez(folder / "source.npz", logits=logits, labels=labels)
+    np.savez(folder / "target.npz", logits=logits[:60] / 2)
 
 
 def run_python(code: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -73,11 +83,7 @@ def test_every_name_of_a_lazy_package_is_there(package):
 
 
 def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks_need(tmp_path):
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 90)
-    logits = rng.normal(size=(90, 3)) + 2 * np.eye(3)[labels]
-    np.savez(tmp_path / "source.npz", logits=logits, labels=labels)
-    np.savez(tmp_path / "target.npz", logits=logits[:60] / 2)
+    write_outputs(tmp_path)
     run = WITHOUT.format(names=EXTRAS_LIBRARIES) + "from projnorm.cli.app import run\nsys.exit(run({}.split()))"
     answer = run_python(run.format("'predict --source source.npz --target target.npz --json'"), tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -88,12 +94,53 @@ def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks
     assert "nn" in refused.stderr
 
 
-def test_the_version_is_one():
+def test_env_is_one_screen_with_what_a_bug_report_needs(tmp_path):
+    result = run_cli("env", "--out", str(tmp_path))
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["projnorm", __version__]
+    for word in ("python ", "processor ", "memory ", "numpy ", "torch ", "BLAS ", "openblas", "writable", "utf-8"):
+        assert word in result.out
+
+
+def test_env_names_no_person_and_no_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROJNORM_DATA", "/somewhere/secret")
+    text = run_cli("env", "--json", "--out", str(tmp_path)).out
+    assert json.loads(text)["data"] == "PROJNORM_DATA is set"
+    for name in ("secret", str(Path.home()), str(ROOT), str(tmp_path), socket.gethostname()):
+        assert name not in text
+    assert not re.search(rf"\b{re.escape(getpass.getuser())}\b", text)
+    assert not re.search(r'"/\w', text)
+
+
+def test_env_without_torch_says_so_and_does_not_fail(tmp_path):
+    code = f"from projnorm.cli.app import run\nsys.exit(run(['env', '--out', {str(tmp_path)!r}]))\n"
+    result = run_python(WITHOUT.format(names=["torch"]) + code)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "torch is not installed" in result.stdout
+
+
+def test_an_output_folder_that_is_a_file_is_named_and_left_alone(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("keep me")
+    assert "not a folder" in diagnose(path)["output"]
+    assert "writable" in diagnose(tmp_path / "not" / "yet")["output"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_libraries_are_those_of_pyproject():
+    def names(requirements):
+        return tuple(re.split(r"[<>=]", one)[0] for one in requirements if "[" not in one)
+
+    assert names(PROJECT["dependencies"]) == CORE
+    assert {extra: names(PROJECT["optional-dependencies"][extra]) for extra in EXTRAS} == EXTRAS
+
+
+def test_the_version_is_one_and_tests_are_not_installed():
     assert metadata.version("projnorm") == __version__
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def test_tests_are_not_installed():
     files = [str(path) for path in metadata.files("projnorm") or []]
     assert not any(path.startswith(("tests/", "benchmarks/", "docs/")) for path in files)
 

@@ -1,27 +1,24 @@
-"""Runs are found again, resume where they stopped, and say what they are."""
+"""Runs are found again, resume where they stopped, and say what they are; tasks run on processes of this machine."""
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, strategies as st
 from threadpoolctl import threadpool_info
 
-from projnorm.backends import Backend
+from projnorm.backends import ONE_PROCESS, Backend, count_workers, in_order, run_each
 from projnorm.config import Config, setting
+from projnorm.device import on_device
 from projnorm.errors import ChangedInputError, InputError
-from projnorm.records import (
-    RunContext,
-    find_record,
-    list_runs,
-    load_record,
-    match_run,
-    record_id,
-    recorded,
-)
+from projnorm.records import RunContext, find_record, list_runs, load_record, match_run, record_id, recorded
 from projnorm.store import Store
 from projnorm.tasks import run_tasks
 
@@ -49,17 +46,8 @@ def values(results) -> dict[str, np.ndarray]:
 
 
 def run_squares(context: RunContext, config: SquareConfig | None = None, work=square, **options):
-    config = config or SquareConfig()
-    return recorded(
-        "squares",
-        config,
-        context,
-        items=config.numbers,
-        work=work,
-        assemble=values,
-        meanings={"value": "squares"},
-        **options,
-    )
+    config, options = config or SquareConfig(), {"meanings": {"value": "squares"}, **options}
+    return recorded("squares", config, context, items=config.numbers, work=work, assemble=values, **options)
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
@@ -67,7 +55,7 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     back = load_record(tmp_path, record.id)
     assert back.to_dict() == record.to_dict()
     assert back.facts == {"device": "cpu"}
-    np.testing.assert_array_equal(back.arrays["value"], [1, 4])
+    assert back.arrays["value"].tolist() == [1, 4]
     assert find_record(tmp_path, "squares", SquareConfig()).created == record.created
     assert find_record(tmp_path, "squares", SquareConfig((3,))) is None
     assert (tmp_path / record.id / "config.toml").read_text() == 'numbers = [1, 2]\nunit = "m"\n'
@@ -79,9 +67,11 @@ def test_the_name_of_a_run_depends_on_its_configuration_kind_and_version(monkeyp
     assert len({*names, record_id("toy", SquareConfig())}) == 4
 
 
-def test_every_array_needs_a_meaning(tmp_path):
+def test_every_array_needs_a_meaning_and_a_context_memory(tmp_path):
     with pytest.raises(AssertionError, match="must describe every array; these differ: value"):
-        recorded("squares", SquareConfig(), RunContext(tmp_path), items=[1], work=square, assemble=values, meanings={})
+        run_squares(RunContext(tmp_path), meanings={})
+    with pytest.raises(InputError, match="`memory` must be a positive number of bytes; got 0"):
+        RunContext(tmp_path, memory=0)
 
 
 def test_a_finished_run_is_read_not_computed(tmp_path):
@@ -107,12 +97,13 @@ def test_a_run_resumes_from_its_tasks_unless_fresh_or_of_other_inputs(tmp_path):
             run_squares(context, work=interrupted, inputs={"data_sha256": "a"})
         return context
 
-    resumed = run_squares(half_done("resumed"), inputs={"data_sha256": "a"})
-    np.testing.assert_array_equal(resumed.arrays["value"], [-1, 4])
-    other = run_squares(half_done("other"), inputs={"data_sha256": "b"})
-    np.testing.assert_array_equal(other.arrays["value"], [1, 4])
-    fresh = run_squares(replace(half_done("fresh"), fresh=True), inputs={"data_sha256": "a"})
-    np.testing.assert_array_equal(fresh.arrays["value"], [1, 4])
+    for name, fresh, inputs, expected in (
+        ("resumed", False, "a", [-1, 4]),
+        ("other", False, "b", [1, 4]),
+        ("fresh", True, "a", [1, 4]),
+    ):
+        found = run_squares(replace(half_done(name), fresh=fresh), inputs={"data_sha256": inputs})
+        assert found.arrays["value"].tolist() == expected
 
 
 def test_a_record_of_other_inputs_is_refused_with_the_remedy(tmp_path):
@@ -141,13 +132,10 @@ def test_a_damaged_record_is_computed_again_and_a_foreign_one_refused(tmp_path, 
 
 
 def test_a_listing_has_unfinished_runs_sizes_and_the_settings_that_differ(tmp_path):
-    def stop(_: int) -> dict[str, np.ndarray]:
-        raise KeyboardInterrupt
-
     context = RunContext(tmp_path)
     finished = run_squares(context)
-    with pytest.raises(KeyboardInterrupt):
-        run_squares(context, SquareConfig((5,)), work=stop)
+    with pytest.raises(KeyError):
+        run_squares(context, SquareConfig((5,)), work={}.__getitem__)
     runs = {run.id == finished.id: run for run in list_runs(tmp_path)}
     assert runs[True].settings == {"numbers": [1, 2]}
     assert runs[False].settings == {"numbers": [5]}
@@ -158,13 +146,14 @@ def test_a_listing_has_unfinished_runs_sizes_and_the_settings_that_differ(tmp_pa
 def test_a_name_must_match_one_run(tmp_path):
     record = run_squares(RunContext(tmp_path))
     assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id) == record.id
-    with pytest.raises(InputError, match="nothing matches none"):
-        match_run(tmp_path, "nothing")
-    with pytest.raises(InputError, match="no name matches none"):
-        match_run(tmp_path / "none", "")
     run_squares(RunContext(tmp_path), SquareConfig((7,)))
-    with pytest.raises(InputError, match=r"squ matches squares-.*, squares-"):
-        match_run(tmp_path, "squ")
+    for root, name, message in (
+        (tmp_path, "nothing", "nothing matches none"),
+        (tmp_path / "none", "", "no name matches none"),
+        (tmp_path, "squ", "squ matches squares-.*, squares-"),
+    ):
+        with pytest.raises(InputError, match=message):
+            match_run(root, name)
 
 
 def test_a_damaged_task_is_done_again(tmp_path, caplog):
@@ -184,8 +173,98 @@ def test_every_task_has_one_thread(tmp_path, workers):
         assert set(result["threads"].tolist()) <= {1}
 
 
-def test_a_context_needs_memory_and_a_backend_workers(tmp_path):
-    with pytest.raises(InputError, match="`memory` must be a positive number of bytes; got 0"):
-        RunContext(tmp_path, memory=0)
-    with pytest.raises(InputError, match="`workers` must be at least 1; got 0"):
+def slow_square(folder: Path, item: int) -> int:
+    time.sleep(0.1)
+    (folder / str(item)).touch()
+    return item**2
+
+
+def own_gpu(item: int) -> tuple[int, int, str]:
+    time.sleep(0.1)
+    return item, os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def fail_after_one(folder: Path) -> None:
+    with run_each(partial(slow_square, folder), range(40), backend=Backend(2)) as running:
+        next(running)
+        raise RuntimeError("disk full")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_item_comes_back_once_with_its_number(tmp_path, workers):
+    with run_each(partial(slow_square, tmp_path), range(3, 8), backend=Backend(workers)) as running:
+        assert sorted(running) == [(number, (number + 3) ** 2) for number in range(5)]
+
+
+@pytest.mark.slow
+def test_a_failed_caller_stops_its_tasks_and_no_others(tmp_path):
+    """A generator that is left to the garbage collector would stop whatever runs when it is collected."""
+    left = tmp_path / "left"
+    left.mkdir()
+    with pytest.raises(RuntimeError, match="disk full") as caught:
+        fail_after_one(left)
+    done = len(list(left.iterdir()))
+    other = tmp_path / "other"
+    other.mkdir()
+    with run_each(partial(slow_square, other), range(6), backend=Backend(2)) as running:
+        first = next(running)
+        del caught  # and with it the last that knew of the first call
+        assert len([first, *running]) == 6
+    assert len(list(left.iterdir())) <= done + 2
+
+
+@given(st.permutations(range(8)))
+def test_results_are_put_in_order_as_soon_as_they_can_be(order):
+    seen: list[int] = []
+
+    def coming():
+        for number in order:
+            seen.append(number)
+            yield number, str(number)
+
+    for position, result in enumerate(in_order(coming())):
+        assert result == str(position)
+        assert set(range(position + 1)) <= set(seen)
+    assert len(seen) == 8
+
+
+@pytest.mark.slow
+def test_every_process_has_a_gpu_of_its_own():
+    with run_each(own_gpu, range(8), backend=Backend(2, gpus=("5", "7"))) as running:
+        found = {(process, gpu) for _, (_, process, gpu) in running}
+    assert {gpu for _, gpu in found} <= {"5", "7"}
+    assert len({process for process, _ in found}) == len({gpu for _, gpu in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "workers", "gpus"),
+    [
+        ("cpu", 3, 3, ()),
+        ("cuda", 8, 4, ("0", "1", "2", "3")),
+        ("cuda", 2, 2, ("0", "1", "2", "3")),
+        ("cuda", 1, 1, ()),
+        ("cuda:1", 8, 1, ()),
+        ("mps", 8, 1, ()),
+    ],
+)
+def test_there_are_as_many_processes_as_the_device_has_use_for(monkeypatch, device, asked, workers, gpus):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert on_device(Backend(asked), device) == Backend(workers, gpus=gpus)
+
+
+def test_only_gpus_that_are_visible_are_given_out(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,GPU-1f")
+    assert on_device(Backend(4), "cuda") == Backend(2, gpus=("6", "GPU-1f"))
+    cluster = Backend(4, "tcp://127.0.0.1:8786")
+    assert on_device(cluster, "cuda") == cluster
+
+
+def test_what_nothing_can_run_on_is_refused():
+    with pytest.raises(ValueError, match="`workers` must be at least 1; got 0"):
         Backend(0)
+    with pytest.raises(ValueError, match="`workers` must be at most 1, one for each GPU; got 2"):
+        Backend(2, gpus=("0",))
+    assert Backend(5).for_tasks(2) == Backend(2)
+    assert Backend(5).for_tasks(0) == ONE_PROCESS
+    assert count_workers(Backend(3)) == 3

@@ -6,23 +6,16 @@ import pytest
 
 from deep.experiments.comparison import run_comparison
 from projnorm.records import RunContext
-from tests.commands import run_cli, without_pictures
+from tests.commands import run_cli
 from tests.deep.small import SMALL
 
 
 @pytest.fixture
-def projnorm(monkeypatch, tmp_path, request):
-    """Run the command line in an empty folder: exit code, output, errors."""
+def projnorm(monkeypatch, tmp_path):
+    """Runs the command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PROJNORM_DATA", raising=False)
-    if "pictures" not in request.fixturenames:
-        without_pictures(monkeypatch)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        result = run_cli(*arguments)
-        return result.code, result.out, result.err
-
-    return run
+    return run_cli
 
 
 @pytest.fixture(scope="session")

@@ -47,12 +47,13 @@ def drawn():
     return made_up(errors[:, None] * [1.0, 30.0, 2.0, 5.0] + noise * [0.1, 3.0, 0.2, 1.0], errors, [*"abcdef"] * 5)
 
 
+def residuals(score: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    return errors - np.polyval(np.polyfit(score, errors, 1), score)
+
+
 def test_residuals_are_those_of_plain_regressions(drawn):
     found = residual_correlations(drawn)
-    left = [
-        drawn.errors - np.polyval(np.polyfit(score, drawn.errors, 1), score)
-        for score in np.ascontiguousarray(drawn.values.T)
-    ]
+    left = [residuals(drawn.values[:, i], drawn.errors) for i in range(4)]
     np.testing.assert_allclose(found.correlation, np.corrcoef(left), atol=1e-10)
     assert np.all(found.low <= found.correlation + 1e-12)
     assert np.all(found.high >= found.correlation - 1e-12)
@@ -64,14 +65,10 @@ def test_the_intervals_of_residuals_are_those_of_drawing_families(drawn):
     rng, names, drawn_by_hand = np.random.default_rng(1), np.unique(drawn.families), []
     for _ in range(400):
         rows = np.concatenate([np.flatnonzero(drawn.families == f) for f in rng.choice(names, len(names))])
-        errors = drawn.errors[rows]
-        left = [
-            errors - np.polyval(np.polyfit(drawn.values[rows, i], errors, 1), drawn.values[rows, i]) for i in (0, 2)
-        ]
+        left = [residuals(drawn.values[rows, i], drawn.errors[rows]) for i in (0, 2)]
         drawn_by_hand.append(np.corrcoef(left)[0, 1])
-    np.testing.assert_allclose(
-        [found.low[0, 2], found.high[0, 2]], np.quantile(drawn_by_hand, [0.025, 0.975]), atol=0.08
-    )
+    ends = np.quantile(drawn_by_hand, [0.025, 0.975])
+    np.testing.assert_allclose([found.low[0, 2], found.high[0, 2]], ends, atol=0.08)
 
 
 def test_residuals_of_an_exact_method_and_of_few_families(drawn):
@@ -139,35 +136,26 @@ def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch)
     context = RunContext(tmp_path)
     base = run_comparison(SMALL, context)
     train_stage = stages._train_stage
-    monkeypatch.setattr(
-        stages, "_train_stage", lambda run, stage: (train_stage if stage == "reference" else _refused)(run, stage)
-    )
+
+    def only_the_reference(run, stage):
+        return train_stage(run, stage) if stage == "reference" else pytest.fail("trained again")
+
+    monkeypatch.setattr(stages, "_train_stage", only_the_reference)
     asked = SweepConfig(base.id[:8], (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
     record = run_sweep(asked, context)
     assert record.config["run"] == base.id
     scores = sweep_scores(record)
-    assert scores.methods == (
-        AS_RUN,
-        "T = 3",
-        "m = 30",
-        "lr = 0.01",
-        "reference = fine-tuned",
-        "labels = true",
-        "batch norm = frozen",
-    )
+    varied = ("T = 3", "m = 30", "lr = 0.01", "reference = fine-tuned", "labels = true", "batch norm = frozen")
+    assert scores.methods == (AS_RUN, *varied)
     np.testing.assert_array_equal(scores.values[:, 0], base.arrays["scores"][:, 1])
     np.testing.assert_array_equal(scores.errors, base.arrays["errors"])
     for before, after in pairwise(scores.values.T):
         assert np.all(before != after)
     alone = SMALL.updated({"projnorm": {"steps": 3, "trajectory": (1, 3)}})
-    monkeypatch.setattr("deep.estimators.projnorm.ProjNorm.measure", _refused)
+    monkeypatch.setattr("deep.estimators.projnorm.ProjNorm.measure", lambda *_: pytest.fail("trained again"))
     # Values are shared with a run of the same settings, and the record is found again.
     np.testing.assert_array_equal(scores.values[:, 1], run_comparison(alone, context).arrays["scores"][:, 1])
     assert run_sweep(replace(asked, run=base.id), context).created == record.created
-
-
-def _refused(*_, **__):
-    raise AssertionError("trained again")
 
 
 def test_the_papers_sweep_of_the_papers_run():

@@ -22,12 +22,14 @@ from deep.estimators import Estimator
 from deep.recipe import Recipe
 from deep.training import train
 from projnorm.errors import InputError
-from projnorm.vision import FAMILIES, ImageNetInput, corrupt, digits, load_network
+from projnorm.vision import ImageNetInput, corrupt, digits, load_network
 from tests.deep.small import world
 from tests.test_packaging import WITHOUT, run_python
 
 CLASSES = 4
 PREPARE = ImageNetInput(32)
+FEW = ("fog", "contrast", "gaussian_noise")
+SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10)}
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +42,14 @@ def outputs(model, points, labels=None):
     return found if labels is None else {**found, "labels": labels}
 
 
+def asked(model, n: int = 60, shift: float = 0.0, **options):
+    """The estimate for a target of so many samples from a source of as many."""
+    return estimate_error(model, world(n, 0.0, 1), world(n, shift, 2)[0], **options)
+
+
 def test_without_calibration_the_interval_covers_sampling_noise_and_says_so(linear):
-    points, labels = world(600, 0.0, 1)
-    target, _ = world(400, 0.0, 2)
-    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target))
+    source, (target, _) = outputs(linear, *world(600, 0.0, 1)), world(400, 0.0, 2)
+    found = estimate_error(None, source, outputs(linear, target))
     assert found.based_on == UNCALIBRATED
     assert found.calibration is None
     assert found.low < found.error < found.high
@@ -52,9 +58,9 @@ def test_without_calibration_the_interval_covers_sampling_noise_and_says_so(line
     assert found.probability_above(found.error) == pytest.approx(0.5)
     assert found.probability_above(0.99) == pytest.approx(0.0, abs=1e-6)
     # A quarter of the samples: the noise of the target doubles, that of the source stays.
-    fewer = estimate_error(None, outputs(linear, points, labels), outputs(linear, target[:100]))
+    fewer = estimate_error(None, source, outputs(linear, target[:100]))
     assert 1.2 < (fewer.high - fewer.low) / (found.high - found.low) < 2.2
-    wider = estimate_error(None, outputs(linear, points, labels), outputs(linear, target), level=0.99)
+    wider = estimate_error(None, source, outputs(linear, target), level=0.99)
     assert wider.error == found.error
     assert wider.high - wider.low > found.high - found.low
 
@@ -101,16 +107,16 @@ def test_a_method_that_does_not_follow_the_error_is_said_not_to():
 
 def test_a_model_whose_source_cannot_be_shifted_says_so():
     model = nn.Sequential(nn.Linear(CLASSES, CLASSES), nn.Softmax(dim=1))
-    found = estimate_error(model, world(100, 0.0, 1), world(100, 0.0, 2)[0])
+    found = asked(model, 100)
     assert found.calibration is None
     assert any("could not be shifted" in warning for warning in found.warnings)
     assert any("looks like probabilities" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match=r"`init` must be the same network .*; 0.bias differs"):
-        estimate_error(model, world(100, 0.0, 1), world(100, 0.0, 2)[0], init=nn.Sequential(nn.Linear(CLASSES, 3)))
+        asked(model, 100, init=nn.Sequential(nn.Linear(CLASSES, 3)))
 
 
 def test_labelled_shifted_sets_give_the_full_interval(linear):
-    points, labels = world(600, 0.0, 1)
+    source = outputs(linear, *world(600, 0.0, 1))
     rng = np.random.default_rng(0)
     sets = {}
     for family in range(10):
@@ -119,49 +125,42 @@ def test_labelled_shifted_sets_give_the_full_interval(linear):
             moved_points, moved_labels = world(400, shift, 10 + 2 * family + severity)
             sets[f"f{family}-{severity}"] = outputs(linear, moved_points + direction, moved_labels)
     target, truth = world(400, 0.4, 99)
-    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, target), calibration=sets)
+    found = estimate_error(None, source, outputs(linear, target), calibration=sets)
     error = float(np.mean(linear.predict(target) != truth))
     assert set(found.based_on) <= set(CALIBRATED)
     assert found.low <= error <= found.high
     assert abs(found.error - error) < 0.08
-    assert found.calibration is not None
     assert len(set(found.calibration.families.tolist())) == 11
     assert "21 labelled sets of 11 families (given)" in found.sentence
     assert not found.warnings
-    away = outputs(linear, target + 9.0)
-    far = estimate_error(None, outputs(linear, points, labels), away, calibration=sets, methods=("FeatureShift",))
+    far = estimate_error(None, source, outputs(linear, target + 9.0), calibration=sets, methods=("FeatureShift",))
     assert "outside the calibration sets (FeatureShift is" in far.warnings[0]
 
 
 def test_too_few_families_are_said_to_be_too_few(linear):
-    points, labels = world(200, 0.0, 1)
+    source = outputs(linear, *world(200, 0.0, 1))
     sets = {f"s{i}": outputs(linear, *world(200, 0.1 * i, 5 + i)) for i in range(4)}
-    found = estimate_error(None, outputs(linear, points, labels), outputs(linear, points), calibration=sets)
+    found, narrower = (estimate_error(None, source, source, calibration=sets, level=level) for level in (0.9, 0.8))
     assert (found.low, found.high) == (0.0, 1.0)
     assert "5 families of calibration sets are too few for an interval at 90 %" in found.warnings[0]
     assert "83 % at the most" in found.warnings[0]
-    narrower = estimate_error(
-        None, outputs(linear, points, labels), outputs(linear, points), calibration=sets, level=0.8
-    )
     assert narrower.high - narrower.low < 0.5
 
 
 def test_a_model_of_numbers_is_calibrated_on_moved_inputs(linear):
-    found = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
-    assert found.calibration is not None
+    found = asked(linear, 600, 0.3)
     assert found.calibration.origin == "inputs of the source, moved and drawn anew"
-    truth = float(np.mean(linear.predict(world(400, 0.3, 2)[0]) != world(400, 0.3, 2)[1]))
-    assert found.low <= truth <= found.high
-    again = estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0])
+    points, truth = world(600, 0.3, 2)
+    assert found.low <= float(np.mean(linear.predict(points) != truth)) <= found.high
+    again = asked(linear, 600, 0.3)
     assert (again.error, again.low, again.high) == (found.error, found.low, found.high)
-    assert estimate_error(linear, world(600, 0.0, 1), world(400, 0.3, 2)[0], seed=1).error != found.error
+    assert asked(linear, 600, 0.3, seed=1).error != found.error
 
 
 def test_a_network_of_numbers_is_calibrated_on_moved_features():
     model = nn.Sequential(nn.Linear(CLASSES, 16), nn.ReLU(), nn.Linear(16, CLASSES))
     train(model, *world(1000, 0.0, 0), Recipe(200, 0.1, 50), seed=0)
-    found = estimate_error(model, world(600, 0.0, 1), world(400, 0.3, 2)[0], others=[model, model])
-    assert found.calibration is not None
+    found = asked(model, 600, 0.3, others=[model, model])
     assert found.calibration.origin == "features of the source, moved and drawn anew"
     notes = {one.method: one.note for one in found.methods}
     assert notes["Rotation"] == notes["ProjNorm"] == "not run: costly, name it in methods"
@@ -199,11 +198,7 @@ def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_metho
         if one.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
             assert math.isfinite(one.score), one
             assert math.isfinite(one.error), one
-    assert found.calibration is not None
     assert len(found.calibration.errors) == 1 + 3 * len(FEW)
-
-
-FEW = ("fog", "contrast", "gaussian_noise")
 
 
 def test_float_images_with_colours_first_are_corrupted_as_bytes_are():
@@ -216,7 +211,6 @@ def test_float_images_with_colours_first_are_corrupted_as_bytes_are():
     (from_bytes,) = corrupted(images, seed=0, families=("contrast",), severities=(2,))
     (from_floats,) = corrupted(floats, seed=0, families=("contrast",), severities=(2,))
     np.testing.assert_allclose(np.moveaxis(from_floats.rows, 1, 3) * 255.0, from_bytes.rows, atol=1e-3)
-    assert len(FAMILIES) == 19
 
 
 def test_moves_do_not_depend_on_units_and_grow_with_severity():
@@ -253,19 +247,13 @@ def test_families_by_name():
         given_sets({"one": one, "two": Outputs(np.eye(3), name="two")}, one)
 
 
-SOURCE = {"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.array([0, 1, 2] * 10)}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"methods": ("nonsense",)}, "`methods` must be default, all, or of .*; got 'nonsense'"),
         ({"methods": ("ATC", "ATC")}, "at least one method, each once"),
         ({"methods": ("Dispersion",)}, r"nothing can be estimated \(Dispersion: not run: needs features"),
-        (
-            {"methods": ("entropy",)},
-            "Entropy: scores that are no errors need calibration; .* or the model with its inputs",
-        ),
+        ({"methods": ("entropy",)}, "Entropy: scores .* need calibration; .* or the model with its inputs"),
         ({"device": "cuda"}, "`device` 'cuda' needs `model` to be a network of torch"),
         ({"calibration": "perhaps"}, "`calibration` must be auto, none, or labelled sets by name; got 'perhaps'"),
         ({"others": ["x"]}, "`others` needs `model`"),
@@ -279,9 +267,9 @@ def test_what_cannot_be_asked_is_said_in_a_line(options, message):
 
 def test_a_model_with_calibration_none_is_told_how_to_calibrate(linear):
     with pytest.raises(InputError, match=r'need calibration; .*, or calibration="auto"'):
-        estimate_error(linear, world(60, 0.0, 1), world(60, 0.0, 2)[0], methods="Entropy", calibration="none")
-    found = estimate_error(linear, world(60, 0.0, 1), world(60, 0.0, 2)[0], calibration="none")
-    assert 'For that, pass labelled shifted sets as `calibration`, or calibration="auto".' in found.sentence
+        asked(linear, methods="Entropy", calibration="none")
+    words = 'For that, pass labelled shifted sets as `calibration`, or calibration="auto".'
+    assert words in asked(linear, calibration="none").sentence
 
 
 def test_targets_may_be_a_list_and_labels_of_a_target_give_the_truth(linear, caplog):
@@ -309,8 +297,8 @@ def test_a_target_in_a_file_is_called_after_it(linear, tmp_path):
 
 def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
     plain = estimate_error(None, outputs(linear, *world(60, 0.0, 1)), outputs(linear, world(60, 0.2, 2)[0]))
-    calibrated = estimate_error(linear, world(60, 0.0, 1), world(60, 0.2, 2)[0])
-    for found, covers in ((plain, "sampling noise only"), (calibrated, "sampling noise and the method's error")):
+    calibrated = "sampling noise and the method's error"
+    for found, covers in ((plain, "sampling noise only"), (asked(linear, shift=0.2), calibrated)):
         again = pickle.loads(pickle.dumps(found))  # noqa: S301
         assert str(again.to_dict()) == str(found.to_dict())
         assert again.probability_above(0.1) == found.probability_above(0.1)
@@ -328,8 +316,7 @@ def test_a_network_that_always_says_the_same_has_no_interval_of_zero_width():
     model = nn.Linear(CLASSES, CLASSES)
     nn.init.zeros_(model.weight)
     model.bias.data = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    points, labels = world(60, 0.0, 1)
-    found = estimate_error(model, (points, labels), world(60, 0.3, 2)[0])
+    found = asked(model, shift=0.3)
     # 1.64 standard deviations of an error counted on 60 samples.
     assert found.high - found.low >= 3.28 * math.sqrt(found.error * (1.0 - found.error) / 60) > 0.1
 

@@ -10,39 +10,26 @@ import pytest
 import torch
 from torch import nn
 
+from deep.recipe import Recipe
+from deep.training import train
 from projnorm.arrays import to_npz
 from tests.deep.small import world
 
 world = partial(world, classes=3, noise=0.6)
 MODEL = """
-import torch
+import sys
 from torch import nn
 
-def build():
-    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
-
-def broken():
-    raise RuntimeError("no such luck")
-
-def strange():
-    return 7
-
-def leaves():
-    raise SystemExit("no licence")
-
-def nothing_built():
-    return None
-
-class Odd(nn.Module):
-    def forward(self, x):
-        return {"out": x}
-
-def odd():
-    return Odd()
-
-number = 3
+build = lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+broken = lambda: {}["luck"]
+strange = lambda: 7
+leaves = lambda: sys.exit("no licence")
+nothing_built = lambda: None
+odd = lambda: nn.Flatten(0)
 """
-
+OUTPUTS = ("--source", "val.npz", "--target", "new.npz")
+INPUTS = ("--source", "val-inputs.npz", "--target", "new-inputs.npz")
+BUILT = ("--model", "model.py:build")
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -53,12 +40,7 @@ def folder(tmp_path):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     torch.save(network.state_dict(), tmp_path / "w0.pth")
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.3)
-    x, y = world(500, 0.0, 0)
-    for _ in range(200):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(network(torch.from_numpy(x)), torch.from_numpy(y)).backward()
-        optimiser.step()
+    train(network, *world(500, 0.0, 0), Recipe(200, lr=0.3, batch=500, momentum=0.0), seed=0)
     torch.save(network.state_dict(), tmp_path / "w.pth")
     (tmp_path / "model.py").write_text(MODEL)
     for name, shift, seed in (("val", 0.0, 1), ("new", 0.3, 2), *((f"f{i}-1", 0.08 * i, 3 + i) for i in range(10))):
@@ -71,8 +53,20 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def predict(projnorm):
+    """The estimates that `projnorm predict --json` prints, and its exit code."""
+
+    def run(*arguments: str) -> tuple[list[dict], int]:
+        code, out, err = projnorm("predict", *arguments, "--json")
+        assert err == ""
+        return json.loads(out)["estimates"], code
+
+    return run
+
+
 def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
-    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz")
+    code, out, err = projnorm("predict", *OUTPUTS)
     assert (code, err) == (0, "")
     assert out.startswith("new: Estimated error")
     assert "90 % interval" in out
@@ -80,26 +74,20 @@ def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
     assert "not run: needs features" in projnorm("predict", *OUTPUTS, "--all-methods")[1]
 
 
-def test_json_has_everything_and_a_threshold_its_probability(projnorm):
-    arguments = ("predict", "--source", "val.npz", "--target", "new.npz", "--json")
-    code, out, _ = projnorm(*arguments, "--fail-above", "0.9")
-    (found,) = json.loads(out)["estimates"]
+def test_json_has_everything_and_a_threshold_its_probability(predict):
+    (found,), code = predict(*OUTPUTS, "--fail-above", "0.9")
     assert code == 0
     assert found["low"] <= found["error"] <= found["high"]
     assert found["probability_above"] < 0.5
-    code, out, err = projnorm(*arguments, "--fail-above", "0.01")
-    assert (code, err) == (1, "")
-    assert json.loads(out)["estimates"][0]["probability_above"] > 0.5
-    certain = projnorm(*arguments, "--fail-above", str(found["error"]), "--fail-probability", "0.6")
-    assert certain[0] == 0
+    (above,), code = predict(*OUTPUTS, "--fail-above", "0.01")
+    assert code == 1
+    assert above["probability_above"] > 0.5
+    assert predict(*OUTPUTS, "--fail-above", str(found["error"]), "--fail-probability", "0.6")[1] == 0
 
 
-def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(projnorm, folder):
+def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(predict, folder):
     sets = [f"f{i}-1.npz" for i in range(10)]
-    code, out, _ = projnorm(
-        "predict", "--source", "val.npz", "--target", "new.npz", "--json", "--calibration", *sets, "--card", "card.html"
-    )
-    (found,) = json.loads(out)["estimates"]
+    (found,), code = predict(*OUTPUTS, "--calibration", *sets, "--card", "card.html")
     assert code == 0
     assert found["calibration"]["families"] == [*(f"f{i}" for i in range(10)), "source"]
     assert found["high"] - found["low"] < 0.9
@@ -108,31 +96,18 @@ def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(projnorm
     assert "data:image/svg+xml" in page
 
 
-def test_a_network_is_built_by_the_users_file(projnorm):
-    code, out, err = projnorm(
-        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--init", "w0.pth", "--second", "w0.pth"),
-        *("--source", "val-inputs.npz", "--target", "new-inputs.npz", "--target", "f3-1-inputs.npz", "--json"),
-        *("--methods", "ProjNorm,COT,GDE"),
-    )
-    assert (code, err) == (0, "")
-    first, second = json.loads(out)["estimates"]
-    assert first["target"] == "new-inputs"
-    assert second["target"] == "f3-1-inputs"
+def test_a_network_is_built_by_the_users_file(predict):
+    weights = (*BUILT, "--weights", "w.pth")
+    more = ("--init", "w0.pth", "--second", "w0.pth", "--target", "f3-1-inputs.npz", "--methods", "ProjNorm,COT,GDE")
+    (first, second), code = predict(*INPUTS, *weights, *more)
+    assert code == 0
+    assert (first["target"], second["target"]) == ("new-inputs", "f3-1-inputs")
     scores = {one["method"]: one["score"] for one in first["methods"]}
     assert scores["ProjNorm"] > 0.0
     assert scores["GDE"] > 0.0
     assert first["based_on"] == ["COT"]  # the others cannot be asked where features moved
     assert first["calibration"]["origin"].startswith("features of the source")
-    plain = projnorm(
-        *("predict", "--model", "model.py:build", "--weights", "w.pth", "--no-calibrate", "--json"),
-        *("--source", "val-inputs.npz", "--target", "new-inputs.npz"),
-    )
-    assert json.loads(plain[1])["estimates"][0]["calibration"] is None
-
-
-OUTPUTS = ("--source", "val.npz", "--target", "new.npz")
-INPUTS = ("--source", "val-inputs.npz", "--target", "new-inputs.npz")
-BUILT = ("--model", "model.py:build")
+    assert predict(*INPUTS, *weights, "--no-calibrate")[0][0]["calibration"] is None
 
 
 @pytest.mark.parametrize(
@@ -143,13 +118,10 @@ BUILT = ("--model", "model.py:build")
         ((*OUTPUTS, "--target", "./new.npz"), "two sets are called 'new'"),
         (("--source", "val.npz", "--target", "val-inputs.npz"), "needs one of the arrays `logits`"),
         ((*OUTPUTS, "--level", "1.5"), "--level must be below 1"),
-        (
-            (*OUTPUTS, "--methods", "Entropy"),
-            "need calibration; pass labelled shifted sets as --calibration, or",
-        ),
+        ((*OUTPUTS, "--methods", "Entropy"), "need calibration; pass labelled shifted sets as --calibration, or"),
         ((*OUTPUTS, "--weights", "w.pth"), "--weights needs --model"),
         ((*INPUTS, "--model", "model.py"), "--model must be FILE.py:FUNCTION"),
-        ((*INPUTS, "--model", "model.py:broken"), "failed: RuntimeError: no such luck"),
+        ((*INPUTS, "--model", "model.py:broken"), "failed: KeyError: 'luck'"),
         (
             (*INPUTS, "--model", "model.py:strange", "--second", "w.pth"),
             "weights need --model to build a torch network",
@@ -185,7 +157,7 @@ def test_labels_of_a_target_give_the_truth_if_they_are_any(projnorm, folder):
 
 def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
     (folder / "card.html").mkdir()
-    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "new.npz", "--card", "card.html")
+    code, out, err = projnorm("predict", *OUTPUTS, "--card", "card.html")
     assert code == 2
     assert "Estimated error" in out
     assert err.count("\n") == 1

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from deep.estimate.batches import as_batches
-from deep.estimate.classifiers import OnnxClassifier, ProbabilisticClassifier, as_classifier, outputs_of
+from deep.estimate.classifiers import OnnxClassifier, as_classifier, outputs_of
 from deep.estimate.torch_classifier import TorchClassifier
 from projnorm.errors import InputError
 from projnorm.text.networks import load_pair_classifier
@@ -28,69 +28,66 @@ def network(seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
 
 
-def forms():
-    x, y = torch.from_numpy(X), torch.from_numpy(Y)
-    yield "array", X, False
-    yield "tensor", x, False
-    yield "list of rows", X.tolist(), False
-    yield "pair", (X, Y), True
-    yield "pair of lists", (X.tolist(), Y.tolist()), True
-    yield "dataset", TensorDataset(x, y), True
-    yield "loader", DataLoader(TensorDataset(x, y), batch_size=7), True
-    yield "unlabelled loader", DataLoader(TensorDataset(x), batch_size=7), False
+TENSORS = torch.from_numpy(X), torch.from_numpy(Y)
+FORMS = {
+    "array": X,
+    "tensor": TENSORS[0],
+    "list of rows": X.tolist(),
+    "unlabelled loader": DataLoader(TensorDataset(TENSORS[0]), batch_size=7),
+    "labelled pair": (X, Y),
+    "labelled pair of lists": (X.tolist(), Y.tolist()),
+    "labelled dataset": TensorDataset(*TENSORS),
+    "labelled loader": DataLoader(TensorDataset(*TENSORS), batch_size=7),
+}
 
 
-@pytest.mark.parametrize(("form", "labelled"), [f[1:] for f in forms()], ids=[f[0] for f in forms()])
-def test_every_form_of_samples_gives_the_same(form, labelled):
+def asked(model, samples):
+    """What a model of any kind says of samples in any form."""
+    batches = as_batches(samples, "set")
+    return outputs_of(as_classifier(model, batches), batches, "set")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_samples_gives_the_same(form):
     model = network().eval()
     with torch.no_grad():
-        expected = model(torch.from_numpy(X)).numpy()
-        features = model[:-1](torch.from_numpy(X)).numpy()
-    samples = as_batches(form, "set")
-    found = outputs_of(TorchClassifier.of(model, samples), samples, "set")
+        features = model[:-1](TENSORS[0])
+        expected = model[-1](features)
+    found = asked(model, FORMS[form])
     np.testing.assert_allclose(found.logits, expected, atol=1e-6)
     np.testing.assert_allclose(found.features, features, atol=1e-6)
-    assert (found.labels is not None) == labelled
+    assert (found.labels is not None) == form.startswith("labelled")
 
 
 def test_the_network_is_left_as_it_was():
     model = network().train()
     model[2].eval()
     before, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
-    samples = as_batches(X, "set")
-    TorchClassifier.of(model, samples).outputs(samples)
+    asked(model, X)
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
 def test_a_network_without_a_linear_last_layer_has_no_features():
-    model = nn.Sequential(nn.Linear(6, 3), nn.Tanh())
-    samples = as_batches(X, "set")
-    found = TorchClassifier.of(model, samples)
-    assert found.last is None
-    assert found.outputs(samples).features is None
+    assert asked(nn.Sequential(nn.Linear(6, 3), nn.Tanh()), X).features is None
 
 
 def test_a_classifier_of_transformers_is_asked_by_name():
     body = load_pair_classifier("tiny", num_outputs=3, seed=0).model.body
     ids = RNG.integers(3, 100, size=(10, 12))
     tokens = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": Y[:10]}
-    samples = as_batches(tokens, "set")
-    found = outputs_of(as_classifier(body, samples), samples, "set")
+    found = asked(body, tokens)
     with torch.no_grad():
         expected = body.eval()(input_ids=torch.from_numpy(ids)).logits.numpy()
     np.testing.assert_allclose(found.logits, expected, atol=1e-5)
-    assert found.features.shape[0] == 10
-    assert found.features.shape[1] > 0
+    assert found.features.size > len(found.features) == 10
     np.testing.assert_array_equal(found.known_labels, Y[:10])
 
 
 def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
     names = np.array(["cat", "dog", "owl"])[Y]
     model = LogisticRegression().fit(X, names)
-    samples = as_batches((X, names), "set")
-    found = outputs_of(as_classifier(model, samples), samples, "set")
-    assert isinstance(as_classifier(model, samples), ProbabilisticClassifier)
+    found = asked(model, (X, names))
     np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(X))
     assert found.error == pytest.approx(np.mean(model.predict(X) != names))
 
@@ -123,8 +120,7 @@ def test_two_texts_in_a_list_are_two_samples():
 def test_an_onnx_file_is_run(tmp_path, softmax):
     weight = RNG.standard_normal((6, 3)).astype(np.float32)
     (tmp_path / "m.onnx").write_bytes(onnx_network(weight, softmax=softmax))
-    samples = as_batches((X, Y), "set")
-    found = outputs_of(as_classifier(tmp_path / "m.onnx", samples), samples, "set")
+    found = asked(tmp_path / "m.onnx", (X, Y))
     difference = found.logits - X @ weight
     np.testing.assert_allclose(difference - difference.mean(axis=1, keepdims=True), 0.0, atol=1e-5)
 

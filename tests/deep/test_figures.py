@@ -111,15 +111,10 @@ def estimate(calibration: CalibrationSummary | None) -> ErrorEstimate:
     return ErrorEstimate("new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, 0.06, ("be careful",), calibration)
 
 
-CALIBRATION = CalibrationSummary(
-    "given",
-    ("fog-1", "snow-1"),
-    np.array(["fog", "snow"]),
-    np.array([0.2, 0.5]),
-    np.array([0.25, 0.45]),
-    0.05,
-    Coverage(Interval(0.9, 0.8, 1.0), 0.2),
-)
+PREDICTED, TRUE = np.array([0.2, 0.5]), np.array([0.25, 0.45])
+COVERAGE = Coverage(Interval(0.9, 0.8, 1.0), 0.2)
+NAMES = ("fog-1", "snow-1")
+CALIBRATION = CalibrationSummary("given", NAMES, np.array(["fog", "snow"]), PREDICTED, TRUE, 0.05, COVERAGE)
 
 
 def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from deep.outputs import Outputs, read_outputs, require_alike
 from projnorm.arrays import to_npz
@@ -19,34 +20,27 @@ def saved(path, **arrays):
 
 
 def test_a_file_gives_logits_features_labels_and_other_models(tmp_path):
-    path = saved(
-        tmp_path / "a.npz", logits=LOGITS, features=np.ones((30, 2)), labels=LABELS, other_logits=np.stack([LOGITS] * 2)
-    )
-    found = read_outputs(path)
+    more = {"features": np.ones((30, 2)), "labels": LABELS, "other_logits": np.stack([LOGITS] * 2)}
+    found = read_outputs(saved(tmp_path / "a.npz", logits=LOGITS, **more))
     np.testing.assert_array_equal(found.logits, LOGITS)
     np.testing.assert_array_equal(found.known_labels, LABELS)
-    assert found.features.shape == (30, 2)
-    assert len(found.others) == 2
+    assert (found.features.shape, len(found.others)) == ((30, 2), 2)
     assert found.error == pytest.approx(np.mean(LOGITS.argmax(axis=1) != LABELS))
 
 
 def test_probabilities_and_plain_arrays_are_read_too(tmp_path):
-    rows = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    rows = softmax(LOGITS, axis=1)
     found = read_outputs(saved(tmp_path / "p.npz", probabilities=rows))
     np.testing.assert_allclose(np.exp(found.logits), rows)
     np.save(tmp_path / "z.npy", LOGITS)
     plain = read_outputs(tmp_path / "z.npy")
-    assert plain.labels is None
-    assert plain.features is None
+    assert (plain.labels, plain.features) == (None, None)
 
 
 def test_labels_may_be_names_or_other_numbers_if_the_columns_are_named(tmp_path):
-    names = np.array(["cat", "dog", "owl"])
-    found = read_outputs(saved(tmp_path / "n.npz", logits=LOGITS, labels=names[LABELS], classes=names))
-    np.testing.assert_array_equal(found.known_labels, LABELS)
-    numbers = np.array([3, 7, 12])
-    found = read_outputs(saved(tmp_path / "m.npz", logits=LOGITS, labels=numbers[LABELS], classes=numbers))
-    np.testing.assert_array_equal(found.known_labels, LABELS)
+    for classes in (np.array(["cat", "dog", "owl"]), np.array([3, 7, 12])):
+        found = read_outputs(saved(tmp_path / "n.npz", logits=LOGITS, labels=classes[LABELS], classes=classes))
+        np.testing.assert_array_equal(found.known_labels, LABELS)
 
 
 WITH_NAN = LOGITS.copy()

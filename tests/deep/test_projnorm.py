@@ -67,8 +67,11 @@ def target(labels=None) -> Outputs:
     return replace(forward(EVALUATED, "5", TARGET), inputs=TARGET, labels=labels)
 
 
-def test_it_is_algorithm_1():
+def test_it_is_algorithm_1_and_leaves_the_networks_as_they_are():
+    before = [copy.deepcopy(model.state_dict()) for model in (INITIAL, EVALUATED)]
     assert projnorm().score(target()) == pytest.approx(algorithm_1(), rel=1e-5)
+    for model, state in zip((INITIAL, EVALUATED), before, strict=True):
+        assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
 
 def test_layers_add_up_and_the_trajectory_ends_at_the_value():
@@ -79,20 +82,10 @@ def test_layers_add_up_and_the_trajectory_ends_at_the_value():
     assert found.trajectory[1] != found.trajectory[4]
 
 
-def test_fewer_samples_are_drawn_from_all():
+def test_fewer_samples_are_drawn_from_all_and_the_same_images_and_labels_give_zero():
     few = target().take(few_indices(33, 10, 3))
     assert projnorm(samples=10).score(target()) == projnorm().score(few) != projnorm().score(target())
-
-
-def test_the_same_images_and_labels_give_zero():
     assert projnorm().score(Outputs(np.eye(4)[TRAIN_LABELS], inputs=TRAIN)) == 0.0
-
-
-def test_the_networks_are_left_as_they_are():
-    before = [copy.deepcopy(model.state_dict()) for model in (INITIAL, EVALUATED)]
-    projnorm().score(target())
-    for model, state in zip((INITIAL, EVALUATED), before, strict=True):
-        assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
 
 def test_true_labels_are_used_only_when_asked_for():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.special import softmax
 
 from deep.experiments.adversarial import pgd, run_adversarial
 from deep.experiments.comparison import run_comparison
@@ -15,6 +17,7 @@ from deep.experiments.config import PAPER_EPS, AdversarialConfig, LabelShiftConf
 from deep.experiments.label_shift import difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.experiments.stress import predictions
 from deep.forward import forward
+from deep.outputs import Outputs
 from deep.runs import Run, open_run
 from deep.samples import few_indices
 from deep.stages import data_of, network_of
@@ -24,12 +27,9 @@ from projnorm.vision import ImageNetInput
 from tests.deep.small import SMALL as WHOLE
 
 SMALL = WHOLE.updated(
-    {
-        "data": {"n": 600, "m": 100},
-        "finetune": {"epochs": 8},
-        "projnorm": {"steps": 5, "batch": 25, "trajectory": ()},
-    }
+    {"data": {"n": 600, "m": 100}, "finetune": {"epochs": 8}, "projnorm": {"steps": 5, "batch": 25, "trajectory": ()}}
 )
+PREPARE = ImageNetInput(32)
 QUICK = SMALL.updated({"methods": ("Entropy", "ATC"), "finetune": {"epochs": 1}})
 
 
@@ -47,20 +47,19 @@ def attacked(run):
     return network_of(opened), images.images, images.labels
 
 
-def error(network, images, labels) -> float:
-    return replace(forward(network, "fc", images, prepare=ImageNetInput(32)), labels=labels).error
+def seen(network, images, labels) -> Outputs:
+    return replace(forward(network, "fc", images, prepare=PREPARE), labels=labels)
 
 
 def test_attacks_raise_the_error_and_stay_inside_the_ball(attacked):
     network, images, labels = attacked
-    prepare = ImageNetInput(32)
     errors = []
     for eps in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0):
-        found = pgd(network, images, labels, eps=eps, prepare=prepare)
+        found = pgd(network, images, labels, eps=eps, prepare=PREPARE)
         assert np.abs(found - images).max() <= eps
         assert 0 <= found.min() <= found.max() <= 255
-        errors.append(error(network, found, labels))
-    assert errors[0] == error(network, images, labels) < 0.5
+        errors.append(seen(network, found, labels).error)
+    assert errors[0] == seen(network, images, labels).error < 0.5
     assert np.all(np.diff(errors) >= -0.02)
     assert errors[-1] > errors[0] + 0.3
 
@@ -80,22 +79,18 @@ def test_one_step_on_a_linear_network_goes_to_the_corner():
 
 def test_an_attack_leaves_the_network_as_it_was_and_can_start_elsewhere(attacked):
     network, images, labels = attacked
+    attack = partial(pgd, network, images, labels, eps=4.0, steps=2, prepare=PREPARE)
     network.train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    first = pgd(network, images, labels, eps=4.0, steps=2, start=1, prepare=ImageNetInput(32))
+    first = attack(start=1)
     assert network.training
     assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name])
     network.eval()
-    np.testing.assert_array_equal(
-        first, pgd(network, images, labels, eps=4.0, steps=2, start=1, prepare=ImageNetInput(32))
-    )
-    assert np.any(first != pgd(network, images, labels, eps=4.0, steps=2, start=2, prepare=ImageNetInput(32)))
+    np.testing.assert_array_equal(first, attack(start=1))
+    assert np.any(first != attack(start=2))
     assert np.abs(first - images).max() <= 4.0 + 1e-4
-    for bad in ({"eps": -1.0}, {"eps": float("nan")}, {"eps": 1.0, "steps": 0}):
-        with pytest.raises(ValueError, match="`eps` must not be negative"):
-            pgd(network, images, labels, **bad)
 
 
 def test_errors_under_attack_are_predicted_by_the_runs_lines(run):
@@ -111,16 +106,6 @@ def test_errors_under_attack_are_predicted_by_the_runs_lines(run):
         fit = stats.linregress(scores[:, column], record.arrays["errors"])
         np.testing.assert_allclose(method.predicted, fit.intercept + fit.slope * a["scores"][:, column], rtol=1e-9)
         assert method.mse == pytest.approx(np.mean((method.predicted - a["errors"]) ** 2))
-    with pytest.raises(InputError, match="`m` must be at most 100"):
-        run_adversarial(replace(config, m=101), context)
-
-
-def test_the_clean_images_score_as_in_the_run(run):
-    context, record = run
-    arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,)), context).arrays
-    np.testing.assert_allclose(arrays["scores"][0], record.arrays["scores"][0], rtol=1e-4)
-    assert arrays["errors"][0] == record.arrays["errors"][0]
-    assert len(PAPER_EPS) == 15
 
 
 def test_a_lost_network_is_trained_again_by_the_same_run(tmp_path):
@@ -167,8 +152,6 @@ def test_groups_are_of_classes_by_difficulty():
     assert set(labels[second]) == {0, 4}
     assert (len(first), len(second)) == (25, 20)
     assert not np.array_equal(first, np.flatnonzero(np.isin(labels[labels < 5], [1, 3, 2]))[:25])
-    with pytest.raises(ValueError, match="`groups` must be at most 5, the number of classes; got 6"):
-        difficulty_groups(labels, errors, 6, 5, np.random.default_rng(0))
 
 
 def test_a_mixture_has_its_priors():
@@ -191,30 +174,42 @@ def test_label_shift_is_scored_and_the_groups_are_ordered(run):
     assert a["scores"].shape == (7, 6)
     assert np.isnan(a["farthest"]).all()
     assert len(run_label_shift(replace(config, groups=0), context).arrays["sets"]) == 2
-    with pytest.raises(InputError, match="`groups` must be at most 10"):
-        run_label_shift(replace(config, groups=11), context)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("stress", "message"),
     [
-        (lambda: AdversarialConfig(eps=(1.0, 1.0000001)), "`eps` must be different numbers"),
-        (lambda: AdversarialConfig(m=1), "`m` must be 0 for all, or at least 2"),
-        (lambda: LabelShiftConfig(groups=0, concentrations=()), "must ask for something"),
-        (lambda: LabelShiftConfig(groups=1), "`groups` must be 0, or at least 2"),
+        (lambda context: run_adversarial(AdversarialConfig(m=101), context), "`m` must be at most 100"),
+        (lambda context: run_label_shift(LabelShiftConfig(groups=11), context), "`groups` must be at most 10"),
+        (lambda _: AdversarialConfig(eps=(1.0, 1.0000001)), "`eps` must be different numbers"),
+        (lambda _: AdversarialConfig(m=1), "`m` must be 0 for all, or at least 2"),
+        (lambda _: LabelShiftConfig(groups=0, concentrations=()), "must ask for something"),
+        (lambda _: LabelShiftConfig(groups=1), "`groups` must be 0, or at least 2"),
+        (
+            lambda _: difficulty_groups(np.arange(2), np.ones(2), 6, 5, None),
+            "`groups` must be at most 2, the number of",
+        ),
+        *(
+            (lambda _, bad=bad: pgd(None, None, None, **bad), "`eps` must not be negative")
+            for bad in ({"eps": -1.0}, {"eps": float("nan")}, {"eps": 1.0, "steps": 0})
+        ),
     ],
 )
-def test_what_is_no_stress_is_refused(make, message):
+def test_what_is_no_stress_is_refused(run, stress, message):
     with pytest.raises(InputError, match=message):
-        make()
+        stress(run[0])
 
 
-def test_fewer_images_are_drawn_from_all(run):
+def test_the_clean_images_score_as_in_the_run_and_fewer_are_drawn_from_all(run, attacked):
     context, record = run
-    opened = Run(SMALL, context, record.id)
-    few = data_of(opened).targets[0].samples.take(few_indices(100, 30, SMALL.seed))
+    arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,)), context).arrays
+    np.testing.assert_allclose(arrays["scores"][0], record.arrays["scores"][0], rtol=1e-4)
+    assert arrays["errors"][0] == record.arrays["errors"][0]
+    network, images, labels = attacked
+    few = few_indices(100, 30, SMALL.seed)
+    outputs = seen(network, images[few], labels[few])
     arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), context).arrays
-    outputs = replace(forward(network_of(opened), "fc", few.images, prepare=ImageNetInput(32)), labels=few.labels)
     assert arrays["errors"][0] == outputs.error
-    confidence = torch.softmax(torch.from_numpy(outputs.logits), dim=1).amax(dim=1).mean().item()
+    confidence = softmax(outputs.logits, axis=1).max(axis=1).mean()
     np.testing.assert_allclose(arrays["scores"][0, 1], 1 - confidence, rtol=1e-5)
+    assert len(PAPER_EPS) == 15

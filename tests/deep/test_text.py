@@ -92,13 +92,9 @@ def test_predictions_are_merged_where_a_set_has_two_labels(tmp_path):
     config = with_data(targets=(f"HANS={two_way}",), m=40)
     data = load_text_data(config)
     target = data.targets[1]
-    assert target.name == "HANS"
-    assert target.merge == (0, 1, 1)
+    assert (target.name, target.merge, data.targets[0].merge) == ("HANS", (0, 1, 1), ())
     truth = target.samples.labels
-    assert target.error(truth) == 0.0
-    assert target.error(2 * truth) == 0.0
-    assert target.error(1 - truth) == 1.0
-    assert data.targets[0].merge == ()
+    assert [target.error(predicted) for predicted in (truth, 2 * truth, 1 - truth)] == [0.0, 0.0, 1.0]
     assert data.facts["two_way_targets"] == ["HANS"]
     assert "count as non-entailment" in str(data.facts["merged"])
     # The same pairs with three labels are other data: their errors are others.
@@ -117,10 +113,9 @@ def test_parts_of_sets_are_targets_and_small_ones_are_named(tmp_path):
     places = write_pairs(tmp_path / "places.jsonl", 20, category="places")
     config = with_data(targets=(f"Both={colours}+{places}",), subsets=("category",), m=30)
     data = load_text_data(config)
-    assert [target.name for target in data.targets] == ["held out", "Both", "Both, colours"]
-    assert [target.family for target in data.targets] == ["clean", "Both", "Both"]
-    assert [target.origin for target in data.targets] == ["clean", "given", "part"]
-    assert [len(target.samples) for target in data.targets] == [30, 30, 30]
+    found = [(target.name, target.family, target.origin, len(target.samples)) for target in data.targets]
+    assert found[0] == ("held out", "clean", "clean", 30)
+    assert found[1:] == [("Both", "Both", "given", 30), ("Both, colours", "Both", "part", 30)]
     assert data.facts["parts_left_out_for_fewer_than_m_pairs"] == ["Both, places"]
     larger = load_text_data(with_data(config, m=100))
     assert larger.facts["sets_of_fewer_than_m_pairs"] == ["Both"]
@@ -139,9 +134,7 @@ def test_no_pair_is_both_learnt_and_predicted_on(tmp_path):
     again = load_text_data(with_data(own, targets=("again=templates",)))
     assert again.facts["pairs_that_were_trained_on"]["again"] > 300
     apart = load_text_data(with_data(own, test=f"apart={write_pairs(tmp_path / 'test.jsonl', 30)}", n=0))
-    assert apart.targets[0].name == "apart"
-    assert apart.targets[0].family == "clean"
-    assert len(apart.train) == 5500
+    assert (apart.targets[0].name, apart.targets[0].family, len(apart.train)) == ("apart", "clean", 5500)
     with pytest.raises(InputError, match="no pair is left to predict on in distribution"):
         load_text_data(with_data(own, n=0))
 
@@ -166,10 +159,10 @@ def test_presets_on_text_are_the_papers():
         ({"data": {"targets": ("templates-words-9",)}}, "'templates-words-9' is not a set of templates"),
         ({"data": {"targets": ("bad.tsv",)}}, "bad.tsv, line 3: 'maybe' is not a label"),
         ({"data": {"targets": ("good.jsonl", "good=good.jsonl")}}, "no two targets may be called 'good'"),
-        ({"data": {"targets": ("=good.jsonl",)}}, "a target must have a name of 1 to 80"),
-        ({"data": {"targets": ("clean=good.jsonl",)}}, "a target must have a name of 1 to 80"),
-        ({"data": {"targets": (f"{'x' * 81}=good.jsonl",)}}, "a target must have a name of 1 to 80"),
-        ({"data": {"targets": ("a\x07b=good.jsonl",)}}, "a target must have a name of 1 to 80"),
+        *(
+            ({"data": {"targets": (f"{name}=good.jsonl",)}}, "a target must have a name of 1 to 80")
+            for name in ("", "clean", "x" * 81, "a\x07b")
+        ),
         ({"data": {"data": ""}}, "pairs must come from a file; got ''"),
         ({"data": {"n": 6000}}, "must leave 2 samples or more of the 6,000 of templates"),
         ({"projnorm": {"layers": ("nope",)}}, "`projnorm.layers` must be of body, or within them; got nope"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn import functional
 
 
 class Residual(nn.Module):
@@ -29,6 +28,13 @@ class Residual(nn.Module):
         else:
             out = out + same
         return self.relu(out)
+
+
+class Centred(nn.Module):
+    """Samples that see each other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
 
 
 class Flat(nn.Module):
@@ -109,16 +115,12 @@ def _layer(draw, kind: str, channels: int, *, may_replace: bool) -> tuple[nn.Mod
         wider = draw(st.integers(1, 5))
         stride = draw(st.tuples(st.integers(1, 2), st.integers(1, 3)))
         padding = draw(st.sampled_from([0, 1, 2, (1, 0), "valid", "same"]))
-        conv = nn.Conv2d(
-            channels,
-            wider,
-            draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
-            stride=1 if padding == "same" else stride,
-            padding=padding,
-            dilation=draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
-            bias=draw(st.booleans()),
-        )
-        return conv, wider
+        window = {
+            "kernel_size": draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+            "stride": 1 if padding == "same" else stride,
+            "dilation": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
+        }
+        return nn.Conv2d(channels, wider, padding=padding, bias=draw(st.booleans()), **window), wider
     modules = {
         "norm": lambda: nn.BatchNorm2d(channels),
         "relu": lambda: nn.ReLU(inplace=may_replace and draw(st.booleans())),
@@ -127,27 +129,3 @@ def _layer(draw, kind: str, channels: int, *, may_replace: bool) -> tuple[nn.Mod
         "residual": lambda: Residual(channels, inplace=draw(st.booleans()), down=draw(st.booleans())),
     }
     return modules[kind](), channels
-
-
-class Functional(nn.Module):
-    """A layer whose weight is used without calling it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 2, 3)
-        self.fc = nn.Linear(2, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = functional.conv2d(x, self.conv.weight, self.conv.bias)
-        return self.fc(out.mean((2, 3)))
-
-
-class Mixing(nn.Module):
-    """Samples that see each other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(3, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(x - x.mean(0))

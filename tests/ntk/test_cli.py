@@ -12,16 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import assert_refused, run_cli, run_process, without_pictures
+from tests.commands import assert_refused, run_cli, run_process
 
 SMALL = ("--n", "12", "--m", "10", "--families", "contrast", "--severities", "1,5", "--workers", "1")
 SMALL_CNN = ("--architecture", "small-cnn", "--size", "16")
-
-
-@pytest.fixture(autouse=True)
-def _quick_figures(monkeypatch, request):
-    if "pictures" not in request.fixturenames:
-        without_pictures(monkeypatch)
 
 
 @pytest.mark.slow
@@ -36,10 +30,9 @@ def test_predict_runs_with_no_download_and_draws_the_three_panels(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("pictures")
 def test_analyse_prints_every_interval_and_draws_four_figures(tmp_path):
     command = ("ntk", "analyse", *SMALL, *SMALL_CNN, "--accumulate", "float64", "--out", str(tmp_path))
-    document = json.loads(run_cli(*command, "--json").out)
+    document = json.loads(run_cli(*command, "--json", pictures=True).out)
     assert [row["target"] for row in document["rows"]] == ["clean", "contrast-1", "contrast-5"]
     assert all(row["generalised_holds"] and row["sharp_holds"] for row in document["rows"])
     names = {Path(path).stem for path in document["figures"]}
@@ -60,26 +53,18 @@ def test_gram_plans_computes_and_is_listed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("pictures")
 def test_subsample_draws_its_figure(tmp_path):
     options = (*SMALL, *SMALL_CNN, "--counts", "500,5000", "--draws", "1")
-    document = json.loads(run_cli("ntk", "subsample", *options, "--json", "--out", str(tmp_path)).out)
+    result = run_cli("ntk", "subsample", *options, "--json", "--out", str(tmp_path), pictures=True)
+    document = json.loads(result.out)
     expected = [(kind, count) for kind in ("coordinates", "projection") for count in (500, 5000)]
     assert [(row["kind"], row["count"]) for row in document["rows"]] == expected
     assert all(Path(path).stat().st_size > 1000 for path in document["figures"])
 
 
-def test_ntk_alone_prints_its_commands():
-    result = run_cli("ntk")
-    assert (result.code, result.err) == (0, "")
-    assert "predict" in result.out
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--data", "nowhere.npz"), ("there is no data at nowhere.npz",)),
-        (("--weights", "nowhere.pth"), ("there are no weights at nowhere.pth",)),
         (("--architecture", "alexnet"), ("--architecture", "alexnet")),
         (("--families", "fog of war"), ("--families", "fog of war")),
         (("--severities", "one"), ("--severities", "'one'")),
@@ -88,7 +73,6 @@ def test_ntk_alone_prints_its_commands():
         (("--families", "contrast,contrast"), ("--families", "contrast, contrast")),
         (("--seed", "36893488147419103232"), ("--seed",)),
         (("--memory", "inf"), ("--memory",)),
-        (("--kind", "some"), ("--kind", "some")),
         (("--count", "10"), ("--count is for the kinds coordinates and projection",)),
         (("--device", "abacus"), ("--device", "abacus")),
         (("--memory", "0.01"), ("--memory", "too small")),

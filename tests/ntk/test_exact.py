@@ -12,10 +12,18 @@ from torch import nn
 
 from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
 from ntk.capture import capture, parameter_layers
-from tests.ntk.networks import Mixing, images, networks, plain_network
+from projnorm.vision import resnet18
+from tests.ntk.networks import Centred, images, networks, plain_network
 
 TOLERANCE = 1e-10
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+GPUS = [name for name, module in (("cuda", torch.cuda), ("mps", torch.backends.mps)) if module.is_available()]
+
+
+def on_gpu(test):
+    """`pytest -m gpu`: the same as on the CPU, in full precision."""
+    skipped = pytest.mark.skipif(not GPUS, reason="there is no GPU here")
+    return pytest.mark.gpu(skipped(pytest.mark.parametrize("device", GPUS)(test)))
 
 
 def assert_equal(found: np.ndarray, expected: torch.Tensor) -> None:
@@ -48,12 +56,13 @@ def test_sampled_features_are_coordinates_of_the_gradient(drawn, seed, data):
     np.testing.assert_allclose(found.values, gradients[:, indices], rtol=1e-10, atol=1e-10 * np.abs(gradients).max())
 
 
-def test_every_parameter_is_a_feature_when_all_are_asked_for():
+def test_every_parameter_is_a_feature_when_all_are_asked_for_and_chunks_do_not_change_the_reference():
     model, x = plain_network(), images(5)
     found = features(model, x, config=KernelConfig(kind="exact", device="cpu"))
     expected = reference_gradients(model, x).numpy()
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     assert found.fingerprint == ""
+    torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
 
 
 def test_layers_selects_the_parameters_inside_a_module():
@@ -72,10 +81,8 @@ def test_layers_selects_the_parameters_inside_a_module():
 def test_a_projection_preserves_inner_products_on_average():
     model, x = plain_network(), images(6)
     exact = reference_gram(model, x).numpy()
-    draws = [
-        gram(model, x, config=KernelConfig(kind="projection", count=64, seed=seed, checks=2, device="cpu")).train
-        for seed in range(200)
-    ]
+    config = KernelConfig(kind="projection", count=64, checks=2, device="cpu")
+    draws = [gram(model, x, config=replace(config, seed=seed)).train for seed in range(200)]
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
     mean_error = np.abs(np.mean(draws, axis=0) - exact) / scale
     spread = np.std(draws, axis=0) / scale
@@ -111,38 +118,35 @@ def test_single_precision_stays_within_rounding():
     model, x = plain_network(), images(40)
     exact = reference_gram(model, x).numpy()
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
-    single = model.float()
     for accumulate in ("float32", "float64"):
-        kernels = gram(single, x.float(), config=KernelConfig(accumulate=accumulate, device="cpu"))
-        assert (np.abs(kernels.train - exact) / scale).max() < 1e-5
-        assert kernels.train.dtype == np.float64
-    smallest = np.linalg.eigvalsh(
-        gram(single, x.float(), config=KernelConfig(accumulate="float64", device="cpu")).train
-    )[0]
-    assert smallest > -1e-12 * scale.max()
-
-
-def test_chunks_do_not_change_the_reference():
-    model, x = plain_network(), images(5)
-    torch.testing.assert_close(reference_gram(model, x, chunk_size=2), reference_gram(model, x), rtol=1e-12, atol=1e-12)
+        found = gram(model.float(), x.float(), config=KernelConfig(accumulate=accumulate, device="cpu")).train
+        assert (np.abs(found - exact) / scale).max() < 1e-5
+        assert found.dtype == np.float64
+    assert np.linalg.eigvalsh(found)[0] > -1e-12 * scale.max()
 
 
 @pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])
-def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_check(monkeypatch, rule):
+def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_checks(monkeypatch, rule):
     model, x = plain_network(), images(5)
     route = "structured" if rule == "_position_pairs" else "direct"
     right = getattr(contraction, rule)
     monkeypatch.setattr(contraction, rule, lambda *a: 1.01 * right(*a))
-    with pytest.raises(SelfCheckError, match="plain autograd"):
-        gram(model, x, config=KernelConfig(device="cpu", checks=8, route=route))
+    for compute in (gram, features) if rule == "patches" else (gram,):
+        with pytest.raises(SelfCheckError, match="plain autograd"):
+            compute(model, x, config=KernelConfig(kind="exact", device="cpu", checks=8, route=route))
     unchecked = gram(model, x, config=KernelConfig(device="cpu", checks=0, route=route))
     with pytest.raises(AssertionError):
         assert_equal(unchecked.train, reference_gram(model, x))
 
 
-def test_samples_that_see_each_other_fail_the_self_check():
+@pytest.mark.parametrize("compute", [gram, features])
+def test_samples_that_see_each_other_fail_the_self_check(compute):
     with pytest.raises(SelfCheckError, match="independent of each other"):
-        gram(Mixing().double(), images(6)[:, :, 0, 0], config=KernelConfig(device="cpu", checks=8))
+        compute(
+            nn.Sequential(Centred(), nn.Linear(3, 1)).double(),
+            images(6)[:, :, 0, 0],
+            config=KernelConfig("exact", device="cpu", checks=8),
+        )
 
 
 def test_the_network_is_left_as_it_was():
@@ -198,3 +202,43 @@ def test_coordinates_picked_or_formed_in_small_portions_are_the_same(monkeypatch
     for route in ("best", "direct"):
         found = features(model, x, config=replace(config, route=route)).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@on_gpu
+@pytest.mark.parametrize("accumulate", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["exact", "coordinates", "projection"])
+def test_the_kernel_is_that_of_the_cpu(device, accumulate, kind):
+    torch.manual_seed(0)
+    model, x = resnet18(1).eval(), images(40, size=32).float()
+    blocks = {}
+    for where in ("cpu", device):
+        config = KernelConfig(kind=kind, count=50_000, accumulate=accumulate, device=where, panel=16)
+        kernels = gram(model, x[:24], {"t": x[24:]}, config=config)
+        blocks[where] = np.block(
+            [[kernels.train, kernels.ood_train("t").T], [kernels.ood_train("t"), kernels.ood("t")]]
+        )
+        assert kernels.check_error < 1e-4
+    scale = np.sqrt(np.outer(blocks["cpu"].diagonal(), blocks["cpu"].diagonal()))
+    # TF32 would be off by 1e-3.
+    assert (np.abs(blocks[device] - blocks["cpu"]) / scale).max() < 2e-5
+    assert next(model.parameters()).device.type == "cpu"
+
+
+@on_gpu
+def test_features_are_those_of_the_cpu(device):
+    model, x = plain_network().float(), images(9).float()
+    values = [
+        features(model, x, config=KernelConfig(kind="coordinates", count=200, device=where)).values
+        for where in ("cpu", device)
+    ]
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-3, atol=1e-5 * np.abs(values[0]).max())
+
+
+@on_gpu
+def test_a_resumed_run_is_bit_for_bit_the_same(device, tmp_path):
+    model, x = plain_network().float(), images(20).float()
+    config = KernelConfig(device=device, panel=6)
+    whole = gram(model, x, config=config).train
+    gram(model, x, config=config, folder=tmp_path)
+    sorted(tmp_path.glob("*/[0-9]*.json"))[2].unlink()
+    np.testing.assert_array_equal(gram(model, x, config=config, folder=tmp_path).train, whole)

@@ -76,11 +76,8 @@ def measure_writer(writer: Writer, trials: int, parts: int, seed: int) -> list[d
 def measure_readers(names: list[str], inputs: int, seconds: float, seed: int) -> list[dict[str, Any]]:
     """A row for each reader: how many hostile inputs it was given, how many it read, and what failed.
 
-    Args:
-        names: Names in `READERS`.
-        inputs: Number of hostile variants of whole files for each reader.
-        seconds: Seconds of the coverage-guided fuzzer for each binary reader; there is none where it is not installed.
-        seed: Seed of everything that is drawn.
+    `inputs` is the number of hostile variants of whole files for each reader, `seconds` the time of the coverage-guided
+    fuzzer for each binary one; there is none where it is not installed.
     """
     with tempfile.TemporaryDirectory() as folder:
         rows = [{**row, "executions": 0} for row in examine(names, inputs, seed, Path(folder))]

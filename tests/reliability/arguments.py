@@ -30,9 +30,8 @@ class _BegunError(BaseException):
     """The long work that would begin now."""
 
 
-def whole() -> tuple[bytes, ...]:
-    """Command lines that end well."""
-    return b"[]", b'["--version"]', b'["toy", "--help"]', b'["runs"]', b'["env", "--json"]'
+# Command lines that end well.
+WHOLE = b"[]", b'["--version"]', b'["toy", "--help"]', b'["runs"]', b'["env", "--json"]'
 
 
 def place(folder: Path, data: bytes) -> Path:
@@ -41,13 +40,13 @@ def place(folder: Path, data: bytes) -> Path:
     (folder / "folder").mkdir()
     files = {
         "arguments.json": data,
-        "ok.npz": samples.outputs()[0],
-        "bad.npz": samples.outputs()[0][:-5],
+        "ok.npz": samples.OUTPUTS[0],
+        "bad.npz": samples.OUTPUTS[0][:-5],
         "bad.onnx": b"\x08",
         "deep.json": b"[" * 100_000,
         "file.py": b"raise SystemExit('no')\n",
         "projnorm-out/runs/toy-0123456789ab/record.json": b"[" * 100_000,
-        "projnorm-out/runs/deep-0123456789ab/record.json": samples.record(),
+        "projnorm-out/runs/deep-0123456789ab/record.json": samples.RECORD,
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,12 +55,7 @@ def place(folder: Path, data: bytes) -> Path:
 
 
 def run(folder: Path) -> object:
-    """Run a command line in its folder.
-
-    Raises:
-        ValueError: With what stderr says, if it is refused.
-        RuntimeError: If it ends in another way than it may.
-    """
+    """Run a command line in its folder; a ValueError has what stderr says of a refusal, any other error is a bug."""
     from projnorm.cli import app
 
     out, err = io.StringIO(), io.StringIO()

@@ -39,29 +39,14 @@ def examine(
 ) -> list[dict[str, Any]]:
     """Give each reader hostile inputs, in a process that a bad one may end.
 
-    Args:
-        readers: Names in the table.
-        inputs: Number of hostile inputs for each reader.
-        seed: Seed of the inputs.
-        kept: Folder for the inputs that show a failure.
-        table: Module and name of the table of readers.
-
-    Returns:
-        For each reader its name, the number of inputs, how many were read (the others were properly refused, but for
-        the failures), and the failures, each with the file that shows it.
+    Returns for each reader its name, the number of inputs, how many were read (the others were properly refused, but
+    for the failures), and the failures, each with the file that shows it, which is kept in the folder `kept`.
     """
     found: list[dict[str, Any]] = []
     left = list(readers)
     while left:
-        ended = subprocess.run(
-            [sys.executable, "-m", "tests.reliability.confined"],
-            input=json.dumps({"readers": left, "inputs": inputs, "seed": seed, "kept": str(kept), "table": table}),
-            capture_output=True,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            cwd=ROOT,
-            check=False,
-        )
+        task = json.dumps({"readers": left, "inputs": inputs, "seed": seed, "kept": str(kept), "table": table})
+        ended = run_module("tests.reliability.confined", input=task)
         done = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
         found += done
         left = left[len(done) :]
@@ -69,6 +54,14 @@ def examine(
             reason = f"the process ended with {ended.returncode}: {(ended.stderr.strip() or 'no message')[-2000:]}"
             found.append({"reader": left.pop(0), "inputs": 0, "results": 0, "failures": [reason]})
     return found
+
+
+def run_module(name: str, *arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the tests in a process of its own, with one thread."""
+    line, environment = [sys.executable, "-m", name, *arguments], {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        line, capture_output=True, text=True, errors="replace", env=environment, cwd=ROOT, check=False, **options
+    )
 
 
 class TooSlowError(BaseException):
@@ -118,11 +111,16 @@ class Guard:
             raise EscapeError(f"{event} {arguments}")
 
 
-def _read(reader: Any, data: bytes, folder: Path, guard: Guard) -> str | None:
-    """What is wrong with how an input is taken; empty if it gives a result, None if it is properly refused."""
+def placed(reader: Any, data: bytes, folder: Path) -> Path:
+    """What is read, in a folder that holds nothing else."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    path = reader.put(folder, data)
+    return reader.put(folder, data)
+
+
+def _read(reader: Any, data: bytes, folder: Path, guard: Guard) -> str | None:
+    """What is wrong with how an input is taken; empty if it gives a result, None if it is properly refused."""
+    path = placed(reader, data, folder)
     before = sorted(folder.rglob("*"))
     problem: str | None = ""
     try:
@@ -167,19 +165,12 @@ def _examine(reader: Any, inputs: int, seed_number: int, guard: Guard, folder: P
             fail(problem or "the marker is there", data)
 
     for data in reader.seeds():  # without limits, since libraries are imported here
-        shutil.rmtree(folder / "whole", ignore_errors=True)
-        (folder / "whole").mkdir()
         try:
-            reader.read(reader.put(folder / "whole", data))
+            reader.read(placed(reader, data, folder / "whole"))
         except (ValueError, OSError) as error:
             fail(f"a whole file is refused: {error}", data)
-    profile = settings(
-        max_examples=inputs,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    quiet = {"database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
+    profile = settings(max_examples=inputs, phases=[Phase.generate], **quiet)
     seed(seed_number)(profile(given(hostile(reader.form, reader.seeds(), marker))(once)))()
     return found
 

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -78,32 +78,19 @@ def _read_only(folder: Path, _rng: random.Random) -> None:
         raise AssertionError(f"cannot give up the rights of the administrator: {os.strerror(ctypes.get_errno())}")
 
 
-def _nothing(_folder: Path, _rng: random.Random) -> None:
-    pass
-
-
 # What happens in the process before some line, and how the job may then end.
 FAULTS: dict[str, tuple[Callable[[Path, random.Random], None], tuple[int, ...]]] = {
     KILL: (_killed, (-signal.SIGKILL,)),
     "SIGKILL at a random moment": (_killed_later, (0, -signal.SIGKILL)),
     "disk full": (_disk_full, (0, _FAILED)),
     "read-only folder": (_read_only, (0, _FAILED)),
-    TWO: (_nothing, (0,)),
+    TWO: (lambda *_: None, (0,)),
 }
 
 
-def count_lines(writer: Writer) -> int:
-    """Number of lines of the project's code that the job comes to, each counted once."""
-    return len(_undisturbed(writer.name)[1])
-
-
 def put_fault(fault: str, writer: Writer, trial: int) -> None:
-    """Put a fault to a writer in a new folder, each trial before another line of the code.
-
-    Raises:
-        LostError: If something is lost.
-    """
-    right, moments = _undisturbed(writer.name)
+    """Put a fault to a writer in a new folder, each trial before another line of the code; raises `LostError`."""
+    right, moments = undisturbed(writer.name)
     moment = moments[trial % len(moments)]
     with _scratch() as folder:
         started = [_start(writer.name, folder, fault, trial, moment) for _ in range(2 if fault == TWO else 1)]
@@ -141,15 +128,14 @@ def damages(data: bytes, rng: random.Random, parts: int) -> Iterator[tuple[str, 
 def damaged_files(writer: Writer, folder: Path, rng: random.Random, *, parts: int) -> Iterator[str]:
     """Damage every file of a finished job in every way of `damages`, one at a time; yields what was tried.
 
-    Raises:
-        LostError: If damage is not detected, not reported, costs another thing, or is not recomputed.
+    A `LostError` says that damage is not detected, not reported, costs another thing, or is not recomputed.
     """
     with _listening() as heard:
         writer.run(folder, lambda _: None)
         whole = dict(writer.there(folder))
         _require(bool(whole), "the job wrote nothing")
-        hidden = (path for path in folder.rglob("*") if path.is_file())
-        for path in sorted(path for path in hidden if "/." not in str(path.relative_to(folder.parent))):
+        files = (path for path in folder.rglob("*") if path.is_file())
+        for path in sorted(path for path in files if "/." not in str(path.relative_to(folder.parent))):
             for what, damaged in damages(path.read_bytes(), rng, parts):
                 saved = folder.with_name("saved")
                 shutil.copytree(folder, saved)
@@ -188,8 +174,8 @@ def _listening() -> Iterator[list[str]]:
 
 
 @cache
-def _undisturbed(name: str) -> tuple[dict[str, str], tuple[int, ...]]:
-    """What the job leaves when nothing happens to it, and when it comes to each line, in any order."""
+def undisturbed(name: str) -> tuple[dict[str, str], tuple[int, ...]]:
+    """What the job leaves when nothing happens to it, and when it comes to each line once, in any order."""
     with _scratch() as folder:
         told, code = _finish(*_start(name, folder, TWO, 0, None))
         _require(code == 0, "the undisturbed job fails")
@@ -216,12 +202,10 @@ def _start(name: str, folder: Path, fault: str, seed: int, moment: int | None) -
 def _finish(process: Any, reading: Connection) -> tuple[set[str], int]:
     """What the job told of, and its exit code, which is negative for a signal."""
     told = set()
-    while True:
-        assert reading.poll(_PATIENCE), "the job hangs"
-        try:
+    with suppress(EOFError):
+        while True:
+            assert reading.poll(_PATIENCE), "the job hangs"
             told.add(reading.recv_bytes().decode())
-        except EOFError:
-            break
     process.join(_PATIENCE)
     assert process.exitcode is not None, "the job hangs"
     return told, process.exitcode

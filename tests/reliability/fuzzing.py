@@ -9,15 +9,13 @@ import importlib
 import importlib.util
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 from types import FunctionType
 
-from tests.reliability.confined import ROOT, refusal
+from tests.reliability.confined import placed, refusal, run_module
 
 _LIMITS = ("-rss_limit_mb=3000", "-timeout=5", "-report_slow_units=5", "-max_len=200000", "-print_final_stats=1")
 
@@ -28,25 +26,13 @@ def is_installed() -> bool:
 
 
 def fuzz(reader: str, seconds: float, seed: int) -> tuple[int, list[str]]:
-    """Fuzz one reader, with whole files to begin with.
-
-    Returns:
-        The number of inputs tried, and what went wrong: another exception, too slow, too much memory.
-    """
+    """Fuzz one reader, with whole files to begin with: number of inputs, and what went wrong, too slow or too large."""
     with tempfile.TemporaryDirectory() as name:
         corpus, found = Path(name) / "corpus", Path(name) / "found"
         corpus.mkdir()
         found.mkdir()
-        options = (*_LIMITS, f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}")
-        ended = subprocess.run(
-            [sys.executable, "-m", __spec__.name, reader, str(corpus), *options, f"-artifact_prefix={found}/"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PROJNORM_MAX_READ_GB": "0.2"},
-            cwd=ROOT,
-            check=False,
-        )
+        options = (f"-max_total_time={max(1, round(seconds))}", f"-seed={seed + 1}", f"-artifact_prefix={found}/")
+        ended = run_module(__spec__.name, reader, str(corpus), *_LIMITS, *options)
         said = ended.stdout + ended.stderr
         failures = [f"{path.name}: {path.read_bytes()[:2000].hex()}" for path in sorted(found.iterdir())]
     if ended.returncode or failures:
@@ -60,10 +46,12 @@ def main() -> None:
     """Let atheris run one reader on the bytes it makes."""
     import atheris
 
+    from projnorm.files import CEILING_VARIABLE
     from tests.reliability.readers import READERS
 
     reader, corpus = READERS[sys.argv[1]], Path(sys.argv[2])
     warnings.simplefilter("ignore")
+    os.environ[CEILING_VARIABLE] = "0.2"
     for function in (found for module in reader.instrumented for found in _functions(module)):
         atheris.instrument_func(function)  # in place
     for index, data in enumerate(reader.seeds()):
@@ -71,10 +59,8 @@ def main() -> None:
     folder = corpus.with_name("read")
 
     def once(data: bytes) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
         try:
-            reader.read(reader.put(folder, data))
+            reader.read(placed(reader, data, folder))
         except (ValueError, OSError) as error:
             if problem := refusal(error):
                 raise RuntimeError(problem) from error
@@ -85,13 +71,10 @@ def main() -> None:
 
 def _functions(module: str) -> list[FunctionType]:
     """The functions and methods of a module."""
-    inside = [found for found in vars(importlib.import_module(module)).values() if _is_of(found, module)]
+    values = vars(importlib.import_module(module)).values()
+    inside = [found for found in values if getattr(found, "__module__", None) == module]
     methods = [method for found in inside if isinstance(found, type) for method in vars(found).values()]
     return [found for found in (*inside, *methods) if isinstance(found, FunctionType)]
-
-
-def _is_of(value: object, module: str) -> bool:
-    return getattr(value, "__module__", None) == module
 
 
 if __name__ == "__main__":

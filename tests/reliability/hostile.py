@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.reliability import archives, arguments, pickles
+from tests.reliability import arguments, lies
 
 # Numbers at which sizes and offsets break.
 EDGES = (0, 1, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**33, 2**40, 2**62, 2**63 - 1, 2**63)
@@ -37,19 +37,19 @@ def hostile(form: str, whole: tuple[bytes, ...], marker: Path) -> st.SearchStrat
     if form == "arguments":
         return arguments.command_lines()
     ways = [damaged(whole), damaged(whole), st.binary(max_size=64), st.sampled_from([b"", *whole])]
-    lies = {
+    of_form = {
         "json": lambda: (documents(whole),),
         "jsonl": lambda: (lines(whole), documents(whole)),
         "text": lambda: (lines(whole),),
-        "npy": lambda: (archives.lying_npy(),),
-        "npz": lambda: (archives.lying_npz(whole), archives.lying_zip(whole, "images.npy")),
-        "zip": lambda: (archives.lying_zip(whole, "x.jsonl"), archives.zips_of_text()),
-        "tar.gz": lambda: (archives.lying_tar(), archives.damaged_inside_gzip(whole, damaged)),
-        "pickle": lambda: (pickles.evil(marker), pickles.programs()),
-        "pth": lambda: (pickles.evil(marker), pickles.evil_weights(marker), archives.lying_zip(whole, "a/data.pkl")),
+        "npy": lambda: (lies.lying_npy(),),
+        "npz": lambda: (lies.lying_npz(whole), lies.lying_zip(whole, "images.npy")),
+        "zip": lambda: (lies.lying_zip(whole, "x.jsonl"), lies.zips_of_text()),
+        "tar.gz": lambda: (lies.lying_tar(), lies.damaged_inside_gzip(whole, damaged)),
+        "pickle": lambda: (lies.evil(marker), lies.programs()),
+        "pth": lambda: (lies.evil(marker), lies.evil_weights(marker), lies.lying_zip(whole, "a/data.pkl")),
         "safetensors": lambda: (lying_safetensors(),),
     }
-    return st.one_of(*ways, *lies.get(form, tuple)())
+    return st.one_of(*ways, *of_form.get(form, tuple)())
 
 
 @st.composite

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier
@@ -27,37 +28,23 @@ from simulations.toy import ToyConfig
 from tests.reliability import arguments, samples
 
 
-def _nothing() -> Mapping[str, bytes]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader and what it reads.
+    """A reader and what it reads: `name` in docs/reliability.md, `form` of the file (`hostile.hostile`), whole files.
 
-    Attributes:
-        name: What is read, as in the table of docs/reliability.md.
-        form: Format of the file, which says how hostile variants are made (`hostile.hostile`).
-        whole: Whole files of the format.
-        file: Name under which the file is read.
-        read: Reads the file, or the folder that holds it if there are files beside it.
-        beside: Other files in the folder, by name, which stay whole.
-        place: Puts a file into an empty folder and returns what is read; by default under `file`, with `beside`.
-        instrumented: Modules that the coverage-guided fuzzer watches; empty for formats of text, and for what other
-            libraries read outside Python.
-        writes: Whether reading may move or write files in the folder.
-        confined: Whether it may neither start processes nor write elsewhere while it reads.
-        seconds: Longest time that it may take.
-        room: Most bytes of memory that it may use; more than the ceiling of `confined`, since what is read is unpacked
-            and then checked or converted.
+    It is read under the name `file`; or, with other whole files `beside` it, the folder is. `place`, if given, puts it
+    into an empty folder instead and returns what is read. The fuzzer watches the modules that are `instrumented`: none
+    for text, and for what other libraries read outside Python. A reader that `writes` may move or write files in the
+    folder; one that is not `confined` may start processes and write elsewhere. The room is more bytes than the ceiling
+    of `confined`, since what is read is unpacked and then checked or converted.
     """
 
     name: str
     form: str
-    whole: Callable[[], bytes | tuple[bytes, ...]]
+    whole: bytes | tuple[bytes, ...] | Callable[[], bytes]
     file: str
     read: Callable[[Path], object]
-    beside: Callable[[], Mapping[str, bytes]] | None = None
+    beside: Mapping[str, bytes] | Callable[[], Mapping[str, bytes]] | None = None
     place: Callable[[Path, bytes], Path] | None = None
     instrumented: tuple[str, ...] = ()
     writes: bool = False
@@ -67,14 +54,15 @@ class Reader:
 
     def seeds(self) -> tuple[bytes, ...]:
         """The whole files."""
-        whole = self.whole()
+        whole = self.whole() if callable(self.whole) else self.whole
         return whole if isinstance(whole, tuple) else (whole,)
 
     def put(self, folder: Path, data: bytes) -> Path:
         """Put a file into an empty folder; returns what is read."""
         if self.place is not None:
             return self.place(folder, data)
-        for name, content in {**(self.beside or _nothing)(), self.file: data}.items():
+        beside = self.beside() if callable(self.beside) else self.beside or {}
+        for name, content in {**beside, self.file: data}.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         return folder / self.file if self.beside is None else folder
@@ -112,8 +100,8 @@ def _place_arrays(folder: Path, data: bytes) -> Path:
 def _place_record(folder: Path, data: bytes) -> Path:
     """With the checksum that belongs to it, so that more than the checksum is looked at."""
     with suppress(ValueError):
-        data = samples.checksummed(samples.image_set(), parse_json(data))
-    return _place_document(folder, "toy-0/record", data, samples.image_set())
+        data = samples.checksummed(samples.IMAGE_SET, parse_json(data))
+    return _place_document(folder, "toy-0/record", data, samples.IMAGE_SET)
 
 
 def _place_document(folder: Path, key: str, document: bytes, arrays: bytes) -> Path:
@@ -135,60 +123,61 @@ def _settings(path: Path) -> object:
 _CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
 _PICKLES = ("projnorm.vision.pickles", "pickletools")
 _ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
-_LABELS, _FOG = np.zeros(5, np.uint8), np.zeros((5, 32, 32, 3), np.uint8)
+_LABELS, _FOG = samples.npy(np.zeros(5, np.uint8)), samples.npy(np.zeros((5, 32, 32, 3), np.uint8))
+_ZIP = samples.zipped({"readme.txt": b"no", "x.jsonl": samples.PAIRS_JSON})
 
 _READERS = (
     Reader(
-        *("entry of the store", "json", samples.entry, "key.json", _entry),
-        place=lambda folder, data: _place_document(folder, "key", data, samples.image_set()),
+        *("entry of the store", "json", samples.ENTRY, "key.json", _entry),
+        place=lambda folder, data: _place_document(folder, "key", data, samples.IMAGE_SET),
         writes=True,
     ),
-    Reader("arrays of an entry", "npz", samples.image_set, "key.npz", _entry, place=_place_arrays, writes=True),
-    Reader("record", "json", samples.record, "record.json", _record, place=_place_record, writes=True),
-    Reader("settings .toml", "text", samples.settings, "config.toml", _settings),
-    Reader("image set .npz", "npz", samples.image_set, "x.npz", read_image_set, instrumented=_ARRAYS),
-    Reader("outputs .npz", "npz", samples.outputs, "x.npz", read_outputs, instrumented=_ARRAYS),
-    Reader("outputs .npy", "npy", samples.npy_files, "x.npy", read_outputs, instrumented=_ARRAYS),
-    Reader("samples .npz", "npz", samples.image_set, "x.npz", read_samples),
-    Reader("samples .npy", "npy", samples.npy_files, "x.npy", read_samples),
+    Reader("arrays of an entry", "npz", samples.IMAGE_SET, "key.npz", _entry, place=_place_arrays, writes=True),
+    Reader("record", "json", samples.RECORD, "record.json", _record, place=_place_record, writes=True),
+    Reader("settings .toml", "text", ToyConfig().to_toml().encode(), "config.toml", _settings),
+    Reader("image set .npz", "npz", samples.IMAGE_SET, "x.npz", read_image_set, instrumented=_ARRAYS),
+    Reader("outputs .npz", "npz", samples.OUTPUTS, "x.npz", read_outputs, instrumented=_ARRAYS),
+    Reader("outputs .npy", "npy", samples.NPY_FILES, "x.npy", read_outputs, instrumented=_ARRAYS),
+    Reader("samples .npz", "npz", samples.IMAGE_SET, "x.npz", read_samples),
+    Reader("samples .npy", "npy", samples.NPY_FILES, "x.npy", read_samples),
     Reader("instance .npz", "npz", samples.instance, "x.npz", load_instance, instrumented=_ARRAYS),
     Reader(
-        *("CIFAR archive, binary", "tar.gz", lambda: samples.archive(samples.cifar_binary()), "x.tar.gz", load_splits),
+        *("CIFAR archive, binary", "tar.gz", samples.archive(samples.CIFAR_BINARY), "x.tar.gz", load_splits),
         instrumented=_CIFAR,
     ),
     Reader(
-        *("CIFAR archive, Python", "tar.gz", lambda: samples.archive(samples.cifar_batches()), "x.tar.gz", load_splits),
+        *("CIFAR archive, Python", "tar.gz", samples.archive(samples.CIFAR_BATCHES), "x.tar.gz", load_splits),
         instrumented=(*_CIFAR, *_PICKLES),
     ),
     Reader(
-        *("CIFAR folder, binary", "bytes", lambda: samples.cifar_binary()["train.bin"], "train.bin", load_splits),
-        beside=samples.cifar_binary,
+        *("CIFAR folder, binary", "bytes", samples.CIFAR_BINARY["train.bin"], "train.bin", load_splits),
+        beside=samples.CIFAR_BINARY,
         instrumented=_CIFAR[:1],
     ),
     Reader(
-        *("CIFAR folder, Python", "pickle", lambda: tuple(samples.cifar_batches().values()), "train", load_splits),
-        beside=samples.cifar_batches,
+        *("CIFAR folder, Python", "pickle", tuple(samples.CIFAR_BATCHES.values()), "train", load_splits),
+        beside=samples.CIFAR_BATCHES,
         instrumented=(*_CIFAR[:1], *_PICKLES),
     ),
     Reader(
-        *("CIFAR-C labels", "npy", lambda: samples.npy(_LABELS), "labels.npy", _cifar_c),
-        beside=lambda: {"fog.npy": samples.npy(_FOG)},
+        *("CIFAR-C labels", "npy", _LABELS, "labels.npy", _cifar_c),
+        beside={"fog.npy": _FOG},
         instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
     ),
     Reader(
-        *("CIFAR-C images", "npy", lambda: samples.npy(_FOG), "fog.npy", _cifar_c),
-        beside=lambda: {"labels.npy": samples.npy(_LABELS)},
+        *("CIFAR-C images", "npy", _FOG, "fog.npy", _cifar_c),
+        beside={"labels.npy": _LABELS},
         instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
     ),
-    Reader("pairs .jsonl", "jsonl", samples.pairs_json, "x.jsonl", _pairs),
-    Reader("pairs .tsv", "text", samples.pairs_table, "x.tsv", _pairs),
-    Reader("pairs .zip", "zip", samples.pairs_zip, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
+    Reader("pairs .jsonl", "jsonl", samples.PAIRS_JSON, "x.jsonl", _pairs),
+    Reader("pairs .tsv", "text", samples.PAIRS_TABLE, "x.tsv", _pairs),
+    Reader("pairs .zip", "zip", _ZIP, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
     Reader(
-        *("weights .pth", "pth", lambda: (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
+        *("weights .pth", "pth", (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
         instrumented=("projnorm.vision.weights", *_PICKLES, "zipfile", "torch._weights_only_unpickler"),
     ),
     Reader(
-        *("weights .safetensors", "safetensors", samples.safetensors_file, "w.safetensors", _state),
+        *("weights .safetensors", "safetensors", safetensors.torch.save(samples.TENSORS), "w.safetensors", _state),
         instrumented=("projnorm.vision.weights", "safetensors.torch"),
     ),
     Reader(
@@ -196,9 +185,9 @@ _READERS = (
     ),
     *(
         Reader(
-            *(f"image {form}", "image", lambda form=form: samples.picture(form), f"class/x.{form.lower()}"),
+            *(f"image {form}", "image", samples.picture(form), f"class/x.{form.lower()}"),
             read=read_image_set,
-            beside=_nothing,
+            beside={},
             instrumented=("projnorm.vision.image_folders", f"PIL.{plugin}ImagePlugin", "PIL.ImageFile", "PIL.Image"),
         )
         for form, plugin in (("PNG", "Png"), ("JPEG", "Jpeg"), ("BMP", "Bmp"), ("WEBP", "WebP"))
@@ -208,7 +197,7 @@ _READERS = (
         beside=samples.text_checkpoint,
     ),
     Reader(
-        *("command line", "arguments", arguments.whole, "arguments.json", arguments.run),
+        *("command line", "arguments", arguments.WHOLE, "arguments.json", arguments.run),
         place=arguments.place,
         confined=False,
         seconds=20.0,

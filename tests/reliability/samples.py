@@ -11,24 +11,19 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from PIL import Image
 
 from projnorm.arrays import to_npz
 from projnorm.store import digest
 from simulations.bound_check import BoundConfig, draw_instance, save_instance
-from simulations.toy import ToyConfig
 from tests.text.checkpoints import save_bert
-
-PIXELS = np.arange(3072, dtype=np.uint8)
-IMAGES = np.arange(2 * 8 * 8 * 3, dtype=np.uint8).reshape(2, 8, 8, 3)
-LOGITS = np.array([[1.0, -1.0], [0.5, 0.25], [-2.0, 2.0]])
 
 
 def npy(array: np.ndarray, *, version: tuple[int, int] | None = None) -> bytes:
@@ -37,94 +32,11 @@ def npy(array: np.ndarray, *, version: tuple[int, int] | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def image_set() -> bytes:
-    return to_npz({"images": IMAGES, "labels": np.array([0, 1])})
-
-
-def outputs() -> tuple[bytes, bytes]:
-    """As logits with named classes, and as probabilities with those of another model."""
-    names = np.array(["cat", "dog"])
-    shared = {"probabilities": np.full((3, 2), 0.5), "other_logits": LOGITS[None], "labels": np.array([0, 1, 1])}
-    return to_npz({"logits": LOGITS, "features": LOGITS, "labels": names[[0, 1, 1]], "classes": names}), to_npz(shared)
-
-
-def npy_files() -> tuple[bytes, bytes]:
-    return npy(LOGITS), npy(np.asfortranarray(LOGITS), version=(2, 0))
-
-
-@cache
-def instance() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        save_instance(draw_instance(BoundConfig(instances=4, large=0), 0), Path(folder) / "x.npz")
-        return (Path(folder) / "x.npz").read_bytes()
-
-
-def entry() -> bytes:
-    """The document of an entry of the store, whose arrays are those of `image_set`."""
-    return checksummed(image_set(), {"facts": {"steps": 3}, "names": ["x"]})
-
-
-def record() -> bytes:
-    """The document of a record."""
-    facts = {
-        "id": "toy-0",
-        "kind": "toy",
-        "config": {"n": 3},
-        "created": "2026-01-01T00:00:00+00:00",
-        "wall_seconds": 1.5,
-        "environment": {"python": "3"},
-        "facts": {"k": "v"},
-        "meanings": {"images": "pixels", "labels": "classes"},
-    }
-    return checksummed(image_set(), facts)
-
-
-def checksummed(arrays: bytes, document: Any) -> bytes:
-    """A document of the store with the checksums that belong to it and to the arrays beside it."""
-    if not isinstance(document, dict):
-        return json.dumps(document).encode()
-    document.pop("checksums", None)
-    sha256 = {"arrays": hashlib.sha256(arrays).hexdigest()}
-    return json.dumps({**document, "checksums": {**sha256, "document": digest([document, sha256], 64)}}).encode()
-
-
-def settings() -> bytes:
-    return ToyConfig().to_toml().encode()
-
-
-def tensors() -> dict[str, torch.Tensor]:
-    return {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
-
-
-def safetensors_file() -> bytes:
-    return safetensors.torch.save(tensors())
-
-
-def torch_file(*, legacy: bool = False) -> bytes:
-    buffer = io.BytesIO()
-    document = {"state_dict": tensors(), "epoch": 3, "optimizer": {"state": {0: {"step": 1.5}}}}
-    torch.save(document, buffer, _use_new_zipfile_serialization=not legacy)
-    return buffer.getvalue()
-
-
-def cifar_binary() -> dict[str, bytes]:
-    record = bytes([1, 2]) + PIXELS.tobytes()
-    return {"train.bin": record, "test.bin": record}
-
-
-def cifar_batch(protocol: int = 2) -> bytes:
-    return pickle.dumps({b"data": PIXELS[None], b"fine_labels": [3], b"filenames": [b"a.png"]}, protocol)
-
-
-def cifar_batches() -> dict[str, bytes]:
-    return {"train": cifar_batch(), "test": cifar_batch(4)}
-
-
-def archive(files: dict[str, bytes]) -> bytes:
+def archive(files: Mapping[str, bytes]) -> bytes:
     return gzip.compress(tarred(files), 1, mtime=0)
 
 
-def tarred(files: dict[str, bytes], *, prefix: str = "cifar/", extra: tuple[tarfile.TarInfo, ...] = ()) -> bytes:
+def tarred(files: Mapping[str, bytes], *, prefix: str = "cifar/", extra: tuple[tarfile.TarInfo, ...] = ()) -> bytes:
     """A tar file of `files` under a prefix, behind `extra` members that hold zeros."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as out:
@@ -154,32 +66,65 @@ def unzipped(data: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def checksummed(arrays: bytes, document: Any) -> bytes:
+    """A document of the store with the checksums that belong to it and to the arrays beside it."""
+    if not isinstance(document, dict):
+        return json.dumps(document).encode()
+    document.pop("checksums", None)
+    sha256 = {"arrays": hashlib.sha256(arrays).hexdigest()}
+    return json.dumps({**document, "checksums": {**sha256, "document": digest([document, sha256], 64)}}).encode()
+
+
+def torch_file(*, legacy: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    document = {"state_dict": TENSORS, "epoch": 3, "optimizer": {"state": {0: {"step": 1.5}}}}
+    torch.save(document, buffer, _use_new_zipfile_serialization=not legacy)
+    return buffer.getvalue()
+
+
 def torch_file_with(document: bytes, method: int = zipfile.ZIP_STORED) -> bytes:
     """A weight file of torch with another document inside."""
     return zipped({**unzipped(torch_file()), "archive/data.pkl": document}, method)
-
-
-def torch_document() -> bytes:
-    return unzipped(torch_file())["archive/data.pkl"]
-
-
-def pairs_json() -> bytes:
-    rows = ({"sentence1": "A cat.", "sentence2": "A dog.", "gold_label": label} for label in ("neutral", "-"))
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def pairs_table() -> bytes:
-    return b"gold_label\tsentence1\tsentence2\tcategory\nentailment\tA cat.\tA pet.\tx\ncontradiction\ta\tb\ty\n"
-
-
-def pairs_zip() -> bytes:
-    return zipped({"readme.txt": b"no", "x.jsonl": pairs_json()})
 
 
 def picture(form: str) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(IMAGES[0]).save(buffer, form)
     return buffer.getvalue()
+
+
+IMAGES = np.arange(2 * 8 * 8 * 3, dtype=np.uint8).reshape(2, 8, 8, 3)
+LOGITS = np.array([[1.0, -1.0], [0.5, 0.25], [-2.0, 2.0]])
+TENSORS = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
+IMAGE_SET = to_npz({"images": IMAGES, "labels": np.array([0, 1])})
+NPY_FILES = npy(LOGITS), npy(np.asfortranarray(LOGITS), version=(2, 0))
+# As logits with named classes, and as probabilities with those of another model.
+_NAMES, _PROBABILITIES = np.array(["cat", "dog"]), np.full((3, 2), 0.5)
+OUTPUTS = (
+    to_npz({"logits": LOGITS, "features": LOGITS, "labels": _NAMES[[0, 1, 1]], "classes": _NAMES}),
+    to_npz({"probabilities": _PROBABILITIES, "other_logits": LOGITS[None], "labels": np.array([0, 1, 1])}),
+)
+# The documents of an entry of the store and of a record, whose arrays are those of the image set.
+ENTRY = checksummed(IMAGE_SET, {"facts": {"steps": 3}, "names": ["x"]})
+_FACTS = {
+    "id": "toy-0", "kind": "toy", "config": {"n": 3}, "created": "2026-01-01T00:00:00+00:00", "wall_seconds": 1.5,
+    "environment": {"python": "3"}, "facts": {"k": "v"}, "meanings": {"images": "pixels", "labels": "classes"},
+}  # fmt: skip
+RECORD = checksummed(IMAGE_SET, _FACTS)
+_PIXELS = np.arange(3072, dtype=np.uint8)
+_BATCH = {b"data": _PIXELS[None], b"fine_labels": [3], b"filenames": [b"a.png"]}
+CIFAR_BINARY = dict.fromkeys(("train.bin", "test.bin"), bytes([1, 2]) + _PIXELS.tobytes())
+CIFAR_BATCHES = {"train": pickle.dumps(_BATCH, 2), "test": pickle.dumps(_BATCH, 4)}
+_PAIR = '{"sentence1": "A cat.", "sentence2": "A dog.", "gold_label": '
+PAIRS_JSON = f'{_PAIR}"neutral"}}\n{_PAIR}"-"}}\n'.encode()
+PAIRS_TABLE = b"gold_label\tsentence1\tsentence2\tcategory\nentailment\tA cat.\tA pet.\tx\ncontradiction\ta\tb\ty\n"
+
+
+@cache
+def instance() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        save_instance(draw_instance(BoundConfig(instances=4, large=0), 0), Path(folder) / "x.npz")
+        return (Path(folder) / "x.npz").read_bytes()
 
 
 def onnx_network(weight: np.ndarray = np.eye(2), *, softmax: bool = False) -> bytes:
@@ -189,10 +134,8 @@ def onnx_network(weight: np.ndarray = np.eye(2), *, softmax: bool = False) -> by
     nodes = [helper.make_node("Gemm", ["x", "w"], ["z" if softmax else "y"])]
     if softmax:
         nodes.append(helper.make_node("Softmax", ["z"], ["y"], axis=1))
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", k])
-        for name, k in zip("xy", weight.shape, strict=True)
-    ]
+    sizes = dict(zip("xy", weight.shape, strict=True))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in sizes.items()]
     held = helper.make_tensor("w", TensorProto.FLOAT, weight.shape, weight.ravel())
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [held])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

@@ -13,7 +13,7 @@ import pytest
 from projnorm.atomic import write_atomically
 from projnorm.records import load_record
 from tests.reliability.__main__ import DOCUMENT, RESULT, readers_table, with_tables, writers_table
-from tests.reliability.faults import DAMAGE, FAULTS, KILL, LostError, count_lines, damaged_files, put_fault
+from tests.reliability.faults import DAMAGE, FAULTS, KILL, LostError, damaged_files, put_fault, undisturbed
 from tests.reliability.readers import READERS
 from tests.reliability.writers import WRITERS, Writer, drawn
 
@@ -32,7 +32,7 @@ def test_nothing_that_was_finished_is_lost_and_the_job_goes_on(writer, fault):
 @pytest.mark.parametrize("writer", WRITERS)
 def test_nothing_is_lost_whichever_line_is_the_last(writer):
     """Of the store; of what computes for long before it writes, a sample."""
-    for trial in range(min(120, count_lines(WRITERS[writer]))):
+    for trial in range(min(120, len(undisturbed(writer)[1]))):
         put_fault(KILL, WRITERS[writer], trial)
 
 
@@ -45,15 +45,12 @@ def test_damage_is_detected_reported_and_recomputed_and_costs_nothing_else(write
 def test_a_writer_that_loses_something_is_caught(tmp_path):
     """The damage itself is tested with a writer that has no checksum."""
 
-    def run(folder: Path, told) -> None:
+    def run(folder: Path, _told) -> None:
         folder.mkdir(exist_ok=True)
-        for number in range(5):
-            (folder / "file").write_bytes(drawn(number).tobytes())
-            told(str(number))
+        (folder / "file").write_bytes(drawn(0).tobytes())
 
     def there(folder: Path) -> dict[str, str]:
-        data = (folder / "file").read_bytes() if (folder / "file").exists() else b""
-        return {str(number): data.hex() for number in range(5) if data == drawn(number).tobytes()}
+        return {"0": "right"} if (folder / "file").read_bytes() == drawn(0).tobytes() else {}
 
     with pytest.raises(LostError, match=r"a wrong value is read|not reported"):
         list(damaged_files(Writer("careless", run, there), tmp_path / "job", random.Random(0), parts=4))

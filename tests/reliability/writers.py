@@ -16,7 +16,7 @@ import numpy as np
 from ntk import KernelConfig, features
 from projnorm.atomic import write_atomically
 from projnorm.config import Config, setting
-from projnorm.records import RunContext, find_record, recorded
+from projnorm.records import RunContext, find_record, record_id, recorded
 from projnorm.store import Entry, Store
 from tests.ntk.networks import images, plain_network
 
@@ -26,13 +26,10 @@ COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Something that writes.
+    """Something that writes: its name in docs/reliability.md, its job, and what of it is there.
 
-    Attributes:
-        name: Name in the table of docs/reliability.md.
-        run: Does the job in a folder, telling of each thing when it is on the disk.
-        there: The things that are there, each with a hash of its value.
-        checked: Whether what was written is read by the project, and damage to it detected.
+    `run` does the job in a folder and tells of each thing when it is on the disk; `there` gives the things that are
+    there, each with a hash of its value. What is `checked` is read by the project, and damage to it detected.
     """
 
     name: str
@@ -108,19 +105,12 @@ def _records_there(folder: Path) -> dict[str, str]:
     there = {}
     for name in range(2):
         record = find_record(folder, "kind", JobConfig(name))
-        for number in range(COUNT):
-            if record is not None:
-                there[f"{name}.{number}"] = _hash(record.arrays["a"][number], {})
-            elif (entry := _task(folder, name, number)) is not None:
-                there[f"{name}.{number}"] = _hash(entry.arrays["a"], {})
+        for store in (folder / record_id("kind", JobConfig(name))).glob("tasks-*") if record is None else ():
+            entries = {number: Store(store).get(f"{number:06d}") for number in range(COUNT)}
+            there |= {f"{name}.{n}": _hash(entry.arrays["a"], {}) for n, entry in entries.items() if entry is not None}
+        if record is not None:
+            there |= {f"{name}.{number}": _hash(record.arrays["a"][number], {}) for number in range(COUNT)}
     return there
-
-
-def _task(folder: Path, record: int, number: int) -> Entry | None:
-    from projnorm.records import record_id
-
-    stores = list((folder / record_id("kind", JobConfig(record))).glob("tasks-*"))
-    return Store(stores[0]).get(f"{number:06d}") if stores else None
 
 
 def _pages(folder: Path, told: Told) -> None:

@@ -12,6 +12,7 @@ from transformers import (
     BertTokenizer,
     DistilBertConfig,
     DistilBertForSequenceClassification,
+    PreTrainedModel,
     RobertaConfig,
     RobertaForSequenceClassification,
     RobertaModel,
@@ -22,33 +23,26 @@ WORDS = [*SPECIAL, "the", "a", "cat", "dog", "sleeps", "runs", "does", "not", "i
 SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
-def save_tokenizer(folder: Path, *, longest: int = 32) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=longest).save_pretrained(folder)
-
-
 def save_bert(folder: Path, *, num_labels: int = 2, body_only: bool = False, seed: int = 5) -> Path:
     torch.manual_seed(seed)
     config = BertConfig(**SIZES, intermediate_size=16, max_position_embeddings=32, num_labels=num_labels)
-    model = BertModel(config) if body_only else BertForSequenceClassification(config)
-    model.save_pretrained(folder)
-    save_tokenizer(folder)
-    return folder
+    return _saved(BertModel(config) if body_only else BertForSequenceClassification(config), folder)
 
 
 def save_roberta(folder: Path, *, body_only: bool = False, longest: int = 32) -> Path:
     config = RobertaConfig(**SIZES, intermediate_size=16, max_position_embeddings=40, type_vocab_size=1, pad_token_id=0)
-    model = RobertaModel(config) if body_only else RobertaForSequenceClassification(config)
-    model.save_pretrained(folder)
-    save_tokenizer(folder, longest=longest)
-    return folder
+    return _saved(RobertaModel(config) if body_only else RobertaForSequenceClassification(config), folder, longest)
 
 
 def save_distilbert(folder: Path) -> Path:
-    config = DistilBertConfig(
-        vocab_size=len(WORDS), dim=16, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=32
-    )
-    DistilBertForSequenceClassification(config).save_pretrained(folder)
-    save_tokenizer(folder)
+    sizes = {"vocab_size": len(WORDS), "dim": 16, "hidden_dim": 16, "n_layers": 1, "n_heads": 2}
+    config = DistilBertConfig(**sizes, max_position_embeddings=32)
+    return _saved(DistilBertForSequenceClassification(config), folder)
+
+
+def _saved(model: PreTrainedModel, folder: Path, longest: int = 32) -> Path:
+    """With a tokenizer of a few words, which says how long a text it takes."""
+    model.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=longest).save_pretrained(folder)
     return folder

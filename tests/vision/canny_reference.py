@@ -22,10 +22,11 @@ def canny_reference(grey: Floats, low: float, high: float) -> Mask:
     """Canny's edges: thin ridges of the gradient above `low` that hang together with one above `high`."""
     dx, dy = sobel(grey, axis=1, mode="nearest"), sobel(grey, axis=0, mode="nearest")
     size = abs(dx) + abs(dy)
+    padded = np.pad(size, 1)
     ridge = {
         (int(row), int(column))
         for row, column in np.argwhere(size > low)
-        if _is_ridge(size, row, column, dx[row, column], dy[row, column])
+        if _is_ridge(padded, row, column, dx[row, column], dy[row, column])
     }
     edges = np.zeros(grey.shape, dtype=bool)
     to_visit = [place for place in ridge if size[place] > high]
@@ -37,8 +38,8 @@ def canny_reference(grey: Floats, low: float, high: float) -> Mask:
     return edges
 
 
-def _is_ridge(size: Floats, row: int, column: int, dx: float, dy: float) -> bool:
-    """No smaller than the two neighbours along the gradient, which points in one of four directions.
+def _is_ridge(padded: Floats, row: int, column: int, dx: float, dy: float) -> bool:
+    """No smaller than the two neighbours along the gradient, which points in one of four directions; 0 lies around.
 
     The gradient's line is turned to degrees from 0 to 180, rows counted downwards. Equal neighbours: along an axis the
     first of the two wins, along a diagonal none.
@@ -52,15 +53,9 @@ def _is_ridge(size: Floats, row: int, column: int, dx: float, dy: float) -> bool
         before, after, ties = (-1, -1), (1, 1), False
     else:
         before, after, ties = (-1, 1), (1, -1), False
-    here = size[row, column]
-    first = _or_zero(size, row + before[0], column + before[1])
-    second = _or_zero(size, row + after[0], column + after[1])
+    first, second = (padded[row + 1 + down, column + 1 + across] for down, across in (before, after))
+    here = padded[row + 1, column + 1]
     return bool(here > first and (here > second or (ties and here == second)))
-
-
-def _or_zero(size: Floats, row: int, column: int) -> float:
-    height, width = size.shape
-    return float(size[row, column]) if 0 <= row < height and 0 <= column < width else 0.0
 
 
 def distance_reference(edges: Mask, farthest: float) -> Floats:
@@ -77,17 +72,10 @@ def levels_reference(values: NDArray[np.integer]) -> Floats:
 
     The darkest becomes 0 and the brightest 255; one level alone stays as it is.
     """
-    counts = [int((values == level).sum()) for level in range(256)]
-    darkest = next(level for level in range(256) if counts[level])
-    others = values.size - counts[darkest]
-    if others == 0:
+    levels, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    if len(levels) == 1:
         return values.astype(np.float64)
-    out = np.zeros(values.shape)
-    darker = 0
-    for level in range(darkest + 1, 256):
-        darker += counts[level]
-        out[values == level] = 255 * darker / others
-    return out
+    return (255 * (np.cumsum(counts) - counts[0]) / (values.size - counts[0]))[inverse]
 
 
 def relief_reference(grey: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import affine_transform, convolve1d, correlate, gaussian_filter, map_coordinates, zoom
@@ -29,54 +30,21 @@ _WATER, _MUD = (175, 238, 238), (63, 42, 20)
 
 
 def reference(image: Pixels, family: str, severity: int, draws: Draws) -> Floats:
-    """The corrupted image before it is cut to whole numbers.
-
-    Args:
-        image: Shape ``(height, width, 3)``.
-        family: One of the 19.
-        severity: 1 to 5.
-        draws: The random numbers of this one image.
-    """
+    """The corrupted image before it is cut to whole numbers; shape ``(height, width, 3)``, severity 1 to 5."""
     return 255.0 * np.clip(REFERENCES[family](image / 255.0, severity - 1, draws), 0.0, 1.0)
 
 
-def corrupt_one_by_one(
-    images: Pixels, family: str, severity: int, seed: int, indices: NDArray[np.integer] | None = None
-) -> Pixels:
+def corrupt_one_by_one(images: Pixels, family: str, severity: int, seed: int) -> Pixels:
     """Every image corrupted by `reference`, in a loop."""
-    keys = range(len(images)) if indices is None else indices
-    out = np.empty_like(images)
-    for image, key, place in zip(images, keys, out, strict=True):
-        place[:] = reference(image, family, severity, draws_of(family, severity, seed, int(key)))
-    return out
+    draws = [draws_of(family, severity, seed, key) for key in range(len(images))]
+    found = [reference(image, family, severity, own) for image, own in zip(images, draws, strict=True)]
+    return np.array(found).astype(np.uint8)
 
 
 def draws_of(family: str, severity: int, seed: int, key: int) -> Draws:
     """The random numbers of one image: every seed, family and severity has a stream, counted in this order."""
     stream = (seed * len(REFERENCES) + list(REFERENCES).index(family)) * _SEVERITIES + severity
     return Draws(stream, np.array([key]))
-
-
-def hsv_of(x: Floats) -> tuple[Floats, Floats, Floats]:
-    """Hue, saturation and value, each from 0 to 1; what is grey has hue 0."""
-    red, green, blue = np.moveaxis(x, -1, 0)
-    value, spread = x.max(axis=-1), np.ptp(x, axis=-1)
-    some_spread, some_value = np.where(spread > 0, spread, 1.0), np.where(value > 0, value, 1.0)
-    sextant = np.select(
-        [spread == 0, value == red, value == green],
-        [0.0, (green - blue) / some_spread, 2.0 + (blue - red) / some_spread],
-        4.0 + (red - green) / some_spread,
-    )
-    return sextant / 6.0 % 1.0, spread / some_value, value
-
-
-def rgb_of(hue: Floats, saturation: Floats, value: Floats) -> Floats:
-    """Back from hue, saturation and value."""
-    channels = []
-    for start in (5, 3, 1):
-        turn = (start + 6.0 * hue) % 6.0
-        channels.append(value - value * saturation * np.clip(np.minimum(turn, 4.0 - turn), 0.0, 1.0))
-    return np.stack(channels, axis=-1)
 
 
 def _gaussian_noise(x: Floats, level: int, draws: Draws) -> Floats:
@@ -91,10 +59,7 @@ def _shot_noise(x: Floats, level: int, draws: Draws) -> Floats:
 def _impulse_noise(x: Floats, level: int, draws: Draws) -> Floats:
     struck = draws.uniforms(x.shape)[0] <= parameters.IMPULSE_NOISE[level]
     salt = draws.uniforms(x.shape, 1)[0] <= 0.5
-    out = x.copy()
-    out[struck & salt] = 1.0
-    out[struck & ~salt] = 0.0
-    return out
+    return np.where(struck, 1.0 * salt, x)
 
 
 def _speckle_noise(x: Floats, level: int, draws: Draws) -> Floats:
@@ -121,10 +86,10 @@ def _defocus_blur(x: Floats, level: int, _draws: Draws) -> Floats:
     radius, edge = parameters.DEFOCUS[level]
     across, down = np.meshgrid(np.arange(-8, 9), np.arange(-8, 9))
     disk = (np.hypot(across, down) <= radius).astype(np.float64)
-    bell = np.array([math.exp(-(t**2) / (2.0 * edge**2)) for t in (-1, 0, 1)])
+    bell = np.exp(-np.array([1.0, 0.0, 1.0]) / (2.0 * edge**2))
     for axis in (0, 1):
         disk = convolve1d(disk, bell / bell.sum(), axis=axis)
-    return np.stack([correlate(x[..., c], disk / disk.sum(), mode="mirror") for c in range(3)], axis=-1)
+    return correlate(x, (disk / disk.sum())[..., None], mode="mirror")
 
 
 def _motion_blur(x: Floats, level: int, draws: Draws) -> Floats:
@@ -160,7 +125,7 @@ def _snow(x: Floats, level: int, draws: Draws) -> Floats:
     flakes[flakes < snow.threshold] = 0.0
     flakes = (255.0 * np.clip(flakes, 0.0, 1.0)).astype(np.uint8) / 255.0
     flakes = _blown(flakes, snow.radius, snow.sigma, -135.0 + 90.0 * float(draws.uniforms((), 1)[0]))
-    grey = sum(weight * x[..., c, None] for c, weight in enumerate(_GREY))
+    grey = (x @ _GREY)[..., None]
     whitened = snow.keep * x + (1.0 - snow.keep) * np.maximum(x, 1.5 * grey + 0.5)
     return whitened + flakes + np.rot90(flakes, 2)
 
@@ -183,19 +148,21 @@ def _spatter(x: Floats, level: int, draws: Draws) -> Floats:
 
 
 def _contrast(x: Floats, level: int, _draws: Draws) -> Floats:
-    means = [x[..., c].mean() for c in range(3)]
+    means = x.mean(axis=(0, 1))
     return parameters.CONTRAST[level] * (x - means) + means
 
 
 def _brightness(x: Floats, level: int, _draws: Draws) -> Floats:
-    hue, saturation, value = hsv_of(x)
-    return rgb_of(hue, saturation, np.clip(value + parameters.BRIGHTNESS[level], 0.0, 1.0))
+    hsv = rgb_to_hsv(x)
+    hsv[..., 2] = np.clip(hsv[..., 2] + parameters.BRIGHTNESS[level], 0.0, 1.0)
+    return hsv_to_rgb(hsv)
 
 
 def _saturate(x: Floats, level: int, _draws: Draws) -> Floats:
     factor, offset = parameters.SATURATE[level]
-    hue, saturation, value = hsv_of(x)
-    return rgb_of(hue, np.clip(factor * saturation + offset, 0.0, 1.0), value)
+    hsv = rgb_to_hsv(x)
+    hsv[..., 1] = np.clip(factor * hsv[..., 1] + offset, 0.0, 1.0)
+    return hsv_to_rgb(hsv)
 
 
 def _jpeg_compression(x: Floats, level: int, _draws: Draws) -> Floats:
@@ -222,12 +189,9 @@ def _elastic_transform(x: Floats, level: int, draws: Draws) -> Floats:
     back = np.linalg.inv(np.vstack([forward, [0.0, 0.0, 1.0]]))
     matrix, offset = back[:2, :2][::-1, ::-1], back[:2, 2][::-1]
     x = np.stack([affine_transform(x[..., c], matrix, offset, order=1, mode="mirror") for c in range(3)], axis=-1)
-    across, down = (
-        strength * gaussian_filter(2.0 * uniforms - 1.0, smoothness, mode="reflect", truncate=3.0)
-        for uniforms in draws.uniforms((2, height, width), 1)[0]
-    )
-    rows, columns = np.indices((height, width))
-    places = [rows + down, columns + across]
+    moves = 2.0 * draws.uniforms((2, height, width), 1)[0][::-1] - 1.0
+    moves = gaussian_filter(moves, (0.0, smoothness, smoothness), mode="reflect", truncate=3.0)
+    places = np.indices((height, width)) + strength * moves
     return np.stack([map_coordinates(x[..., c], places, order=1, mode="reflect") for c in range(3)], axis=-1)
 
 
@@ -244,14 +208,10 @@ def _blown(x: Floats, radius: int, sigma: float, degrees: float) -> Floats:
     height, width, _ = x.shape
     reach = 2 * radius
     padded = np.pad(x, ((reach, reach), (reach, reach), (0, 0)), mode="edge")
-    total, out = 0.0, np.zeros_like(x)
-    for tap in range(2 * radius + 1):
-        row = reach + math.ceil(tap * math.sin(math.radians(degrees)) - 0.5)
-        column = reach + math.ceil(tap * math.cos(math.radians(degrees)) - 0.5)
-        weight = math.exp(-(tap**2) / (2.0 * sigma**2))
-        total += weight
-        out += weight * padded[row : row + height, column : column + width]
-    return out / total
+    taps = np.arange(reach + 1)
+    places = [np.ceil(taps * f(math.radians(degrees)) - 0.5).astype(int) + reach for f in (math.sin, math.cos)]
+    seen = [padded[row : row + height, column : column + width] for row, column in zip(*places, strict=True)]
+    return np.average(seen, axis=0, weights=np.exp(-(taps**2) / (2.0 * sigma**2)))
 
 
 def _zoomed(x: Floats, factor: float) -> Floats:
@@ -266,9 +226,7 @@ def _zoomed(x: Floats, factor: float) -> Floats:
 
 def _landscape(draws: Draws, size: int, decay: float, part: int = 0) -> Floats:
     """The diamond-square algorithm on a torus: every new point is the mean of four around it, and a shock."""
-    side = 2
-    while side < size:
-        side *= 2
+    side = max(2, 1 << (size - 1).bit_length())
     shocks = iter(2.0 * draws.uniforms((side**2 - 1,), part)[0] - 1.0)
     land = np.zeros((side, side))
     wobble, step = 100.0, side

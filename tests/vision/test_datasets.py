@@ -10,7 +10,9 @@ import pickle
 import shutil
 import struct
 import tarfile
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.error import HTTPError
 
 import numpy as np
@@ -19,6 +21,7 @@ from PIL import Image
 
 from projnorm import downloads
 from projnorm.vision import cifar, download_cifar, load_splits, open_cifar_c, read_image_set
+from tests.reliability import lies
 from tests.reliability.samples import tarred as tar
 
 RNG = np.random.default_rng(0)
@@ -26,7 +29,6 @@ IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
 LABELS = np.arange(12, dtype=np.int64) % 7
 PLANES = IMAGES.transpose(0, 3, 1, 2).reshape(12, -1)
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
-ARCHIVES = tuple(cifar.PUBLISHED_MD5)
 
 
 def binary(rows: slice, *, coarse: bool = False) -> bytes:
@@ -50,20 +52,28 @@ def published(archive: str) -> dict[str, bytes]:
     return {name: pickled(rows, key=b"fine_labels" if hundred else b"labels") for name, rows in parts.items()}
 
 
-def write_archive(path: Path, tarred: bytes) -> Path:
-    path.write_bytes(gzip.compress(tarred, 1, mtime=0))
-    return path
-
-
-def special(name: str, kind: bytes, target: str = "", size: int = 0) -> tarfile.TarInfo:
+def tar_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int = 0) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.size = kind, target, size
     return member
 
 
-def write_folder(folder: Path, files: dict[str, bytes]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, data in files.items():
+def claims(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, *, times: int = 1, more: int = 0) -> bytes:
+    """An archive whose members claim a size, and what follows them."""
+    return packed(tar_member(name, kind, size=size).tobuf(tarfile.GNU_FORMAT) * times + bytes(more))
+
+
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data, 1, mtime=0)
+
+
+def written(folder: Path, source: bytes | dict[str, bytes]) -> Path:
+    """An archive, or a folder of files."""
+    if isinstance(source, bytes):
+        path = folder / "x.tar.gz"
+        path.write_bytes(source)
+        return path
+    for name, data in source.items():
         (folder / name).write_bytes(data)
     return folder
 
@@ -77,50 +87,45 @@ def assert_refused(path: Path, message: str, read=load_splits) -> None:
 
 
 def assert_is_cifar(splits) -> None:
-    np.testing.assert_array_equal(splits.train.images, IMAGES[:10])
-    np.testing.assert_array_equal(splits.train.labels, LABELS[:10])
-    np.testing.assert_array_equal(splits.test.images, IMAGES[10:])
-    np.testing.assert_array_equal(splits.test.labels, LABELS[10:])
+    for part, rows in ((splits.train, slice(10)), (splits.test, slice(10, 12))):
+        np.testing.assert_array_equal(part.images, IMAGES[rows])
+        np.testing.assert_array_equal(part.labels, LABELS[rows])
 
 
-@pytest.mark.parametrize("archive", ARCHIVES)
-def test_an_archive_and_the_folder_it_unpacks_to_hold_the_same_images(tmp_path, archive):
-    files = published(archive)
-    path = write_archive(tmp_path / archive, tar({"readme.html": b"<p>", **files}))
-    assert_is_cifar(load_splits(path))
-    assert_is_cifar(load_splits(write_folder(tmp_path / "unpacked", files)))
-    assert not load_splits(path).verified
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([archive, "unpacked"])
-
-
-def test_of_two_versions_the_binary_one_is_read(tmp_path):
-    broken = dict.fromkeys([*BATCHES, "test_batch"], b"no pickle")
-    assert_is_cifar(load_splits(write_folder(tmp_path, broken | published("cifar-10-binary"))))
-
-
-def python2_batch(images: np.ndarray, labels: list[int]) -> bytes:
+def python2_batch(rows: slice) -> bytes:
     """As cPickle of Python 2 wrote the published batches: strings are not told from bytes."""
-    raw = images.tobytes()
+    raw, count = PLANES[rows].tobytes(), len(PLANES[rows])
     return (
         b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05("
-        + b"".join(b"K" + bytes([label]) for label in labels)
+        + b"".join(b"K%c" % label for label in LABELS[rows])
         + b"eU\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\tU\x01b\x87Rq\n"
-        + b"(K\x01K%cM\x00\x0c\x86cnumpy\ndtype\nq\x0bU\x02u1K\x00K\x01\x87Rq\x0c(K\x03U\x01|NNN" % len(images)
+        + b"(K\x01K%cM\x00\x0c\x86cnumpy\ndtype\nq\x0bU\x02u1K\x00K\x01\x87Rq\x0c(K\x03U\x01|NNN" % count
         + b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T" + struct.pack("<i", len(raw)) + raw
         + b"tbU\tfilenamesq\r]q\x0e(U\x05a.pngq\x0fU\x05b.pngq\x10eu."
     )  # fmt: skip
 
 
-def test_pickles_of_python_2_are_read(tmp_path):
-    train, test = (python2_batch(PLANES[rows], LABELS[rows].tolist()) for rows in (slice(10), slice(10, 12)))
-    assert_is_cifar(load_splits(write_folder(tmp_path, {"data_batch_1": train, "test_batch": test})))
+BINARY, BINARY_100 = published("cifar-10-binary"), published("cifar-100-binary")
+SETS = {archive: published(archive) for archive in cifar.PUBLISHED_MD5} | {
+    "two versions, of which the binary one is read": dict.fromkeys([*BATCHES, "test_batch"], b"no pickle") | BINARY,
+    "pickles of Python 2": {"data_batch_1": python2_batch(slice(10)), "test_batch": python2_batch(slice(10, 12))},
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_archive_and_the_folder_it_unpacks_to_hold_the_same_images(tmp_path, name):
+    (tmp_path / "unpacked").mkdir()
+    path = written(tmp_path, packed(tar({"readme.html": b"<p>", **SETS[name]})))
+    assert_is_cifar(load_splits(path))
+    assert_is_cifar(load_splits(written(tmp_path / "unpacked", SETS[name])))
+    assert not load_splits(path).verified
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["unpacked", "x.tar.gz"]
 
 
 class Runs:
     """Runs a command when it is unpickled."""
 
-    def __init__(self, command: str) -> None:
-        self.command = command
+    command = ""
 
     def __reduce__(self):
         return os.system, (self.command,)
@@ -128,9 +133,10 @@ class Runs:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_that_would_run_a_command_is_refused_by_name(tmp_path, protocol):
-    witness = tmp_path / "witness"
-    hostile = pickle.dumps({b"data": Runs(f"touch {witness}"), b"labels": [0]}, protocol=protocol)
-    write_folder(tmp_path, {"train": hostile, "test": pickled(slice(2))})
+    witness, hostile = tmp_path / "witness", Runs()
+    hostile.command = f"touch {witness}"
+    batch = pickle.dumps({b"data": hostile, b"labels": [0]}, protocol)
+    written(tmp_path, {"train": batch, "test": pickled(slice(2))})
     assert_refused(tmp_path, r"train: not a pickled batch of CIFAR \(it asks for '(posix|nt)\.system'")
     assert not witness.exists()
 
@@ -139,50 +145,61 @@ def batch_of(*, protocol: int = 2, **entries: object) -> bytes:
     return pickle.dumps({name.encode(): entry for name, entry in entries.items()}, protocol)
 
 
-def laughs() -> bytes:
-    """A tuple of tuples of tuples whose hash takes 2 ** 60 steps, as the key of a dictionary."""
-    doubled = b"".join(b"q%ch%ch%c\x86" % (i, i, i) for i in range(60))
-    return b"\x80\x02}(K\x00\x85" + doubled + b"K\x00u."
+PICKLES = [
+    (b"", "exhausted|STOP"),
+    (pickle.dumps([1, 2], 2), "it does not hold a dictionary"),
+    (batch_of(data=PLANES[:1]), "`labels` or `fine_labels` must be a list of classes"),
+    (batch_of(data=PLANES[:1], labels=[10**30]), "must be a list of classes"),
+    (batch_of(data=PLANES[:1], labels=[0, 1]), "an array of bytes with 3,072 for each of the 2"),
+    (batch_of(data=PLANES[:1] * 1.0, labels=[0]), "`data` must be an array of bytes"),
+    (batch_of(data=PLANES[:0], labels=[]), "for each of the 0 labels"),
+    (batch_of(protocol=5, data=PLANES[:1], labels=[0]), "it asks for 'numpy._core.numeric._frombuffer'"),
+    (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "bytes"),
+    (b"\x80\x02}}K\x00b.", "it sets the state of something that has none"),
+    (b"\x80\x02K\x00)R.", "it calls something that is not a function"),
+    (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
+    (b"(iposix\nsystem\n.", "it has the instruction INST"),
+    (b"\x80\x02}(" + lies.laughs() + b"K\x00u.", "it holds a dictionary whose keys are not names"),
+    (lies.typed_laughs(), "something else where a name should be"),
+    (lies.encoded_again(2_000_000, 5_000), "it makes more bytes than it holds"),
+]
+WHOLE = packed(tar(BINARY))
+BROKEN = (b"", b"text", WHOLE[:3], WHOLE[: len(WHOLE) // 2], WHOLE[:-1], WHOLE[:-8] + bytes(8), WHOLE + b"more")
+TOO_LARGE = (tarfile.REGTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE)
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("source", "message"),
     [
-        (b"", "exhausted|STOP"),
-        (pickle.dumps([1, 2], 2), "it does not hold a dictionary"),
-        (batch_of(data=PLANES[:1]), "`labels` or `fine_labels` must be a list of classes"),
-        (batch_of(data=PLANES[:1], labels=[10**30]), "must be a list of classes"),
-        (batch_of(data=PLANES[:1], labels=[0, 1]), "an array of bytes with 3,072 for each of the 2"),
-        (batch_of(data=PLANES[:1] * 1.0, labels=[0]), "`data` must be an array of bytes"),
-        (batch_of(data=PLANES[:0], labels=[]), "for each of the 0 labels"),
-        (batch_of(protocol=5, data=PLANES[:1], labels=[0]), "it asks for 'numpy._core.numeric._frombuffer'"),
-        (b"\x80\x05\x96" + struct.pack("<Q", 1 << 36) + b".", "bytes"),
-        (b"\x80\x02}}K\x00b.", "it sets the state of something that has none"),
-        (b"\x80\x02K\x00)R.", "it calls something that is not a function"),
-        (b"\x80\x02c_codecs\nencode\nK\x00X\x06\x00\x00\x00latin1\x86R.", "something else where bytes should be"),
-        (b"(iposix\nsystem\n.", "it has the instruction INST"),
-        (laughs(), "it holds a dictionary whose keys are not names"),
+        *(
+            ({"train": data, "test": pickled(slice(2))}, rf"train: not a pickled batch of CIFAR \(.*({message})")
+            for data, message in PICKLES
+        ),
+        (
+            BINARY | {"test_batch.bin": b"\x0a" + binary(slice(1))[1:]},
+            "test_batch.bin: has class 10; CIFAR-10 has 0 to 9",
+        ),
+        (BINARY | {"test_batch.bin": b""}, "test_batch.bin: 0 bytes are not a whole number of records of 3,073"),
+        ({name: BINARY[name] for name in BINARY if name != "data_batch_3.bin"}, r"lacks data_batch_3\.bin\."),
+        *(
+            (data, r"x\.tar\.gz: not a whole archive of CIFAR \(")
+            for data in (*BROKEN, packed(b""), packed(b"text" * 300))
+        ),
+        *((claims("x", kind, 2**60, more=1024), r"x\.tar\.gz: not a whole archive of CIFAR") for kind in TOO_LARGE),
+        (claims("n", tarfile.GNUTYPE_LONGNAME, times=2000), r"x\.tar\.gz: not a whole archive of CIFAR"),
+        (claims("x", times=100_000, more=1024), "it has more than 1,000 members"),
+        (claims("data_batch_1.bin", size=10**12), "its data_batch_1.bin has 1,000,000,000,000 bytes, at most 35"),
+        (packed(tar(BINARY_100, extra=(tar_member("other/test.bin", size=3),))), "it has two files called test.bin"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "a set",
 )
-def test_other_pickles_are_refused_in_one_line(tmp_path, data, message):
-    write_folder(tmp_path, {"train": data, "test": pickled(slice(2))})
-    assert_refused(tmp_path, rf"train: not a pickled batch of CIFAR \(.*({message})")
-
-
-def test_classes_and_batches_that_cannot_be_are_refused(tmp_path):
-    write_folder(tmp_path, published("cifar-10-binary"))
-    (tmp_path / "test_batch.bin").write_bytes(b"\x0a" + binary(slice(1))[1:])
-    assert_refused(tmp_path, r"test_batch\.bin: has class 10; CIFAR-10 has 0 to 9")
-    (tmp_path / "test_batch.bin").write_bytes(b"")
-    assert_refused(tmp_path, r"test_batch\.bin: 0 bytes are not a whole number of records of 3,073")
-    (tmp_path / "data_batch_3.bin").unlink()
-    assert_refused(tmp_path, r"lacks data_batch_3\.bin\.")
+def test_files_that_are_not_cifar_are_refused_in_one_line(tmp_path, source, message):
+    assert_refused(written(tmp_path, source), message)
 
 
 def test_a_set_of_full_size_must_have_all_its_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar, "_IMAGES_IN_A_BATCH", 2)
-    write_folder(tmp_path, published("cifar-10-binary"))
-    assert_is_cifar(load_splits(tmp_path))
+    assert_is_cifar(load_splits(written(tmp_path, BINARY)))
     (tmp_path / "data_batch_5.bin").unlink()
     assert_refused(tmp_path, r"lacks data_batch_5\.bin\.")
 
@@ -192,48 +209,26 @@ def test_names_in_an_archive_lead_nowhere(tmp_path):
     inside.mkdir()
     (tmp_path / "secret").write_bytes(b"secret")
     extra = (
-        special("cifar/train.bin", tarfile.SYMTYPE, str(tmp_path / "secret")),
-        special("cifar/test.bin", tarfile.LNKTYPE, "../../secret"),
-        special("train.bin", tarfile.CHRTYPE),
-        special("test.bin", tarfile.FIFOTYPE),
-        special("train.bin", tarfile.DIRTYPE),
-        special("../../etc/passwd", tarfile.REGTYPE, size=3),
+        tar_member("cifar/train.bin", tarfile.SYMTYPE, str(tmp_path / "secret")),
+        tar_member("cifar/test.bin", tarfile.LNKTYPE, "../../secret"),
+        tar_member("train.bin", tarfile.CHRTYPE),
+        tar_member("test.bin", tarfile.FIFOTYPE),
+        tar_member("train.bin", tarfile.DIRTYPE),
+        tar_member("../../etc/passwd", size=3),
     )
-    path = write_archive(inside / "x.tar.gz", tar(published("cifar-100-binary"), prefix="../../", extra=extra))
-    assert_is_cifar(load_splits(path))
+    assert_is_cifar(load_splits(written(inside, packed(tar(BINARY_100, prefix="../../", extra=extra)))))
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["inside", "secret", "x.tar.gz"]
-    write_archive(path, tar({}, extra=extra))
+    path = written(inside, packed(tar({}, extra=extra)))
     assert_refused(path, r"x\.tar\.gz: contains no binary version of CIFAR-10 .* no Python version")
-    extra = (special("other/test.bin", tarfile.REGTYPE, size=3),)
-    write_archive(path, tar(published("cifar-100-binary"), extra=extra))
-    assert_refused(path, r"x\.tar\.gz: not a whole archive of CIFAR \(it has two files called test\.bin")
 
 
 def test_bombs_are_refused_before_they_unpack(tmp_path, monkeypatch):
-    path = tmp_path / "bomb.tar.gz"
-    write_archive(path, special("data_batch_1.bin", tarfile.REGTYPE, size=10**12).tobuf(tarfile.GNU_FORMAT))
-    assert_refused(path, r"bomb\.tar\.gz: .*its data_batch_1\.bin has 1,000,000,000,000 bytes, at most 35")
     monkeypatch.setattr(cifar, "_MOST_UNPACKED", 1_000_000)
-    for name, kind in (("junk", tarfile.REGTYPE), ("long", tarfile.GNUTYPE_LONGNAME), ("pax", tarfile.XHDTYPE)):
-        write_archive(path, special(name, kind, size=10**12).tobuf(tarfile.GNU_FORMAT) + bytes(2_000_000))
-        assert_refused(path, r"bomb\.tar\.gz: .*it unpacks to more than 1,000,000 bytes")
+    for kind in (tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
+        path = written(tmp_path, claims("junk", kind, 10**12, more=2_000_000))
+        assert_refused(path, r"x\.tar\.gz: .*it unpacks to more than 1,000,000 bytes")
     monkeypatch.setitem(cifar._LIMITS, "test.bin", 100)
-    assert_refused(
-        write_folder(tmp_path / "folder", published("cifar-100-binary")),
-        r"test\.bin: has 6,148 bytes, at most 100 are read",
-    )
-
-
-def test_archives_that_are_cut_short_or_something_else_are_refused(tmp_path):
-    path = tmp_path / "x.tar.gz"
-    whole = gzip.compress(tar(published("cifar-10-binary")), 1)
-    for data in (b"", b"text", whole[:3], whole[: len(whole) // 2], whole[:-1], whole[:-8] + bytes(8), whole + b"more"):
-        path.write_bytes(data)
-        assert_refused(path, r"x\.tar\.gz: not a whole archive of CIFAR \(")
-    chain = special("n", tarfile.GNUTYPE_LONGNAME).tobuf(tarfile.GNU_FORMAT) * 2000
-    for data in (b"", b"text" * 300, chain):
-        write_archive(path, data)
-        assert_refused(path, r"x\.tar\.gz: not a whole archive of CIFAR \(")
+    assert_refused(written(tmp_path, BINARY_100), r"test\.bin: has 6,148 bytes, at most 100 are read")
 
 
 class Response(io.BytesIO):
@@ -243,73 +238,55 @@ class Response(io.BytesIO):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    """A stand-in for the network that serves one archive and keeps what was asked of it."""
-    archive = gzip.compress(tar(published("cifar-10-binary")), 1)
-    asked: list[str] = []
-
-    def urlopen(url: str, timeout: float) -> Response:
-        assert timeout > 0
-        asked.append(url)
-        return Response(archive, url)
-
+def server(monkeypatch) -> Mock:
+    """A stand-in for the network that serves one archive."""
+    archive = packed(tar(BINARY))
+    urlopen = Mock(side_effect=lambda url, timeout: Response(archive, url if timeout else ""))
     monkeypatch.setattr(downloads, "urlopen", urlopen)
     md5 = hashlib.md5(archive, usedforsecurity=False).hexdigest()
     monkeypatch.setitem(cifar.PUBLISHED_MD5, "cifar-10-binary.tar.gz", md5)
-    return asked
+    return urlopen
 
 
 def test_a_download_is_kept_and_not_asked_for_again(tmp_path, server):
     path = download_cifar("cifar10", tmp_path / "new")
     assert path == tmp_path / "new" / "cifar-10-binary.tar.gz"
     assert download_cifar("cifar10", tmp_path / "new") == path
-    assert server == ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"]
+    (asked,) = server.call_args_list
+    assert asked.args == ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",)
     assert load_splits(path).verified
     path.write_bytes(b"damaged later")
     assert load_splits(download_cifar("cifar10", tmp_path / "new")).verified
-    assert len(server) == 2
+    assert server.call_count == 2
 
 
-def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, server, monkeypatch):
+@pytest.mark.usefixtures("server")
+def test_downloads_go_to_the_data_folder_or_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PROJNORM_DATA", raising=False)
     assert download_cifar("cifar10").parent == tmp_path / ".cache" / "projnorm"
     monkeypatch.setenv("PROJNORM_DATA", str(tmp_path / "data"))
     assert download_cifar("cifar10").parent == tmp_path / "data"
-    assert len(server) == 2
 
 
-def test_a_damaged_download_is_not_kept(tmp_path, server):
-    with pytest.raises(ValueError, match=r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was stored, try again"):
-        download_cifar("cifar100", tmp_path)
-    assert len(server) == 1
-    assert not list(tmp_path.iterdir())
+NOT_FOUND = HTTPError("https://x", 404, "Not Found", None, None)  # type: ignore[arg-type]
+DAMAGED = r"cifar-100-binary\.tar\.gz is damaged \(.* nothing was stored, try again"
 
 
 @pytest.mark.parametrize(
-    ("failure", "reason"),
+    ("name", "answer", "message"),
     [
-        (HTTPError("https://x", 404, "Not Found", None, None), "Not Found"),  # type: ignore[arg-type]
-        (ConnectionResetError(), "ConnectionResetError"),
+        ("cifar100", Response(b"another file", "https://x"), DAMAGED),
+        ("cifar10", NOT_FOUND, r"cannot download https://.*\(Not Found\); fetch the file .* save it as"),
+        ("cifar10", ConnectionResetError(), r"cannot .*\(ConnectionResetError\); fetch the file .* save it as"),
+        ("cifar10", Response(b"", "http://x"), "it leads to http://x, which is not https"),
+        ("cifar", None, "`name` must be one of cifar10, cifar100; got 'cifar'"),
     ],
 )
-def test_without_a_network_one_line_says_how_to_get_the_file(tmp_path, monkeypatch, failure, reason):
-    def urlopen(url: str, timeout: float):  # noqa: ARG001
-        raise failure
-
-    monkeypatch.setattr(downloads, "urlopen", urlopen)
-    with pytest.raises(ValueError, match=rf"cannot download https://.*\({reason}\); fetch the file .* save it as") as e:
-        download_cifar("cifar10", tmp_path)
-    assert "\n" not in str(e.value)
+def test_a_download_that_fails_is_one_line_and_not_kept(tmp_path, monkeypatch, name, answer, message):
+    monkeypatch.setattr(downloads, "urlopen", Mock(side_effect=[answer]))
+    assert_refused(tmp_path, message, partial(download_cifar, name))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_download_must_stay_on_https_and_have_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads, "urlopen", lambda url, timeout: Response(b"", "http://x"))  # noqa: ARG005
-    with pytest.raises(ValueError, match="it leads to http://x, which is not https"):
-        download_cifar("cifar10", tmp_path)
-    with pytest.raises(ValueError, match="`name` must be one of cifar10, cifar100; got 'cifar'"):
-        download_cifar("cifar", tmp_path)
 
 
 def save_image(path: Path, pixels: np.ndarray, **options) -> None:
@@ -432,18 +409,14 @@ def test_cifar_c_gives_the_asked_rows_of_a_severity(corrupted):
 
 def test_images_that_cifar_c_does_not_have_are_refused(corrupted):
     found = open_cifar_c(corrupted)
-    some = np.array([0])
-    with pytest.raises(ValueError, match="`family` must be one of elastic_transform, fog; got 'labels'"):
-        found.images("labels", 1, some)
-    for severity in (0, 6):
-        with pytest.raises(ValueError, match=f"`severity` must be 1 to 5; got {severity}"):
-            found.images("fog", severity, some)
-    for indices in (np.array([], dtype=int), np.array([[0]]), np.array([0.0])):
-        with pytest.raises(ValueError, match="`indices` must be one or more integers"):
-            found.images("fog", 1, indices)
-    for indices in (np.array([-1]), np.array([4])):
-        with pytest.raises(ValueError, match="`indices` must be 0 to 3; they run from"):
-            found.images("fog", 1, indices)
+    for family, severity, indices, message in (
+        ("labels", 1, [0], "`family` must be one of elastic_transform, fog; got 'labels'"),
+        *(("fog", severity, [0], f"`severity` must be 1 to 5; got {severity}") for severity in (0, 6)),
+        *(("fog", 1, indices, "`indices` must be one or more integers") for indices in ([], [[0]], [0.0])),
+        *(("fog", 1, indices, "`indices` must be 0 to 3; they run from") for indices in ([-1], [4])),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.images(family, severity, np.array(indices, dtype=None if indices else int))
 
 
 @pytest.mark.parametrize(

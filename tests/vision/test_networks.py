@@ -1,15 +1,27 @@
-"""Networks with torchvision's names, and weights from everywhere they may come from."""
+"""Networks named as in torchvision, weights from everywhere they may come from, and what networks see of image sets."""
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from projnorm.vision import FAMILIES, load_network, resnet18, resnet50, vgg11, weights
+from projnorm.files import locate
+from projnorm.vision import (
+    FAMILIES,
+    ImageNetInput,
+    digits,
+    load_network,
+    load_splits,
+    read_image_set,
+    resnet18,
+    resnet50,
+    vgg11,
+    weights,
+)
 from projnorm.vision.networks import HEADS, NETWORKS
 from projnorm.vision.settings import ARCHITECTURES, FAMILY_NAMES
 
@@ -61,19 +73,22 @@ def test_random_weights_are_seeded_and_leave_the_global_generator_alone():
     assert one.head_norm == pytest.approx(float(one.model.fc.weight.detach().norm()))
 
 
-@pytest.mark.parametrize("form", ["pth", "safetensors", "nested", "parallel"])
+@pytest.mark.parametrize("form", ["pth", "legacy", "safetensors", "nested", "parallel", "of old"])
 def test_a_file_is_loaded_as_it_is_and_hashed(tmp_path, state, form):
     path = tmp_path / f"w.{'safetensors' if form == 'safetensors' else 'pth'}"
+    document = {f"module.{k}": v for k, v in state.items()} if form == "parallel" else state
+    if form == "of old":  # from before batches were counted
+        document = {key: value for key, value in state.items() if "num_batches" not in key}
     if form == "safetensors":
         save_file({key: value.contiguous() for key, value in state.items()}, path)
     else:
-        document = {f"module.{k}": v for k, v in state.items()} if form == "parallel" else state
-        torch.save({"state_dict": document, "epoch": 3} if form == "nested" else document, path)
+        nested = {"state_dict": document, "epoch": 3} if form == "nested" else document
+        torch.save(nested, path, _use_new_zipfile_serialization=form != "legacy")
     loaded = load_network("resnet18", path, num_outputs=3)
     for key, value in loaded.model.state_dict().items():
         assert torch.equal(value, state[key])
     assert loaded.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert not loaded.is_random
+    assert (loaded.weights, loaded.is_random) == (path.name, False)
 
 
 def test_the_head_is_dropped_and_drawn_with_the_seed(tmp_path, state):
@@ -84,27 +99,6 @@ def test_the_head_is_dropped_and_drawn_with_the_seed(tmp_path, state):
     assert not torch.equal(one.model.fc.weight, other.model.fc.weight)
     bound = 512**-0.5  # PyTorch's default for a linear layer
     assert 0.9 * bound < float(one.model.fc.weight.detach().abs().max()) <= bound
-
-
-def test_files_from_before_batches_were_counted_load(tmp_path, state):
-    path = tmp_path / "w.pth"
-    torch.save({key: value for key, value in state.items() if "num_batches" not in key}, path)
-    assert load_network("resnet18", path, num_outputs=3).weights == "w.pth"
-
-
-class Hostile:
-    def __reduce__(self):
-        return (print, ("executed",))
-
-
-@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04broken", pickle.dumps(Hostile())])
-def test_a_file_that_is_no_weight_file_is_refused_and_not_run(tmp_path, capsys, name, content):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{name}: not a"):
-        load_network("resnet18", path, num_outputs=3)
-    assert "executed" not in capsys.readouterr().out
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(tmp_path, state):
@@ -124,10 +118,13 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path, state):
         torch.save(document, path)
         with pytest.raises(ValueError, match=message):
             load_network("resnet18", path, num_outputs=outputs)
-    with pytest.raises(ValueError, match="there are no weights at"):
-        load_network("resnet18", tmp_path / "none.pth")
-    with pytest.raises(ValueError, match="`architecture` must be one of resnet18, resnet50, vgg11"):
-        load_network("alexnet", "random")
+    for architecture, weights_of, message in (
+        ("resnet18", tmp_path / "none.pth", "there are no weights at"),
+        ("alexnet", "random", "`architecture` must be one of resnet18, resnet50, vgg11"),
+        ("small-cnn", "imagenet", "no ImageNet weights of small-cnn"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_network(architecture, weights_of)
 
 
 def test_a_download_is_checked_by_its_hash_and_kept(tmp_path, monkeypatch, state):
@@ -148,15 +145,84 @@ def test_a_download_is_checked_by_its_hash_and_kept(tmp_path, monkeypatch, state
         load_network("resnet18", "imagenet", num_outputs=3, cache=cache)
 
 
-def test_the_names_are_those_of_what_there_is():
-    assert tuple(NETWORKS) == ARCHITECTURES
-    assert tuple(FAMILIES) == FAMILY_NAMES
+def test_the_names_are_those_of_what_there_is_and_the_official_ones_end_in_their_hash():
+    assert (tuple(NETWORKS), tuple(FAMILIES)) == (ARCHITECTURES, FAMILY_NAMES)
     assert set(NETWORKS) == set(HEADS)
-
-
-def test_the_official_names_end_in_their_hash():
     assert set(weights._OFFICIAL) == set(NETWORKS) - {"small-cnn"}
-    with pytest.raises(ValueError, match="no ImageNet weights of small-cnn"):
-        weights.download_weights("small-cnn")
     for name in weights._OFFICIAL.values():
         assert len(name.rpartition("-")[2].removesuffix(".pth")) == 8
+
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, size=(12, 32, 32, 3), dtype=np.uint8)
+LABELS = np.arange(12, dtype=np.int64) % 3
+
+
+def test_digits_are_embedded_and_never_shared_between_the_halves():
+    splits = digits()
+    assert (len(splits.train), len(splits.test)) == (899, 898)
+    assert splits.train.images.shape[1:] == (32, 32, 3)
+    assert set(splits.train.labels) == set(range(10))
+    rows = {image.tobytes() for image in splits.train.images}
+    shared = sum(image.tobytes() in rows for image in splits.test.images)
+    assert shared <= 1  # one drawing occurs twice in the data itself
+    small = splits.train.images[:, ::4, ::4, 0]
+    np.testing.assert_array_equal(small.repeat(4, 1).repeat(4, 2), splits.train.images[..., 1])
+    assert splits.train.images.max() == 255
+
+
+def test_npz_files_with_and_without_a_split(tmp_path):
+    train = {"train_images": IMAGES[:8], "train_labels": LABELS[:8].astype(np.uint8)}
+    np.savez(tmp_path / "both.npz", **train, test_images=IMAGES[8:], test_labels=LABELS[8:, None])
+    splits = load_splits(tmp_path / "both.npz")
+    np.testing.assert_array_equal(splits.train.images, IMAGES[:8])
+    np.testing.assert_array_equal(splits.test.labels, LABELS[8:])
+    np.savez(tmp_path / "one.npz", images=IMAGES, labels=LABELS)
+    halves = load_splits(tmp_path / "one.npz")
+    together = np.concatenate([halves.train.images, halves.test.images])
+    assert {i.tobytes() for i in together} == {i.tobytes() for i in IMAGES}
+    np.testing.assert_array_equal(read_image_set(tmp_path / "one.npz").images, IMAGES)
+
+
+def test_names_are_sought_under_the_data_folder(tmp_path, monkeypatch):
+    (tmp_path / "x.npz").touch()
+    monkeypatch.setenv("PROJNORM_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path.parent)
+    assert locate("x.npz") == tmp_path / "x.npz"
+    assert str(locate("y.npz")) == "y.npz"
+    monkeypatch.delenv("PROJNORM_DATA")
+    assert str(locate("x.npz")) == "x.npz"
+
+
+def test_a_network_sees_centred_and_resized_images():
+    x = ImageNetInput(32)(torch.from_numpy(IMAGES))
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    np.testing.assert_allclose(x.numpy().transpose(0, 2, 3, 1), (IMAGES / 255.0 - mean) / std, atol=1e-5)
+    constant = torch.full((1, 32, 32, 3), 77, dtype=torch.uint8)
+    large = ImageNetInput(48)(constant)
+    assert large.shape == (1, 3, 48, 48)
+    torch.testing.assert_close(large[:, :, :1, :1].expand_as(large), large)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": np.array([{}], dtype=object), "labels": LABELS}, "not a whole NPZ file of plain arrays"),
+        ({"pictures": IMAGES}, "has no array 'images'; it has pictures"),
+        ({"images": IMAGES / 255.0, "labels": LABELS}, "images must be uint8 of shape"),
+        ({"images": IMAGES, "labels": LABELS[:5]}, "labels must be 12 integers"),
+        ({"images": IMAGES, "labels": LABELS - 1}, "labels must be classes from 0 to 65,535; they run from -1 to 1"),
+    ],
+)
+def test_arrays_that_are_no_images_are_refused(tmp_path, arrays, message):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"bad\.npz: .*{message}"):
+        load_splits(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none.npz", "there is no data at"), (".", "no binary version of CIFAR-10")]
+)
+def test_data_that_is_not_there_is_refused(tmp_path, name, message):
+    with pytest.raises(ValueError, match=message):
+        load_splits(tmp_path / name)

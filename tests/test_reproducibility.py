@@ -1,16 +1,18 @@
-"""`projnorm runs verify`: a record made again and compared, and what cannot be."""
+"""Numbers made again: by `projnorm runs verify`, and by every command that computes, with one worker or two."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from projnorm.cli.app import SUMMARIES
 from projnorm.config import Config, setting
 from projnorm.environment import current_environment
-from projnorm.errors import InputError
 from projnorm.experiments import EXPERIMENTS, Experiment, experiment, recompute, resolve
 from projnorm.records import Record, RunContext, load_record, save_record
 from projnorm.verification import (
@@ -23,13 +25,11 @@ from projnorm.verification import (
     differences,
     verdict,
 )
-from simulations import (
-    ToyConfig,
-    run_toy,
-)
+from simulations import ToyConfig, run_toy
 from tests.commands import assert_refused, run_cli
 from tests.test_cli import SMALL_BOUND, SMALL_TOY
-from tests.test_figures import CONFIGS
+from tests.test_figures import CONFIGS, CONFIGS as THEORY
+from tests.test_packaging import write_outputs
 
 SMALL = ToyConfig(d1=12, d2=6, n=6, m=6, sigmas=(0.0, 2.0), trials=2, interval_trials=1)
 
@@ -73,8 +73,7 @@ def test_arrays_are_identical_equal_up_to_rounding_or_different(old, new, rtol, 
 
 def test_a_difference_is_measured_absolutely_and_against_its_own_entry():
     found = compared([1000.0, 1.0], [1000.0, 1.001])
-    assert not found.identical
-    assert found.differing == 1
+    assert (found.identical, found.differing) == (False, 1)
     assert found.absolute == pytest.approx(1e-3)
     assert found.relative == pytest.approx(1e-3 / 1.001)
     assert verdict([found], rtol=1e-6) == DIFFERENT
@@ -101,14 +100,10 @@ def test_versions_that_differ_are_named_and_those_of_one_record_only_are_not():
 
 
 def test_changed_inputs_are_named_and_networks_trained_here_are_none():
-    old = {
-        "inputs": {"data_sha256": "a", "weights_sha256": "b"},
-        "fingerprints": {"network": "c", "inputs of fog": "d"},
-    }
-    new = {
-        "inputs": {"data_sha256": "A", "weights_sha256": "b"},
-        "fingerprints": {"network": "C", "inputs of fog": "D"},
-    }
+    old, new = (
+        {"inputs": {"data_sha256": a, "weights_sha256": "b"}, "fingerprints": {"network": a, "inputs of fog": a}}
+        for a in ("old", "new")
+    )
     assert changed_inputs(old, old) == ()
     assert changed_inputs(old, new) == ("data", "inputs of fog")
 
@@ -162,21 +157,19 @@ def test_verify_tells_rounding_from_a_difference(tmp_path):
 def test_what_cannot_be_verified_is_one_line_and_exit_code_2(tmp_path):
     root, out = tmp_path / "runs", ("--out", str(tmp_path))
     record = run_toy(SMALL, RunContext(root))
-    assert_refused(run_cli("runs", "verify", "nothing", *out), "nothing matches none")
-    assert_refused(run_cli("runs", "verify", record.id, "--rtol", "-1", *out), "--rtol must be at least 0; got -1")
     save_record(record_of("abacus", x=0.0), root)
-    assert_refused(run_cli("runs", "verify", "abacus", *out), "no experiment of the kind 'abacus'; there are toy")
     save_record(record_of("toy", {"nonsense": 1}, x=0.0), root)
-    assert_refused(run_cli("runs", "verify", "toy-0123456789ab", *out), "there is no setting `nonsense`")
+    for arguments, words in (
+        (("nothing",), "nothing matches none"),
+        ((record.id, "--rtol", "-1"), "--rtol must be at least 0; got -1"),
+        (("abacus",), "no experiment of the kind 'abacus'; there are toy"),
+        (("toy-0123456789ab",), "there is no setting `nonsense`"),
+    ):
+        assert_refused(run_cli("runs", "verify", *arguments, *out), words)
+    save_record(replace(record, environment={**record.environment, "projnorm": "0.0.1"}), root)
+    assert_refused(run_cli("runs", "verify", record.id, *out), "was made by projnorm 0.0.1; numbers of")
     (root / record.id / "record.json").write_text("{}")
     assert run_cli("runs", "verify", record.id, *out).code == 2
-
-
-def test_a_record_of_another_version_is_refused(tmp_path):
-    record = run_toy(SMALL, RunContext(tmp_path))
-    old = replace(record, environment={**record.environment, "projnorm": "0.0.1"})
-    with pytest.raises(InputError, match=r"was made by projnorm 0\.0\.1; numbers of"):
-        recompute(old, RunContext(tmp_path / "again"), beside=tmp_path)
 
 
 def test_the_run_that_a_record_is_about_is_computed_again_first(tmp_path, monkeypatch):
@@ -199,3 +192,90 @@ def test_the_run_that_a_record_is_about_is_computed_again_first(tmp_path, monkey
     again = RunContext(tmp_path / "again")
     assert recompute(record, again, beside=tmp_path / "runs", announce=said.append).config == {"run": base.id}
     assert said == [f"{base.id}, which the record is about, is computed again first"]
+
+
+KERNEL = "--n 6 --m 5 --families contrast --severities 5 --architecture small-cnn --size 16"
+RUN = (
+    "digits --families contrast,gaussian_blur --severities 5 --n 60 --n-validation 30 --m 30 --finetune-epochs 1 "
+    "--projnorm-steps 2 --projnorm-trajectory none --projnorm-batch 10 --rotation-samples 20 --size 16"
+)
+TEXT = "templates --n 40 --n-validation 20 --m 20 --finetune-epochs 1 --projnorm-steps 2 --projnorm-trajectory none"
+
+
+# For each command options that keep it small, {run} for the name of the finished run, and the kinds of the records that
+# it writes; what writes none has no --workers, and its output is compared.
+CASES = {
+    "toy": ("--d1 12 --d2 6 --n 6 --m 6 --trials 3 --sigmas 0,2", "toy"),
+    "bound": ("--instances 510 --large 0", "bound"),
+    "intervals": ("--n 8 --m 6 --dim 30 --decays 1 --draws 3", "intervals"),
+    "figures": ("", "toy bound intervals counterexample tail-angle spectra"),
+    "report": ("", "toy bound intervals counterexample tail-angle spectra"),
+    "predict": ("--source source.npz --target target.npz --json", ""),
+    "ntk gram": (KERNEL, "ntk-gram"),
+    "ntk analyse": (KERNEL, "ntk-gram ntk"),
+    "ntk predict": (KERNEL, "ntk-gram ntk"),
+    "ntk subsample": (f"{KERNEL} --counts 200 --draws 2", "ntk ntk-subsample"),
+    "deep run": (RUN, "deep"),
+    "deep text": (TEXT, "deep-text"),
+    "deep sweep": ("{run} --steps 1 --labels true", "deep-sweep"),
+    "deep adversarial": ("{run} --eps 0,2 --m 10 --steps 2", "deep-adversarial"),
+    "deep label-shift": ("{run} --groups 2 --concentrations 1 --draws 1", "deep-label-shift"),
+    "deep small-samples": ("{run} --sizes 10,20 --draws 2 --projnorm-size 10 --projnorm-steps 2", "deep-small-samples"),
+    "deep ntk": ("{run} --n 8 --m 6", "deep-ntk"),
+    "deep ensemble": ("{run} --json", ""),
+    "deep residuals": ("{run} --json", ""),
+    "deep table": ("{run}", ""),
+}
+# They list, draw or print what others computed, or compute it again to compare.
+COMPUTE_NOTHING = {
+    "env", "completion", "replay", "runs", "runs show", "runs rm", "runs verify", "deep figures", "deep gallery",
+    "deep presets", "deep trajectory",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, Path]:
+    """Two output folders with the same run, made by one worker and by two."""
+    folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    for workers, folder in enumerate(folders, start=1):
+        projnorm(f"deep run {RUN} --workers {workers} --out {folder}")
+    return folders
+
+
+def projnorm(line: str) -> str:
+    """Run a command in this process, without its pictures; returns what it printed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simulations.presets.theory_configs", lambda **_: THEORY)
+        result = run_cli(*line.split())
+    assert result.code == 0, result.err
+    return result.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_numbers_do_not_depend_on_the_workers(name, request, tmp_path, monkeypatch):
+    options, kinds = CASES[name]
+    write_outputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folders = request.getfixturevalue("finished") if "{run}" in options else (tmp_path / "one", tmp_path / "two")
+    printed = []
+    for workers, folder in enumerate(folders, start=1):
+        run = next((path.name for path in folder.glob(f"runs/deep-{'[0-9a-f]' * 12}")), "")
+        more = (f" --workers {workers}" if kinds else "") + ("" if name == "predict" else f" --out {folder}")
+        printed.append(projnorm(f"{name} {options.format(run=run)}{more}"))
+    one, two = (dict(_arrays(folder, kinds.split())) for folder in folders)
+    assert {kind for kind, *_ in one} == set(kinds.split())
+    assert one == two
+    if not kinds:
+        assert printed[0].replace(str(folders[0]), "") == printed[1].replace(str(folders[1]), "")
+
+
+def test_every_command_is_tested_or_computes_nothing():
+    assert set(SUMMARIES) == set(CASES) | COMPUTE_NOTHING
+
+
+def _arrays(out: Path, kinds: list[str]) -> Iterator[tuple[tuple[str, str], bytes]]:
+    """The bytes of every record of these kinds, by kind and by name of the record."""
+    for kind in kinds:
+        for path in sorted((out / "runs").glob(f"{kind}-{'[0-9a-f]' * 12}/record-*.npz")):
+            yield (kind, path.parent.name), path.read_bytes()

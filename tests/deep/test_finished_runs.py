@@ -1,0 +1,231 @@
+"""What runs share, and experiments on a finished run: kernels against its error, and every method on few samples."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from deep import stages
+from deep.calibration import Interval
+from deep.experiments.comparison import run_comparison
+from deep.experiments.config import NtkPredictConfig, SmallSamplesConfig
+from deep.experiments.ntk_predict import METHOD, TUNED, chosen_variant, run_ntk_predict, variant_qualities
+from deep.experiments.small_samples import run_small_samples
+from deep.method_quality import DEFAULT, SizeQuality, difference, predictions, size_quality, smallest_size
+from deep.runs import Run, kernel_rows, open_run
+from deep.samples import few_indices
+from deep.stages import data_of, outputs_of
+from projnorm.errors import InputError
+from projnorm.records import RunContext
+from projnorm.store import Store
+from projnorm.vision.networks import SmallCNN
+from tests.deep.small import SMALL
+from tests.deep.test_comparison import documents, same_arrays
+
+
+def test_damaged_networks_and_values_are_computed_again(tmp_path, finished):
+    _, record = finished
+    config = SMALL.updated({"methods": ("Entropy", "ProjNorm")})
+    first = run_comparison(config, RunContext(tmp_path))
+    np.testing.assert_array_equal(first.arrays["scores"], record.arrays["scores"][:, [2, 5]])
+    Store(tmp_path).remove(f"{first.id}/record")
+    next((tmp_path / "projnorm").glob("*/*.npz")).write_bytes(b"damaged")
+    for file in (tmp_path / "trained").glob("network-*.npz"):
+        file.write_bytes(file.read_bytes()[:100])
+    before = documents(tmp_path, first.id)
+    same_arrays(first, run_comparison(config, RunContext(tmp_path)))
+    assert documents(tmp_path, first.id) == before
+
+
+def run_of(config, root) -> Run:
+    return Run(config, RunContext(root, device="cpu"), "run")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"projnorm": {"samples": 31}},
+        {"projnorm": {"lr": 0.3}},
+        {"finetune": {"lr": 0.3}},
+        {"projnorm": {"reference_samples": "m"}},
+        {"projnorm": {"labels": "true"}},
+        {"projnorm": {"trajectory": (2,)}},
+        {"projnorm": {"reference": "trained"}},
+        {"network": {"weights": "other.pth"}},
+    ],
+)
+def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, monkeypatch, change):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    torch.save(SmallCNN(10).state_dict(), "other.pth")
+
+    def identity(config, change):
+        return stages.projnorm_identity(run_of(config.updated(change), tmp_path))
+
+    base = SMALL.updated({"projnorm": {"reference": "fine-tuned", "reference_samples": "all"}})
+    assert identity(base, {"data": {"families": ("fog",)}}) == identity(base, {})
+    assert (identity(base, change) == identity(base, {})) == (change == {"projnorm": {"reference_samples": "m"}})
+    if "finetune" in change:  # the network that labels, where it is not the reference
+        assert identity(SMALL, change) != identity(SMALL, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "stays"),
+    [
+        ({"projnorm": {"lr": 0.3}}, {"network", "second", "rotation"}),
+        ({"projnorm": {"steps": 3, "trajectory": ()}}, {"network", "second", "rotation"}),
+        ({"data": {"families": ("fog",)}}, {"network", "second", "reference", "rotation"}),
+        ({"finetune": {"lr": 0.3}}, {"reference"}),
+        ({"data": {"n": 90}}, {"reference"}),
+        ({"rotation": {"samples": 17}}, {"network", "second", "reference"}),
+        ({"rotation": {"head": "joint"}}, {"second", "reference"}),
+        ({"data": {"m": 31}}, {"network", "second", "rotation"}),
+        ({"projnorm": {"samples": 31}}, {"network", "second", "rotation"}),
+        ({"network": {"size": 16}}, set()),
+        ({"seed": 1}, set()),
+    ],
+)
+def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
+    def keys(config):
+        return {name: stages.stage_key(run_of(config, tmp_path), name) for name in stages.STAGE_NAMES}
+
+    before, after = keys(SMALL), keys(SMALL.updated(change))
+    assert {name for name in before if before[name] == after[name]} == stays
+
+
+def test_kernels_of_a_run_add_two_rows(finished):
+    context, record = finished
+    before = documents(context.root, record.id)
+    before.pop("tangent-kernels.json", None)
+    for body in ("fine-tuned", "initial"):
+        kernels = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, body=body), context)
+        rows = kernel_rows(context.root / record.id)
+        assert [row.method for row in rows] == [METHOD] * 5 + [TUNED] * 5
+        np.testing.assert_allclose([row.score for row in rows[:5]], kernels.arrays["projnorm"], rtol=1e-6)
+        assert {row.m for row in rows} == {25}
+        assert kernels.facts["check_error"] < 1e-3
+        np.testing.assert_array_equal(kernels.arrays["network_error"], record.arrays["errors"])
+        names = kernels.arrays["variants"].tolist()
+        plain = kernels.arrays["variant_values"][names.index("raw, ridge 0, labels of the kernel")]
+        np.testing.assert_allclose(plain, kernels.arrays["projnorm"], rtol=1e-6)
+        assert len(variant_qualities(kernels)) == len(names)
+    assert run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25), context).created == kernels.created
+    assert open_run(context.root, record.id).scores().methods == (*SMALL.methods, METHOD, TUNED)
+    after = documents(context.root, record.id)
+    assert {name: data for name, data in after.items() if name.startswith(("outputs", "projnorm"))} == before
+
+
+@pytest.mark.parametrize(
+    ("experiment", "config", "options", "message"),
+    [
+        (run_ntk_predict, NtkPredictConfig, {"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
+        (run_ntk_predict, NtkPredictConfig, {"run": "deep-none"}, "`run` must name one run in"),
+        (run_ntk_predict, NtkPredictConfig, {"body": "soul"}, "`body` must be one of initial, fine-tuned"),
+        (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
+        (run_small_samples, SmallSamplesConfig, {"sizes": (61,)}, "`sizes` must be at most 60"),
+        (run_small_samples, SmallSamplesConfig, {"projnorm_size": 7}, "`projnorm_size` must be one of"),
+    ],
+)
+def test_what_the_run_cannot_give_is_refused(finished, experiment, config, options, message):
+    context, record = finished
+    with pytest.raises(InputError, match=message):
+        experiment(config(**{"run": record.id, **options}), context)
+
+
+def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
+    context, record = finished
+    config = NtkPredictConfig(record.id, n=30, m=25, body="fine-tuned", layers=("fc",))
+    kernels = run_ntk_predict(config, context)
+    run = Run(SMALL, replace(context, device="cpu"), record.id)
+    clean = outputs_of(run, data_of(run).targets[0].samples).take(few_indices(60, 25, SMALL.seed))
+    features = np.column_stack([clean.known_features, np.ones(25)]).astype(float)
+    eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
+    np.testing.assert_allclose(kernels.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
+    assert kernels.facts["parameters"] == features.shape[1]
+
+
+def test_without_probe_families_nothing_is_called_tuned(tmp_path):
+    context = RunContext(tmp_path)
+    record = run_comparison(SMALL.updated({"data": {"families": ("fog",)}, "methods": ("Entropy",)}), context)
+    kernels = run_ntk_predict(NtkPredictConfig(n=20, m=20), context)
+    assert chosen_variant(kernels) is None
+    assert {row.method for row in kernel_rows(tmp_path / record.id)} == {METHOD}
+
+
+@pytest.fixture(scope="module")
+def drawn(finished, tmp_path_factory):
+    context, record = finished
+    copied = replace(context, root=tmp_path_factory.mktemp("small") / "runs")
+    shutil.copytree(context.root, copied.root)
+    config = SmallSamplesConfig(record.id, (20, 60), 2, projnorm_size=20, projnorm_steps=2)
+    return copied, config, run_small_samples(config, copied)
+
+
+def test_scores_are_of_every_method_target_size_and_draw(drawn, finished):
+    _, config, record = drawn
+    arrays = record.arrays
+    assert arrays["scores"].shape == (5, 2, 2, len(arrays["methods"]))
+    assert arrays["sizes"].tolist() == [20, 60]
+    np.testing.assert_array_equal(arrays["errors"], finished[1].arrays["errors"])
+    projnorm = arrays["methods"].tolist().index("ProjNorm")
+    assert np.isfinite(arrays["scores"][:, 0, :, projnorm]).all()
+    assert np.isnan(arrays["scores"][:, 1, :, projnorm]).all()
+    # All of sixty samples is all of them in every draw; twenty are others.
+    whole, few = arrays["scores"][:, 1], arrays["scores"][:, 0]
+    np.testing.assert_array_equal(whole[:, 0], whole[:, 1])
+    assert not np.array_equal(few[:, 0], few[:, 1], equal_nan=True)
+    assert config.draws == 2
+
+
+def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
+    arrays, run = drawn[2].arrays, finished[1].arrays
+    for method, there in (("ATC", "ATC"), ("Entropy", "Entropy"), ("GDE", "AgreeScore")):
+        mine = arrays["scores"][:, 1, 0, arrays["methods"].tolist().index(method)]
+        np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
+
+
+def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
+    """Arrays of a record whose methods miss the error by noise of a known size."""
+    rng = np.random.default_rng(0)
+    errors = rng.uniform(0.1, 0.7, 3 * families)
+    scores = np.stack([errors[:, None] + s * rng.standard_normal((len(errors), draws)) for s in noise.values()], axis=2)
+    turned = np.array([-1.0 if method == "MI" else 1.0 for method in noise])
+    return {
+        "errors": errors,
+        "families": np.repeat([f"f{i}" for i in range(families)], 3),
+        "sizes": np.array([100]),
+        "methods": np.array(list(noise)),
+        "scores": (scores * turned)[:, None],
+    }
+
+
+def test_the_default_beats_its_parts_where_their_noise_is_independent():
+    arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
+    found = predictions(arrays, 100)
+    quality = {method: size_quality(one, arrays) for method, one in found.items()}
+    assert quality[DEFAULT].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
+    assert quality[DEFAULT].mae.low <= quality[DEFAULT].mae.value <= quality[DEFAULT].mae.high
+    assert quality["COT"].coverage.value == pytest.approx(0.9, abs=0.1)
+    won = difference(found[DEFAULT], found["ATC"], arrays)
+    assert won.mae.high < 0.0 < won.r_squared.low
+    same = difference(found["COT"], found["COT"], arrays)
+    assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
+
+
+def test_a_method_that_is_not_defined_everywhere_is_left_out():
+    arrays = made({"COT": 0.05, "IM": 0.05})
+    arrays["scores"][0, 0, 0, 1] = np.nan
+    assert set(predictions(arrays, 100)) == {"COT"}
+
+
+def test_the_fewest_samples_are_those_from_which_on_it_works():
+    def at(size, r_squared):
+        value = Interval(r_squared, 0.0, 1.0)
+        return SizeQuality("x", size, value, value, value, 0.1)
+
+    assert smallest_size([at(50, 0.95), at(100, 0.8), at(200, 0.91), at(500, 0.95)]) == 200
+    assert smallest_size([at(50, 0.95), at(100, 0.8)]) == 0
