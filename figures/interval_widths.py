@@ -95,7 +95,7 @@ def draw(figure: Figure, record: Record) -> None:
         )
     law.plot([0, 1], [0, 1], color=TRUTH, lw=0.8, ls="--")
     law.set(title="law for isotropic truths", xlabel="probability of a smaller loss", ylabel="share of losses")
-    law.legend(loc="upper left")
+    law.legend(loc="lower right")
 
 
 def table(rows: list[dict[str, Any]]) -> Table:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LinearPair,
         check_assumptions,
         generalised_bound,
+        joint_interval,
         min_norm_solution,
         projnorm_linear,
         projnorm_linear_from_gram,
