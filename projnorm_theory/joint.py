@@ -26,7 +26,8 @@ from projnorm_theory.validation import FloatArray, InputError, as_gram, as_matri
 _ROUNDING_BELOW_ONE = 1e-9
 # The extreme eigenvalues of a Schur complement of more rows are found by the Lanczos method, to this relative error.
 _DENSE_UP_TO = 64
-_LANCZOS_TOLERANCE = 1e-7
+_LANCZOS_TOLERANCE = 1e-4
+_KRYLOV = 20
 # The Cholesky route needs this reciprocal condition number of the training kernel; below it, eigenvalues are cut.
 _LEAST_RECIPROCAL_CONDITION = 1e-12
 
@@ -108,8 +109,10 @@ def joint_interval_from_gram(
               = \begin{pmatrix} L & 0 \\ M & N \end{pmatrix}\begin{pmatrix} L & 0 \\ M & N \end{pmatrix}^{\!\top},
               \qquad \|\hat\theta\| = \|L^{-1}Y\|, \quad N N^\top = \tilde K - C K^{-1} C^\top .
 
-    The extreme eigenvalues of the Schur complement come from the Lanczos method, the smallest through its inverse. An
-    ill-conditioned training kernel goes through the eigenvalue decompositions of `LinearPair.from_gram`.
+    The extreme eigenvalues of the Schur complement come from the Lanczos method, the smallest through its inverse, and
+    the ends are moved outwards by its tolerance, 1e-4. ProjNormLinear, which would need another factorisation, is nan
+    here: `projnorm_linear_from_gram` has it. An ill-conditioned training kernel goes through the eigenvalue
+    decompositions of `LinearPair.from_gram`.
 
     Args:
         k_train: :math:`K = XX^\top`, shape ``(n, n)``.
@@ -134,16 +137,10 @@ def joint_interval_from_gram(
     factors = _factor_blocks(K, C, K_ood)
     if factors is None:
         return joint_interval(LinearPair.from_gram(K, C, K_ood, noise=max(n, m) * precision), responses, eta=eta)
-    fit, projnorm, roots = factors.measure(responses, C, noise=max(n, m, LEAST_ROUNDINGS) * precision)
+    fit, roots = factors.measure(responses, noise=max(n, m, LEAST_ROUNDINGS) * precision)
     if fit.norm == 0.0:
         raise InputError("`Y` must not be fitted by zero weights: `eta` is a ratio to their length.")
-    return _joint_interval(
-        fit,
-        m,
-        projnorm,
-        eta=as_eta(eta, any_free=True),
-        roots=roots,
-    )
+    return _joint_interval(fit, m, math.nan, eta=as_eta(eta, any_free=True), roots=roots)
 
 
 def joint_ratio(
@@ -239,17 +236,16 @@ def _schur(pair: LinearPair) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BlockFactors:
-    """Cholesky factors of the training kernel, of the Schur complement and of the shifted kernel, all upper."""
+    """Upper Cholesky factors of the training kernel and of the Schur complement, and what belongs to them."""
 
     train: FloatArray
     half: FloatArray  # L^{-1} C^T, so that half^T half = C K^{-1} C^T
     schur: FloatArray
     schur_factor: FloatArray | None
-    ood: FloatArray | None
     scales: tuple[float, float]  # roots of bounds on the largest eigenvalues of K and K~
 
-    def measure(self, Y: FloatArray, C: FloatArray, *, noise: float) -> tuple[TrainingFit, float, tuple[float, float]]:
-        """The fit, ProjNormLinear, and the roots of the extreme eigenvalues moved outwards by rounding."""
+    def measure(self, Y: FloatArray, *, noise: float) -> tuple[TrainingFit, tuple[float, float]]:
+        """The fit, and the roots of the extreme eigenvalues moved outwards by rounding."""
         white = linalg.solve_triangular(self.train, Y, trans="T", check_finite=False)
         norm = frobenius(white)
         dual = linalg.solve_triangular(self.train, white, check_finite=False)
@@ -258,7 +254,7 @@ class _BlockFactors:
         fit = TrainingFit(white, norm, 0.0, interpolates=True, norm_error=error, prediction_error=math.nan)
         smallest, largest = self._extremes()
         low, high = (self._root(value, axis, noise, sign) for (value, axis), sign in ((smallest, -1), (largest, 1)))
-        return fit, self._projnorm(C @ dual, norm), (low, high)
+        return fit, (low, high)
 
     def _extremes(self) -> tuple[tuple[float, FloatArray], tuple[float, FloatArray]]:
         m = len(self.schur)
@@ -281,25 +277,20 @@ class _BlockFactors:
         error = noise * (self.scales[1] + self.scales[0] * frobenius(through)) ** 2
         return math.sqrt(max(value * (1.0 + sign * _LANCZOS_TOLERANCE) + sign * error, 0.0))
 
-    def _projnorm(self, predictions: FloatArray, norm: float) -> float:
-        if self.ood is None:
-            return math.nan
-        seen = frobenius(linalg.solve_triangular(self.ood, predictions, trans="T", check_finite=False))
-        return math.sqrt(max(norm - seen, 0.0)) * math.sqrt(norm + seen)
-
 
 def _factor_blocks(K: FloatArray, C: FloatArray, K_ood: FloatArray) -> _BlockFactors | None:
     """The Cholesky factors, or None where the training kernel is too ill conditioned for them."""
+    # LAPACK wants columns contiguous; the transpose of a symmetric matrix of contiguous rows is that, without a copy.
+    K, K_ood = (block.T if block.flags.c_contiguous else block for block in (K, K_ood))
     train, failed = lapack.dpotrf(K, lower=0, clean=0)
     norm = float(np.abs(K).sum(axis=0).max())
     if failed or lapack.dpocon(train, norm, uplo="U")[0] < _LEAST_RECIPROCAL_CONDITION:
         return None
     half = linalg.solve_triangular(train, C.T, trans="T", check_finite=False)
-    schur = blas.dsyrk(-1.0, half, beta=1.0, c=np.asfortranarray(K_ood), trans=1, overwrite_c=0)
+    schur = blas.dsyrk(-1.0, half, beta=1.0, c=K_ood, trans=1, overwrite_c=0)
     factor, failed_schur = lapack.dpotrf(schur, lower=0, clean=0)
-    ood, failed_ood = lapack.dpotrf(K_ood, lower=0, clean=0)
     scales = math.sqrt(norm), math.sqrt(float(np.abs(K_ood).sum(axis=0).max()))
-    return _BlockFactors(train, half, schur, None if failed_schur else factor, None if failed_ood else ood, scales)
+    return _BlockFactors(train, half, schur, None if failed_schur else factor, scales)
 
 
 def _largest(apply: Callable[[FloatArray], FloatArray], size: int) -> tuple[float, FloatArray] | None:
@@ -307,7 +298,7 @@ def _largest(apply: Callable[[FloatArray], FloatArray], size: int) -> tuple[floa
     operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(size)  # any vector will do, the same one always
     try:
-        values, vectors = eigsh(operator, k=1, which="LA", tol=_LANCZOS_TOLERANCE, v0=start, ncv=min(size - 1, 20))
+        values, vectors = eigsh(operator, k=1, which="LA", tol=_LANCZOS_TOLERANCE, v0=start, ncv=min(size - 1, _KRYLOV))
     except ArpackNoConvergence:
         return None
     return float(values[0]), vectors[:, 0]
