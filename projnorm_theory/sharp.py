@@ -104,15 +104,15 @@ def sharp_interval(
     as_finite_result(reach * reach, "the interval for the loss")
     directions = pair.ood_directions()
     coordinates = fit.coordinates / fit.norm
-    undecided = np.hstack([directions.free, directions.doubtful])
-    widest = _extremes(pair, coordinates, undecided, rho, directions.tolerance)
-    # A doubtful direction may as well be shared. Its being free leaves more truths, but the slack in rho that a shared
-    # direction is given may let in a loss that is smaller still.
-    narrowest = _extremes(pair, coordinates, directions.free, rho, directions.tolerance)
-    found = [extremes for extremes in (widest, narrowest) if isinstance(extremes, _Extremes)]
+    bases = [np.hstack([directions.free, directions.doubtful])]
+    if directions.doubtful.size:
+        # A doubtful direction may as well be shared. Its being free leaves more truths, but the slack in rho that a
+        # shared direction is given may let in a loss that is smaller still.
+        bases.append(directions.free)
+    outcomes = [_extremes(pair, coordinates, basis, rho, directions.tolerance) for basis in bases]
+    found = [outcome for outcome in outcomes if isinstance(outcome, _Extremes)]
     if not found:
-        assert isinstance(widest, str)
-        raise InputError(widest)
+        raise InputError(str(outcomes[0]))
     best = min(found, key=lambda extremes: extremes.lower.value)
     worst = max(found, key=lambda extremes: extremes.upper.value)
 
@@ -141,7 +141,7 @@ def sharp_interval(
             f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]",
         ),
         rho=rho,
-        free_dim=undecided.shape[1],
+        free_dim=bases[0].shape[1],
         doubtful_dim=directions.doubtful.shape[1],
         sine_tolerance=directions.tolerance,
         lower_shift=fit.norm * best.shift(best.lower),
