@@ -24,9 +24,9 @@ CAPTION = (
 SHOWN = 150
 TABLE_CAPTION = (
     "Missed: share of designs whose true loss is outside the interval; where the theory says that the interval must "
-    "hold, given the rho or eta of the design, it is 0. The slack is the smallest distance of the loss to an end, as a "
-    "share of the loss; the width is the median of upper end over lower end. How wide each is where the ground truth "
-    "is drawn with no regard to them is what `projnorm intervals` shows."
+    "hold, given the rho or eta of the design, it is 0. The slack is the smallest distance of the loss to an end, as "
+    "a share of the loss, and counts as rounding down to -1e-6; the width is the median of upper end over lower end. "
+    "How wide each is where the ground truth is drawn with no regard to them is what `projnorm intervals` shows."
 )
 DIAL_CAPTION = (
     "Share of designs missed, in five equally filled bins of the dial, which says how far the assumption is broken. "

@@ -15,13 +15,14 @@ CAPTION = (
     "Share of drawn designs on which an interval misses the true loss, as the tails lean from a right angle (left), "
     "the norms become unequal (middle) or the shared span tilts (right). The paper's interval (orange) and the "
     "generalised one at the true k (dashed, which needs the shared span) start to miss; the sharp interval and the "
-    "generalised one at k = 0, given rho, never do. Dotted: the sharp interval with rho wrongly taken as 1."
+    "generalised one at k = 0, given rho, and the joint one, given eta, never do. Dotted: the sharp interval with rho "
+    "wrongly taken as 1."
 )
 # Lines that coincide are told apart by hollow markers of different sizes.
 _LINES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("paper", "paper's", "o-", {"color": PAPER, "ms": 3}),
     ("generalised_k", "generalised, true k", "s--", {"color": GENERALISED, "ms": 6, "mfc": "none"}),
-    ("sharp", "sharp, and generalised at k = 0", "D-", {"color": SHARP, "ms": 3}),
+    ("sharp", "sharp, joint, generalised at k = 0", "D-", {"color": SHARP, "ms": 3}),
     ("sharp_rho_1", r"sharp, $\rho$ taken as 1", "^:", {"color": TRUTH, "ms": 8, "mfc": "none", "mew": 0.7}),
 )
 _PANELS: dict[Family, tuple[str, float]] = {

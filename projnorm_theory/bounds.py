@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.linear_pair import SHARED_SINE, LinearPair, TrainingFit, as_pair
+from projnorm_theory.linear_pair import RATIO_SLACK, SHARED_SINE, LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.results import Result
 from projnorm_theory.validation import EPS, FloatArray, InputError, as_count, as_finite_result, as_range
@@ -167,7 +167,7 @@ def generalised_bound(
     fit = fit_with_ratio(pair, Y, "rho")
     seen = pair.cosines @ fit.coordinates
     shared, overlap = frobenius(seen[:k]), frobenius(seen[k:])
-    if high * fit.norm < shared - max(SHARED_SINE, pair.sine_error) * fit.norm:
+    if high * fit.norm < shared - max(RATIO_SLACK, pair.sine_error) * fit.norm:
         raise InputError(
             f"`rho` must be at least {shared / fit.norm:.6g}: the top-{k} span alone carries that much; got {rho!r}."
         )
@@ -274,7 +274,7 @@ def _spectral_interval(
     gap, leak = containment_gap(pair, k), frobenius(pair.cosines[k:])
     tolerance = float(pair.sine_tolerances(np.eye(pair.ood_rank, k)).max(initial=0.0))
     contained = k == 0 or (gap == 0.0 and pair.noise == 0.0) or gap <= tolerance <= SHARED_SINE
-    orthogonal = leak <= max(SHARED_SINE, pair.sine_error)
+    orthogonal = leak <= max(RATIO_SLACK, pair.sine_error)
     assumptions = [*training_assumptions(fit), f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]"]
     if k:
         assumptions.append(
@@ -306,7 +306,10 @@ def _overlap_error(pair: LinearPair, fit: TrainingFit, smallest: float) -> float
         return 0.0
     if pair.noise:
         return fit.prediction_error / smallest
-    return fit.norm_error + pair.sine_unit * float(pair.ood_singular_values[0]) / smallest * fit.norm
+    # Rounding turns the fit within the training row space by up to the condition number of X.
+    s = pair.train_singular_values
+    amplified = float(s[0] / s[-1]) + float(pair.ood_singular_values[0]) / smallest
+    return pair.sine_unit * amplified * fit.norm
 
 
 def _eigengap(singular_values: FloatArray, k: int) -> float:

@@ -32,7 +32,7 @@ from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_re
 # A row whose leverage is this close to 1 is not a combination of the other rows.
 _NEW_ROW = 1e-8
 # A shifted direction with a smaller sine against the training rows is one of theirs; it carries no loss to speak of.
-_SHARED_SINE = 1e-6
+_NEGLIGIBLE_SINE = 1e-6
 # The singular values of the stacked inputs, and of the training rows in the features of a power prior, must lie within
 # this fraction of the largest for their powers to be known.
 _SMALLEST = 1e-12
@@ -112,7 +112,7 @@ def calibrated_loss(
     >>> calibrated_loss([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 2.0], [[0.0, 0.0, 3.0]]).mean.__round__(12)
     9.0
     """
-    if method not in ("loo", "power"):
+    if not isinstance(method, str) or method not in ("loo", "power"):
         raise InputError(f"`method` must be 'loo' or 'power'; got {method!r}.")
     if exponent is not None:
         exponent = _as_exponent(exponent, method)
@@ -127,9 +127,13 @@ def _as_exponent(value: float, method: str) -> float:
     if method != "power":
         raise InputError(f"`exponent` belongs to method='power'; got method={method!r}.")
     low, high = EXPONENTS
-    if not low <= value <= high:
+    try:
+        exponent = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"`exponent` must be a number; got {value!r}.") from None
+    if not low <= exponent <= high:
         raise InputError(f"`exponent` must lie between {low:g} and {high:g}; got {value!r}.")
-    return float(value)
+    return exponent
 
 
 def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss:
@@ -265,7 +269,7 @@ class _PowerPrior:
         stacked = np.block([[np.diag(s), unseen], [t * pair.cosines, t * pair.ood_sines.T]])
         left, roots, _ = np.linalg.svd(stacked, full_matrices=False)
         sines = np.linalg.svd(pair.ood_sines, compute_uv=False)
-        rank = min(s.size + int(np.count_nonzero(sines > _SHARED_SINE)), roots.size)
+        rank = min(s.size + int(np.count_nonzero(sines > _NEGLIGIBLE_SINE)), roots.size)
         if roots[rank - 1] <= _SMALLEST * roots[0]:
             raise InputError(
                 f"the inputs are too ill conditioned for a power prior: the singular values of both sets together span "

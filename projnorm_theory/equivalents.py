@@ -140,7 +140,7 @@ def equivalents(
     missed = ood_covariance.coordinates(train_covariance.vector(train.missed[:, None] * theta))
     mean, truth = (ood_covariance.coordinates(one) for one in (mean_theta, train_covariance.vector(theta)))
     with np.errstate(over="ignore", invalid="ignore"):
-        excess = s @ (train.missed[:, None] * theta) ** 2 + noise**2
+        excess = s @ (train.missed[:, None] * theta) ** 2 + noise * noise
         influence = ood_covariance.variances(train_covariance, train.influence)
         variance = np.zeros_like(theta) if exact else np.outer(influence, excess / train.effective)
         square = mean**2 + variance

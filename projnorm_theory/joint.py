@@ -20,14 +20,15 @@ from projnorm_theory.bounds import LossInterval, fit_with_ratio, loss_ends, show
 from projnorm_theory.gram_space import LEAST_ROUNDINGS
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius
-from projnorm_theory.validation import FloatArray, InputError, as_gram, as_matrix, as_range, as_rows, precision_of
+from projnorm_theory.validation import EPS, FloatArray, InputError, as_gram, as_matrix, as_range, as_rows, precision_of
 
 # A ratio that was measured may fall short of one by rounding.
 _ROUNDING_BELOW_ONE = 1e-9
+_ETA_ROUNDING = 4 * EPS
 # The extreme eigenvalues of a Schur complement of more rows are found by the Lanczos method, to this relative error.
 _DENSE_UP_TO = 64
 _LANCZOS_TOLERANCE = 1e-4
-_KRYLOV = 20
+_KRYLOV = 20  # vectors that the method keeps between restarts
 # The Cholesky route needs this reciprocal condition number of the training kernel; below it, eigenvalues are cut.
 _LEAST_RECIPROCAL_CONDITION = 1e-12
 
@@ -85,7 +86,7 @@ def joint_interval(
     projnorm = pair.distance_to_ood(fit.coordinates)
     directions = pair.ood_directions()
     free, doubtful = directions.free.shape[1], directions.doubtful.shape[1]
-    _, roots, axes_T = _schur(pair)
+    roots, axes_T = _schur(pair)
     errors = pair.schur_errors(axes_T.T)
     # Rounding moves a root itself from features, and its square from Gram matrices.
     low = np.sqrt(np.maximum(roots**2 - errors**2, 0.0)) if pair.noise else np.maximum(roots - errors, 0.0)
@@ -96,6 +97,7 @@ def joint_interval(
         pair.n_ood,
         projnorm if projnorm > pair.sine_error * fit.norm else 0.0,
         eta=as_eta(eta, any_free=free + doubtful > 0),
+        assumptions=directions.assumption(),
         roots=(float(low[free - 1]) if certain else 0.0, float(high.max(initial=0.0)) if free + doubtful else 0.0),
     )
 
@@ -111,7 +113,9 @@ def joint_interval_from_gram(
 
     The extreme eigenvalues of the Schur complement come from the Lanczos method, the smallest through its inverse, and
     the ends are moved outwards by its tolerance, 1e-4. ProjNormLinear, which would need another factorisation, is nan
-    here: `projnorm_linear_from_gram` has it. An ill-conditioned training kernel goes through the eigenvalue
+    here: `projnorm_linear_from_gram` has it. That the eigenvalues found are the extreme ones is certain only up to the
+    choice of the starting vector. Gram matrices cannot tell whether a direction is free or shared, so `eta` above 1 is
+    accepted where features would refuse it. An ill-conditioned training kernel goes through the eigenvalue
     decompositions of `LinearPair.from_gram`.
 
     Args:
@@ -172,7 +176,7 @@ def joint_ratio(
     fit = fit_with_ratio(pair, Y, "eta")
     labels = pair.as_ood_responses(Y_ood, outputs=fit.coordinates.shape[1])
     missing = (pair.ood_left.T @ (labels - pair.ood_predictions(fit.coordinates))) / fit.norm
-    _, roots, axes_T = _schur(pair)
+    roots, axes_T = _schur(pair)
     free = pair.ood_directions().free.shape[1]
     return math.hypot(1.0, frobenius((axes_T[:free] @ missing) / roots[:free, None]))
 
@@ -180,7 +184,7 @@ def joint_ratio(
 def as_eta(eta: float | tuple[float, float], *, any_free: bool) -> tuple[float, float]:
     """The range of `eta`, at least 1, and 1 where no direction is left for the ground truth to be longer in."""
     low, high = as_range(eta, "eta")
-    if high < 1.0 - _ROUNDING_BELOW_ONE or (low < 1.0 - _ROUNDING_BELOW_ONE and low == high):
+    if low < 1.0 - _ROUNDING_BELOW_ONE:
         raise InputError(
             f"`eta` must be at least 1: both sets together see no less of theta* than the training rows; got {eta!r}."
         )
@@ -200,9 +204,15 @@ def _joint_interval(
     *,
     eta: tuple[float, float],
     roots: tuple[float, float],
+    assumptions: tuple[str, ...] = (),
 ) -> JointInterval:
-    """The interval from the roots of the extreme eigenvalues, as far out as rounding may have moved them."""
-    shortest, longest = (math.sqrt(end - 1.0) * math.sqrt(end + 1.0) for end in eta)
+    """The interval from the roots of the extreme eigenvalues, as far out as rounding may have moved them.
+
+    The rounding of `eta` itself counts: near one, its last digit decides the length outside the training row space.
+    """
+    ends = max(eta[0] * (1.0 - _ETA_ROUNDING), 1.0), eta[1] * (1.0 + _ETA_ROUNDING)
+    ratio = f"||P_Z theta*|| / ||P theta*|| in [{eta[0]:.6g}, {eta[1]:.6g}]"
+    shortest, longest = (math.sqrt(end - 1.0) * math.sqrt(end + 1.0) for end in ends)
     lower, upper = loss_ends(
         fit,
         roots[0] * shortest * max(fit.norm - fit.norm_error, 0.0),
@@ -217,21 +227,21 @@ def _joint_interval(
         projnorm_linear=projnorm,
         training_residual=fit.residual,
         interpolates=fit.interpolates,
-        assumptions=(*training_assumptions(fit), f"||P_Z theta*|| / ||P theta*|| in [{eta[0]:.6g}, {eta[1]:.6g}]"),
+        assumptions=(*training_assumptions(fit), *assumptions, ratio),
         eta=eta,
         smallest=roots[0] * roots[0],
         largest=roots[1] * roots[1],
     )
 
 
-def _schur(pair: LinearPair) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Singular value decomposition of a root of the Schur complement in the coordinates of the shifted left vectors."""
+def _schur(pair: LinearPair) -> tuple[FloatArray, FloatArray]:
+    """Roots of the eigenvalues of the Schur complement, and its eigenvectors in the shifted left vectors as rows."""
     rows, columns = pair.ood_sines.shape
     root = pair.ood_sines * pair.ood_singular_values
     if rows < columns:
         root = np.vstack([root, np.zeros((columns - rows, columns))])
-    left, values, axes_T = np.linalg.svd(root, full_matrices=False)
-    return left, values, axes_T
+    _, values, axes_T = np.linalg.svd(root, full_matrices=False)
+    return values, axes_T
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,9 @@ from projnorm_theory.validation import FloatArray, InputError, as_finite_result,
 # the most seen in 10,000 small designs was 19.
 _SINE_ROUNDINGS = 40
 # Where rounding reaches further than this, a sine that it could explain is not taken for zero.
-SHARED_SINE = 1e-8
+SHARED_SINE = 1e-10
+# What a ratio that was measured may be off.
+RATIO_SLACK = 1e-8
 # Y counts as interpolated when no more than this fraction of it lies outside the column space of X.
 _INTERPOLATION_TOLERANCE = 1e-10
 
@@ -58,17 +60,26 @@ class OodDirections:
     """Principal directions of the shifted row space against the training one, by what is known of their sines.
 
     Each basis is orthonormal in the coordinates of `V`, shape ``(ood_rank, count)``. What is in neither is shared: its
-    sine is zero to within a tolerance of at most 1e-8.
+    sine is zero to within a tolerance of at most 1e-10.
 
     Attributes:
         free: Directions that the training rows leave undetermined beyond doubt.
         doubtful: Directions whose sine rounding could explain, known too coarsely to be called shared.
-        tolerance: Largest sine that was not told from zero, or that would not have been; at least 1e-8.
+        tolerance: Largest sine that was not told from zero, or that would not have been; at least 1e-10.
     """
 
     free: FloatArray
     doubtful: FloatArray
     tolerance: float
+
+    def assumption(self) -> tuple[str, ...]:
+        """What is taken for granted of the shared directions, in words; empty where there is none."""
+        shared = self.free.shape[0] - self.free.shape[1] - self.doubtful.shape[1]
+        if not shared:
+            return ()
+        return (
+            f"directions of the shifted row space that count as shared, their sines being zero to rounding: {shared}",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,7 +241,8 @@ class LinearPair:
         """The minimum-norm solution for the responses `Y`, shape ``(n,)`` or ``(n, c)``."""
         Y = self.as_responses(Y)
         scores = self.train_left.T @ Y
-        coordinates = scores / self.train_singular_values[:, None]
+        with np.errstate(over="ignore"):
+            coordinates = scores / self.train_singular_values[:, None]
         residual, size = frobenius(Y - self.train_left @ scores), frobenius(Y)
         norm = as_finite_result(frobenius(coordinates), "the minimum-norm solution")
         norm_error, prediction_error = self._fit_errors(coordinates, norm)

@@ -17,14 +17,18 @@ from projnorm_theory.bounds import (
     loss_ends,
     loss_ratio,
     other_leg,
+    shown_range,
     training_assumptions,
 )
-from projnorm_theory.linear_pair import LinearPair, as_pair
+from projnorm_theory.linear_pair import RATIO_SLACK, LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
 from projnorm_theory.row_space import RowSpace, remove_span
 from projnorm_theory.trust_region import SphereExtreme, extreme_on_sphere
-from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_range, as_rows
+from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_result, as_range, as_rows
+
+# Rounding units in the lengths whose difference of squares is a radius.
+_RADIUS_ROUNDINGS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +113,11 @@ def sharp_interval(
         # A doubtful direction may as well be shared. Its being free leaves more truths, but the slack in rho that a
         # shared direction is given may let in a loss that is smaller still.
         bases.append(directions.free)
-    outcomes = [_extremes(pair, coordinates, basis, rho, directions.tolerance) for basis in bases]
+    slack = max(RATIO_SLACK, pair.sine_error)
+    rounding = _RADIUS_ROUNDINGS * EPS * reach
+    if math.isfinite(fit.norm_error):  # an infinite error has no upper end, whatever the radii
+        rounding += fit.norm_error / fit.norm
+    outcomes = [_extremes(pair, coordinates, basis, rho, slack=slack, rounding=rounding) for basis in bases]
     found = [outcome for outcome in outcomes if isinstance(outcome, _Extremes)]
     if not found:
         raise InputError(str(outcomes[0]))
@@ -138,6 +146,7 @@ def sharp_interval(
         interpolates=fit.interpolates,
         assumptions=(
             *training_assumptions(fit),
+            *directions.assumption(),
             f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]",
         ),
         rho=rho,
@@ -195,12 +204,19 @@ class _Extremes:
 
 
 def _extremes(
-    pair: LinearPair, coordinates: FloatArray, free: FloatArray, rho: tuple[float, float], tolerance: float
+    pair: LinearPair,
+    coordinates: FloatArray,
+    free: FloatArray,
+    rho: tuple[float, float],
+    *,
+    slack: float,
+    rounding: float,
 ) -> _Extremes | str:
     """The two trust-region problems for a fit of unit length, or what `rho` must be where no truth has this one."""
     seen = pair.cosines @ coordinates
     seen_free = free.T @ seen
-    radii = _free_radii(rho, frobenius(seen - free @ seen_free), any_free=free.shape[1] > 0, tolerance=tolerance)
+    determined = frobenius(seen - free @ seen_free)
+    radii = _free_radii(rho, determined, any_free=free.shape[1] > 0, slack=slack, rounding=rounding)
     if isinstance(radii, str):
         return radii
     shortest, longest = radii
@@ -219,27 +235,24 @@ def _extremes(
 
 
 def _free_radii(
-    rho: tuple[float, float], determined: float, *, any_free: bool, tolerance: float
+    rho: tuple[float, float], determined: float, *, any_free: bool, slack: float, rounding: float
 ) -> tuple[float, float] | str:
     """Radii left to the free part of ``P~ theta*`` when its determined part has length `determined`.
 
-    `tolerance` forgives the rounding of a `rho` that was itself measured. Where no radius is left, what `rho` must be.
+    `slack` forgives the error of a `rho` that was itself measured; the radii allow for the `rounding` of both lengths.
+    Where no radius is left, what `rho` must be.
     """
     low, high = rho
-    if high < determined - tolerance:
+    if high < determined - slack:
         return (
             f"`rho` must be at least {determined:.6g}, the length that the training data fix of the projection of "
-            f"theta* on the shifted row space; got {_shown(rho)}."
+            f"theta* on the shifted row space; got {shown_range('rho', rho)}."
         )
     if any_free:
-        return other_leg(low, determined), other_leg(high, determined)
-    if low > determined + tolerance:
+        return other_leg(low - rounding, determined + rounding), other_leg(high + rounding, determined - rounding)
+    if low > determined + slack:
         return (
             f"`rho` must be {determined:.6g}: the rows of `X_ood` lie in the row space of `X`, so the training data "
-            f"fix the projection of theta* on them; got {_shown(rho)}."
+            f"fix the projection of theta* on them; got {shown_range('rho', rho)}."
         )
     return 0.0, 0.0
-
-
-def _shown(rho: tuple[float, float]) -> str:
-    return f"{rho[0]:.6g}" if rho[0] == rho[1] else f"({rho[0]:.6g}, {rho[1]:.6g})"

@@ -146,7 +146,7 @@ def as_range(value: Any, name: str) -> tuple[float, float]:
 def _as_float(value: Any, name: str) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"`{name}` must be a number; got {value!r}.") from None
 
 

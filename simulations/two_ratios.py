@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
+from projnorm.errors import InputError
 from projnorm_theory import LinearPair
 from simulations.designs import FloatArray
 
@@ -28,9 +29,14 @@ def two_ratio_interval(pair: LinearPair, Y: FloatArray, *, rho: float, eta: floa
         pair: The two row spaces, from features.
         Y: Training responses, shape ``(n,)``.
         rho: Ratio of the projected norms of the ground truth.
-        eta: Ratio of its length in the rows of both sets to that in the training rows.
+        eta: Ratio of its length in the rows of both sets to that in the training rows, above 1.
+
+    Raises:
+        InputError: If `eta` is not above 1, or no ground truth has both ratios.
     """
-    fit = pair.fit(Y)
+    if not eta > 1.0:
+        raise InputError(f"`eta` must be above 1; got {eta!r}.")
+    fit = pair.fit(np.asarray(Y).reshape(pair.n_train))
     coordinates = fit.coordinates[:, 0] / fit.norm
     t = pair.ood_singular_values / pair.ood_singular_values[0]
     R, S = pair.ood_sines, pair.cosines @ coordinates
@@ -39,14 +45,16 @@ def two_ratio_interval(pair: LinearPair, Y: FloatArray, *, rho: float, eta: floa
     unit = (float(pair.ood_singular_values[0]) * fit.norm) ** 2 / pair.n_ood
     upper = _dual_bound(loss, seen, pull, length, excess)
     lower = -_dual_bound(-loss, seen, pull, length, excess)
+    if lower > upper * (1 + 1e-6):
+        raise InputError(f"no ground truth has both `rho` = {rho:.6g} and `eta` = {eta:.6g}.")
     return max(lower, 0.0) * unit, upper * unit
 
 
 def _dual_bound(loss: FloatArray, seen: FloatArray, pull: FloatArray, length: float, excess: float) -> float:
     """Upper bound on ``z^T loss z`` over ``z^T z = length`` and ``z^T seen z + 2 pull^T z = excess``."""
 
-    def at(log_multiplier: float) -> float:
-        multiplier = math.sinh(log_multiplier)
+    def at(arsinh: float) -> float:
+        multiplier = math.sinh(arsinh)
         eigenvalues, axes = np.linalg.eigh(loss - multiplier * seen)
         return _sphere_maximum(eigenvalues, multiplier * (axes.T @ pull), length) + multiplier * excess
 

@@ -1,7 +1,7 @@
 r"""Formulas become MathML while the site is built, so that browsers draw them without a script.
 
 Formulas are written in the two forms that GitHub understands, ``$`x`$`` in a line and a fence named ``math``, and as
-``.. math::`` in docstrings.
+``.. math::`` or ``:math:`` in docstrings.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Formulas(Extension):
         """Register both before the rules for code, which would take the backticks."""
         md.preprocessors.register(_DocstringFormulas(md), "docstring_formulas", 28)
         md.inlinePatterns.register(_InlineFormula(r"\$`(.+?)`\$", md), "formula", 200)
+        md.inlinePatterns.register(_InlineFormula(r":math:`([^`]+)`", md), "docstring_formula", 201)
 
 
 class _InlineFormula(InlineProcessor):

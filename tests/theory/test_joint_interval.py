@@ -115,6 +115,20 @@ def test_is_continuous_in_the_angle_where_the_ratio_interval_is_not():
         assert interval.lower == pytest.approx(interval.upper, rel=1e-6)
 
 
+@pytest.mark.parametrize("outside", [0.0, 1e-8, 1e-7, 1e-6, 1e-3, 1.0])
+def test_contains_the_loss_without_slack_however_close_to_one_eta_is(outside):
+    """Near one the rounding of eta decides the length outside the training row space, so eta is rounded outwards."""
+    X, X_ood, rng = [[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]], np.random.default_rng(0)
+    assert joint_interval(X, [1.0], X_ood, eta=joint_ratio(X, [1.0], X_ood, [outside])).contains(outside**2)
+    for end in (0, -1):
+        X, X_ood = rng.standard_normal((5, 20)), rng.standard_normal((4, 20))
+        P = definitions.projector(X)
+        direction = np.linalg.svd(X_ood @ (np.eye(20) - P), full_matrices=False)[2][end]
+        truth = P @ rng.standard_normal(20) + outside * direction
+        interval = joint_interval(X, X @ truth, X_ood, eta=joint_ratio(X, X @ truth, X_ood, X_ood @ truth))
+        assert interval.contains(np.linalg.norm(X_ood @ (outside * direction)) ** 2 / 4)
+
+
 def test_shared_kernels_leave_the_lower_end_in_doubt():
     """Gram matrices cannot tell a shared direction from one that is nearly shared, so no positive lower end is safe."""
     rng = np.random.default_rng(0)
@@ -142,7 +156,8 @@ def test_a_wider_range_of_eta_gives_a_wider_interval_and_one_gives_none():
     narrow, wide = (joint_interval(X, Y, X_ood, eta=eta) for eta in ((1.4, 1.6), np.array([1.2, 1.8])))
     assert wide.lower < narrow.lower < narrow.upper < wide.upper
     alone = joint_interval(X, Y, X_ood, eta=1.0)
-    assert (alone.lower, alone.upper) == (0.0, 0.0)
+    assert alone.lower == 0.0
+    assert alone.upper < 1e-12
 
 
 def test_says_what_is_wrong_with_eta():
@@ -152,6 +167,8 @@ def test_says_what_is_wrong_with_eta():
     with pytest.raises(InputError, match=r"`eta` must be 1: the rows of `X_ood` lie in the row space of `X`"):
         joint_interval(X, [1.0], [[2.0, 0.0]], eta=1.5)
     assert joint_interval(X, [1.0], [[2.0, 0.0]], eta=(1.0, 2.0)).upper < 1e-22
+    with pytest.raises(InputError, match=r"`eta` must be at least 1: .*got \(0\.2, 1\.5\)"):
+        joint_interval(X, [1.0], X_ood, eta=(0.2, 1.5))
     with pytest.raises(InputError, match="`Y` must not be fitted by zero weights: `eta` is a ratio"):
         joint_interval_from_gram([[1.0]], [0.0], [[0.0]], [[1.0]], eta=2.0)
     with pytest.raises(InputError, match=r"`k_ood_train` must have shape \(1, 1\)"):

@@ -177,3 +177,35 @@ def test_one_free_direction_leaves_a_gap_that_the_interval_does_not_show():
     assert max(losses) == pytest.approx(interval.upper)
     between = [loss for loss in losses if 0.26 < loss < 2.2]
     assert not between
+
+
+@pytest.mark.parametrize("condition", [1e6, 1e9, 1e12])
+def test_an_invertible_design_never_excludes_the_loss_of_zero(condition):
+    """Rounding turns the fit by up to the condition number, and with it the length that the shifted row sees."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        U, V = (np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in "ab")
+        X, X_ood = (U * np.array([1.0, condition**-0.5, 1 / condition])) @ V.T, rng.standard_normal((1, 3))
+        rho = abs(X_ood[0] @ V[:, 0]) / np.linalg.norm(X_ood)
+        assert generalised_bound(X, X @ V[:, 0], X_ood, rho=rho).lower == 0.0
+        assert sharp_interval(X, X @ V[:, 0], X_ood, rho=rho).lower == 0.0
+
+
+def test_a_rho_that_leaves_next_to_no_length_is_rounded_outwards():
+    """The shifted rows see all of theta and one new direction, so the radius is a difference of nearly equal squares."""
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((2, 8))
+        X_ood, theta = np.vstack([X, rng.standard_normal((1, 8))]), X.T @ rng.standard_normal(2)
+        new = X_ood[2] - definitions.projector(X) @ X_ood[2]
+        truth = theta + 1e-8 * np.linalg.norm(theta) * new / np.linalg.norm(new)
+        interval = sharp_interval(X, X @ theta, X_ood, rho=1.0)
+        assert interval.contains(np.linalg.norm(X_ood @ (truth - theta)) ** 2 / 3)
+
+
+def test_what_is_taken_for_shared_is_said():
+    """A sine that rounding could explain is a convention, not a fact, and belongs to the assumptions."""
+    X, X_ood = [[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    for interval in (sharp_interval(X, [1.0], X_ood, rho=1.2), joint_interval(X, [1.0], X_ood, eta=1.2)):
+        assert any("count as shared, their sines being zero to rounding: 1" in line for line in interval.assumptions)
+    assert not any("shared" in line for line in sharp_interval([[1.0, 0.0]], [1.0], [[0.0, 1.0]]).assumptions)
