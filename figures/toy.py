@@ -120,7 +120,7 @@ def table(record: Record) -> Table:
 
 def tracking(records: Sequence[Record]) -> Table:
     """One row per design."""
-    scored = ("ProjNorm R^2", "ProjNorm rho", "confidence R^2", "confidence rho")
+    scored = ("ProjNorm R^2", "ProjNorm rank corr.", "confidence R^2", "confidence rank corr.")
     header = ("design", *scored, "paper's (%)", "generalised (%)", "sharp (%)")
     rows = []
     for record in records:

@@ -84,22 +84,22 @@ def sign_equivalents(
     0.68169
     """
     w = as_vector(direction, "direction")
+    train, target = Covariance.of(A, "A"), Covariance.of(B, "B")
     scales = []
-    for value, name, rows in ((A, "A", "training"), (B, "B", "target")):
-        covariance = Covariance.of(value, name)
+    for covariance, name, rows in ((train, "A", "training"), (target, "B", "target")):
         as_rows(w, "direction", rows=covariance.eigenvalues.size, rows_like=f"`{name}`")
         scales.append(math.sqrt(float(covariance.form(w, w))))
         if scales[-1] == 0.0:
             raise InputError(f"`direction` must have variance on the {rows} rows; the one that `{name}` gives it is 0.")
     if (flipped := as_non_negative(flipped, "flipped")) > 0.5:
         raise InputError(f"`flipped` must lie between 0 and 1/2; got {flipped:g}.")
-    kept = (1 - 2 * flipped) * MEAN_ABS
-    fit = equivalents(kept / scales[0] * w, A, B, n=n, m=m, noise=math.sqrt(1 - kept**2))
+    linear_part = (1 - 2 * flipped) * MEAN_ABS
+    fit = equivalents(linear_part / scales[0] * w, A, B, n=n, m=m, noise=math.sqrt(1 - linear_part**2))
     # Covariance of the output with the label's argument, whose scale is taken to be 1.
-    shared = float(covariance.form(fit.mean_theta, w)) / scales[1]
-    error = float(sign_error(np.array(shared), np.array(fit.output_scale**2), np.array(1.0)))
+    with_label = float(target.form(fit.mean_theta, w)) / scales[1]
+    error = float(sign_error(np.array(with_label), np.array(fit.output_scale**2), np.array(1.0)))
     projnorm, theta_norm, confidence = fit.projnorm_linear, fit.theta_norm, mean_confidence(fit.output_scale)
-    squared_loss = 1 + fit.output_scale**2 - 2 * kept * shared
+    squared_loss = 1 + fit.output_scale**2 - 2 * linear_part * with_label
     if as_outputs(outputs) == "one-hot":
         ones = equivalents(np.zeros_like(w), A, B, n=n, m=m, noise=1.0)
         projnorm, theta_norm = (
@@ -126,12 +126,12 @@ def as_outputs(outputs: str) -> str:
     return outputs
 
 
-def mean_confidence(theta_norm: float) -> float:
-    """``E sigmoid(2 ||theta|| |z|)`` for a standard normal `z`."""
+def mean_confidence(scale: float) -> float:
+    """``E sigmoid(2 scale |z|)`` for a standard normal `z`; `scale` is the root mean square of the outputs."""
 
     def density(z: float) -> float:
-        return 2 * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * float(expit(2 * theta_norm * z))
+        return 2 * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * float(expit(2 * scale * z))
 
-    # The integrand turns at z ~ 1 / theta_norm and has vanished at z = 40.
-    turn = min(1.0, 10 / theta_norm)
+    # The integrand turns at z ~ 1 / scale and has vanished at z = 40.
+    turn = min(1.0, 10 / scale)
     return sum(quad(density, low, high, epsabs=1e-12, limit=200)[0] for low, high in ((0, turn), (turn, 10), (10, 40)))

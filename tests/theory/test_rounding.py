@@ -192,7 +192,7 @@ def test_an_invertible_design_never_excludes_the_loss_of_zero(condition):
 
 
 def test_a_rho_that_leaves_next_to_no_length_is_rounded_outwards():
-    """The shifted rows see all of theta and one new direction, so the radius is a difference of nearly equal squares."""
+    """The shifted rows see all of theta and one new direction, so the radius is a difference of close squares."""
     for seed in range(50):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((2, 8))
