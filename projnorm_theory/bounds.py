@@ -6,7 +6,9 @@ Sections 2 and 3 of docs/theory.md; `sharp` and `joint` hold the intervals of se
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -229,9 +231,30 @@ def tail_overlap(pair: LinearPair, fit: TrainingFit, k: int) -> float:
     return min(frobenius(seen[k:]) / rest, 1.0) if rest > pair.sine_error * fit.norm else 0.0
 
 
-def loss_ratio(loss: float, projnorm: float, pair: LinearPair, fit: TrainingFit) -> float:
-    """``loss / projnorm**2``, nan where `projnorm` is zero to rounding."""
-    return loss / projnorm / projnorm if projnorm > pair.sine_error * fit.norm else math.nan
+def interval_fields(
+    fit: TrainingFit,
+    ends: tuple[float, float],
+    projnorm: float,
+    smallest_projnorm: float,
+    assumptions: Sequence[str],
+) -> dict[str, Any]:
+    """The fields of a `LossInterval`; a ProjNormLinear up to `smallest_projnorm` is rounding and has no ratio."""
+    ratios = [end / projnorm / projnorm if projnorm > smallest_projnorm else math.nan for end in ends]
+    return {
+        "lower": ends[0],
+        "upper": ends[1],
+        "ratio_lower": ratios[0],
+        "ratio_upper": ratios[1],
+        "projnorm_linear": projnorm,
+        "training_residual": fit.residual,
+        "interpolates": fit.interpolates,
+        "assumptions": (*training_assumptions(fit), *assumptions),
+    }
+
+
+def rho_assumption(rho: tuple[float, float]) -> str:
+    """What an interval assumes of the two projected norms, in words."""
+    return f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]"
 
 
 def other_leg(hypotenuse: float, leg: float) -> float:
@@ -269,13 +292,13 @@ def _spectral_interval(
     rho: tuple[float, float],
     needs_orthogonal_tails: bool,
 ) -> SpectralInterval:
-    lower, upper = loss_ends(fit, *roots, pair.n_ood)
+    ends = loss_ends(fit, *roots, pair.n_ood)
     projnorm = pair.distance_to_ood(fit.coordinates)
     gap, leak = containment_gap(pair, k), frobenius(pair.cosines[k:])
     tolerance = float(pair.sine_tolerances(np.eye(pair.ood_rank, k)).max(initial=0.0))
     contained = k == 0 or (gap == 0.0 and pair.noise == 0.0) or gap <= tolerance <= SHARED_SINE
     orthogonal = leak <= max(RATIO_SLACK, pair.sine_error)
-    assumptions = [*training_assumptions(fit), f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]"]
+    assumptions = [rho_assumption(rho)]
     if k:
         assumptions.append(
             f"the top-{k} shifted eigenvectors lie in the training row space (sine of the largest angle: {gap:.3g})"
@@ -283,14 +306,7 @@ def _spectral_interval(
     if needs_orthogonal_tails:
         assumptions.append(f"the other shifted eigenvectors are orthogonal to it (Frobenius cosine: {leak:.3g})")
     return SpectralInterval(
-        lower=lower,
-        upper=upper,
-        ratio_lower=loss_ratio(lower, projnorm, pair, fit),
-        ratio_upper=loss_ratio(upper, projnorm, pair, fit),
-        projnorm_linear=projnorm,
-        training_residual=fit.residual,
-        interpolates=fit.interpolates,
-        assumptions=tuple(assumptions),
+        **interval_fields(fit, ends, projnorm, pair.sine_error * fit.norm, assumptions),
         rho=rho,
         k=k,
         overlap=tail_overlap(pair, fit, k),

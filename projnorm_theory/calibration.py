@@ -236,7 +236,7 @@ class _PowerFeatures:
         ood: Shifted rows, rotated by the left singular vectors of `X_ood`.
         basis: Orthonormal basis of the span of the training rows.
         solution: Minimum-norm solution in these features, in `basis`.
-        log_likelihood: Of the training responses, with the scale profiled out.
+        log_likelihood: Log-likelihood of the training responses, with the scale profiled out.
     """
 
     ood: FloatArray

@@ -87,7 +87,8 @@ def projnorm_linear_after(
     seen = pair.cosines @ theta
     target = seen
     if pseudo_labels is not None:
-        target = pair.ood_coordinates(pair.as_ood_responses(pseudo_labels, outputs=theta.shape[1]))
+        labels = pair.as_ood_responses(pseudo_labels, "pseudo_labels", outputs=theta.shape[1])
+        target = pair.ood_coordinates(labels)
     outside, never_learnt = pair.distance_to_ood(theta), seen - target
 
     def value(count: int) -> float:

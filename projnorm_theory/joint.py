@@ -16,11 +16,20 @@ from scipy import linalg
 from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from projnorm_theory.bounds import LossInterval, fit_with_ratio, loss_ends, shown_range, training_assumptions
+from projnorm_theory.bounds import LossInterval, fit_with_ratio, interval_fields, loss_ends, shown_range
 from projnorm_theory.gram_space import LEAST_ROUNDINGS
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius
-from projnorm_theory.validation import EPS, FloatArray, InputError, as_gram, as_matrix, as_range, as_rows, precision_of
+from projnorm_theory.validation import (
+    EPS,
+    FloatArray,
+    InputError,
+    as_cross_gram,
+    as_gram,
+    as_range,
+    as_rows,
+    precision_of,
+)
 
 # A ratio that was measured may fall short of one by rounding.
 _ROUNDING_BELOW_ONE = 1e-9
@@ -95,7 +104,8 @@ def joint_interval(
     return _joint_interval(
         fit,
         pair.n_ood,
-        projnorm if projnorm > pair.sine_error * fit.norm else 0.0,
+        projnorm,
+        smallest_projnorm=pair.sine_error * fit.norm,
         eta=as_eta(eta, any_free=free + doubtful > 0),
         assumptions=directions.assumption(),
         roots=(float(low[free - 1]) if certain else 0.0, float(high.max(initial=0.0)) if free + doubtful else 0.0),
@@ -131,12 +141,7 @@ def joint_interval_from_gram(
     precision = max(precision_of(block) for block in (k_train, k_ood_train, k_ood))
     K, K_ood = as_gram(k_train, "k_train"), as_gram(k_ood, "k_ood")
     n, m = len(K), len(K_ood)
-    C = as_matrix(k_ood_train, "k_ood_train")
-    if C.shape != (m, n):
-        raise InputError(
-            f"`k_ood_train` must have shape {(m, n)}, one row per row of `k_ood` and one column per row of `k_train`; "
-            f"got {C.shape}."
-        )
+    C = as_cross_gram(k_ood_train, n, m)
     responses = as_rows(Y, "Y", rows=n, rows_like="`k_train`").reshape(n, -1)
     factors = _factor_blocks(K, C, K_ood)
     if factors is None:
@@ -204,6 +209,7 @@ def _joint_interval(
     *,
     eta: tuple[float, float],
     roots: tuple[float, float],
+    smallest_projnorm: float = 0.0,
     assumptions: tuple[str, ...] = (),
 ) -> JointInterval:
     """The interval from the roots of the extreme eigenvalues, as far out as rounding may have moved them.
@@ -220,14 +226,7 @@ def _joint_interval(
         n_ood,
     )
     return JointInterval(
-        lower=lower,
-        upper=upper,
-        ratio_lower=lower / projnorm / projnorm if projnorm else math.nan,
-        ratio_upper=upper / projnorm / projnorm if projnorm else math.nan,
-        projnorm_linear=projnorm,
-        training_residual=fit.residual,
-        interpolates=fit.interpolates,
-        assumptions=(*training_assumptions(fit), *assumptions, ratio),
+        **interval_fields(fit, (lower, upper), projnorm, smallest_projnorm, (*assumptions, ratio)),
         eta=eta,
         smallest=roots[0] * roots[0],
         largest=roots[1] * roots[1],

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
-from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
+from projnorm_theory.validation import FloatArray, InputError, as_cross_gram, as_finite_result, as_rows, precision_of
 
 # Rounding units in the sine of a direction that both sets carry at full strength, when it is computed from features;
 # the most seen in 10,000 small designs was 19.
@@ -174,12 +174,7 @@ class LinearPair:
         """From two Gram matrices already factored and the block between them, shape ``(m, n)``."""
         n, m = train.left.shape[0], ood.left.shape[0]
         cross_precision = precision_of(k_ood_train)
-        k_ood_train = as_matrix(k_ood_train, "k_ood_train")
-        if k_ood_train.shape != (m, n):
-            raise InputError(
-                f"`k_ood_train` must have shape {(m, n)}, one row per row of `k_ood` and one column per row of "
-                f"`k_train`; got {k_ood_train.shape}."
-            )
+        k_ood_train = as_cross_gram(k_ood_train, n, m)
         cosines = (ood.left.T @ k_ood_train @ train.left) / np.outer(ood.singular_values, train.singular_values)
         noise = max(train.noise, ood.noise, max(n, m) * cross_precision)
         pair = cls(

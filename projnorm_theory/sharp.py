@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from projnorm_theory.bounds import (
     RatioInterval,
     fit_with_ratio,
+    interval_fields,
     loss_ends,
-    loss_ratio,
     other_leg,
+    rho_assumption,
     shown_range,
-    training_assumptions,
 )
 from projnorm_theory.linear_pair import RATIO_SLACK, LinearPair, as_pair
 from projnorm_theory.norms import frobenius
@@ -135,19 +135,13 @@ def sharp_interval(
     )
     if pair.undecided[1]:
         lower = 0.0  # eigenvalues that rounding hides may take up any part of the length
-    projnorm = pair.distance_to_ood(fit.coordinates)
     return SharpInterval(
-        lower=lower,
-        upper=upper,
-        ratio_lower=loss_ratio(lower, projnorm, pair, fit),
-        ratio_upper=loss_ratio(upper, projnorm, pair, fit),
-        projnorm_linear=projnorm,
-        training_residual=fit.residual,
-        interpolates=fit.interpolates,
-        assumptions=(
-            *training_assumptions(fit),
-            *directions.assumption(),
-            f"||P~ theta*|| / ||P theta*|| in [{rho[0]:.6g}, {rho[1]:.6g}]",
+        **interval_fields(
+            fit,
+            (lower, upper),
+            pair.distance_to_ood(fit.coordinates),
+            pair.sine_error * fit.norm,
+            (*directions.assumption(), rho_assumption(rho)),
         ),
         rho=rho,
         free_dim=bases[0].shape[1],

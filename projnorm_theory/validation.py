@@ -65,6 +65,17 @@ def as_gram(value: ArrayLike, name: str) -> FloatArray:
     return gram if asymmetry == 0.0 else (gram + gram.T) / 2
 
 
+def as_cross_gram(value: ArrayLike, n: int, m: int) -> FloatArray:
+    """The block between two Gram matrices of `n` training and `m` shifted examples."""
+    block = as_matrix(value, "k_ood_train")
+    if block.shape != (m, n):
+        raise InputError(
+            f"`k_ood_train` must have shape {(m, n)}, one row per row of `k_ood` and one column per row of `k_train`; "
+            f"got {block.shape}."
+        )
+    return block
+
+
 def precision_of(value: ArrayLike) -> float:
     """Rounding unit of what was passed: that of its own type where it is coarser than float64."""
     try:

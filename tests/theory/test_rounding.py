@@ -14,6 +14,7 @@ from projnorm_theory import (
     RowSpace,
     generalised_bound,
     joint_interval,
+    joint_interval_from_gram,
     min_norm_solution,
     projnorm_linear,
     projnorm_linear_of_pair,
@@ -209,3 +210,45 @@ def test_what_is_taken_for_shared_is_said():
     for interval in (sharp_interval(X, [1.0], X_ood, rho=1.2), joint_interval(X, [1.0], X_ood, eta=1.2)):
         assert any("count as shared, their sines being zero to rounding: 1" in line for line in interval.assumptions)
     assert not any("shared" in line for line in sharp_interval([[1.0, 0.0]], [1.0], [[0.0, 1.0]]).assumptions)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_coarse_kernels_contain_the_interval_of_the_features(seed):
+    """Blocks rounded to float32: the error of the norm, of the Schur complement and of the eigenvalues all count."""
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** -rng.uniform(0, 2, 12)
+    X, X_ood = rng.standard_normal((5, 12)) * scales, rng.standard_normal((4, 12)) * scales
+    Y = X @ rng.standard_normal(12)
+    blocks = [block.astype(np.float32) for block in (X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)]
+    pair, (k_train, k_ood_train, k_ood) = LinearPair.from_gram(*blocks), blocks
+    for exact, coarse in (
+        (joint_interval(X, Y, X_ood, eta=1.5), joint_interval_from_gram(k_train, Y, k_ood_train, k_ood, eta=1.5)),
+        (joint_interval(X, Y, X_ood, eta=1.5), joint_interval(pair, Y, eta=1.5)),
+        (sharp_interval(X, Y, X_ood, rho=1.5), sharp_interval(pair, Y, rho=1.5)),
+    ):
+        assert coarse.lower <= exact.lower
+        assert coarse.upper >= exact.upper
+
+
+def test_eigenvalues_of_a_flat_edge_are_moved_outwards():
+    """The Lanczos method stops short of the extreme eigenvalues; its tolerance makes up for it."""
+    rng = np.random.default_rng(0)
+    X, X_ood, Y = rng.standard_normal((50, 1200)), rng.standard_normal((400, 1200)), rng.standard_normal(50)
+    exact = joint_interval(X, Y, X_ood, eta=1.5)
+    by_cholesky = joint_interval_from_gram(X @ X.T, Y, X_ood @ X.T, X_ood @ X_ood.T, eta=1.5)
+    assert by_cholesky.smallest <= exact.smallest
+    assert by_cholesky.largest >= exact.largest
+
+
+def test_the_ends_allow_for_the_stated_errors_of_the_norm_and_of_the_eigenvalues():
+    """Section 10 of docs/theory.md: what `TrainingFit` and the pair say of their errors is in the ends."""
+    rng = np.random.default_rng(0)
+    X, X_ood, Y = rng.standard_normal((5, 12)), rng.standard_normal((4, 12)), rng.standard_normal(5)
+    blocks = (block.astype(np.float32) for block in (X @ X.T, X_ood @ X.T, X_ood @ X_ood.T))
+    pair = LinearPair.from_gram(*blocks)
+    fit, eta, rho = pair.fit(Y), 1.5, 1.5
+    longest = (fit.norm + fit.norm_error) * pair.schur_singular_values()[0]
+    assert joint_interval(pair, Y, eta=eta).upper >= (eta**2 - 1) * longest**2 / 4
+    sharp, t = sharp_interval(pair, Y, rho=rho), pair.ood_singular_values
+    nominal = np.linalg.norm(t[:, None] * sharp.upper_shift) ** 2
+    assert sharp.upper >= (nominal + pair.noise * ((1 + rho) * t[0] * fit.norm) ** 2) / 4
