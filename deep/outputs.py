@@ -89,7 +89,7 @@ class Outputs:
                     f"{shape}."
                 )
             features = _finite_numbers(features, FEATURES, name)
-        others = tuple(_two_columns(other) if is_single and _is_single(other) else other for other in others)
+        others = tuple(_two_columns(other) if logits.shape[1] == 2 and _is_single(other) else other for other in others)
         for shape in map(np.shape, others):
             if shape != logits.shape:
                 raise InputError(f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {shape}.")
@@ -236,6 +236,11 @@ def require_alike(one: Outputs, other: Outputs) -> None:
     ):
         if a != b:
             raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
+    if (one.predictions is None) != (other.predictions is None):
+        has, lacks = (one, other) if other.predictions is None else (other, one)
+        raise InputError(
+            f"{has.name} has `{PREDICTIONS}` and {lacks.name} has none; give them for both, or for neither."
+        )
 
 
 def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -18,8 +17,9 @@ LABEL_NAMES = ("labels", "label", "label_ids", "y", "targets", "target")
 
 
 def is_table(data: Any) -> bool:
-    """Whether this is a DataFrame."""
-    return hasattr(data, "columns") and len(getattr(data, "shape", ())) == 2 and not isinstance(data, Mapping)
+    """Whether this is a DataFrame: of pandas or its like, which have `iloc`, or of polars."""
+    has_rows = hasattr(data, "iloc") or hasattr(data, "with_columns")
+    return has_rows and hasattr(data, "columns") and len(getattr(data, "shape", ())) == 2
 
 
 def take_rows(data: Any, indices: NDArray[np.integer] | slice) -> Any:

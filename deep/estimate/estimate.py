@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from threadpoolctl import threadpool_limits
 
-from deep.estimate.batches import Collate, as_batches
+from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
 from deep.estimate.error_estimator import ErrorEstimator, halves, offered_methods
@@ -217,7 +217,8 @@ def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
         logits = data.predictions[0] if isinstance(data.predictions, tuple) else data.predictions
         data = {LOGITS: logits} if data.label_ids is None else {LOGITS: logits, LABELS: data.label_ids}
     if isinstance(data, Mapping):
-        return Outputs.from_arrays(data, name, needs_labels=needs_labels)
+        arrays = {key: as_array(value) if is_tensor(value) else value for key, value in data.items()}
+        return Outputs.from_arrays(arrays, name, needs_labels=needs_labels)
     hint = f'; pass {{"{LOGITS}": array}} or {{"{PROBABILITIES}": array}}' if hasattr(data, "shape") else ""
     raise InputError(
         f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "

@@ -379,6 +379,12 @@ def test_what_a_trainer_of_transformers_predicted_is_outputs():
     assert estimate_error(None, source, target).error == plain.error
 
 
+def test_outputs_may_be_tensors_that_have_gradients():
+    model = network().eval()
+    source, target = {"logits": model(TENSORS[0]), "labels": TENSORS[1]}, {"logits": model(TENSORS[0][:20])}
+    assert estimate_error(None, source, target).error == estimate_error(model, (X, Y), X[:20], calibration="none").error
+
+
 LOGITS = RNG.standard_normal((40, 3))
 SOURCE = {"logits": LOGITS, "labels": Y}
 TARGET = Outputs.of(LOGITS)
