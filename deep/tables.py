@@ -18,8 +18,9 @@ LABEL_NAMES = ("labels", "label", "label_ids", "y", "targets", "target")
 
 def is_table(data: Any) -> bool:
     """Whether this is a DataFrame: of pandas or its like, which have `iloc`, or of polars."""
-    has_rows = hasattr(data, "iloc") or hasattr(data, "with_columns")
-    return has_rows and hasattr(data, "columns") and len(getattr(data, "shape", ())) == 2
+    if not hasattr(data, "iloc") and not hasattr(data, "with_columns"):
+        return False
+    return len(getattr(data, "shape", ())) == 2
 
 
 def take_rows(data: Any, indices: NDArray[np.integer] | slice) -> Any:

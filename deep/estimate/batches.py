@@ -65,13 +65,17 @@ def _batches(data: Any, name: str, collate: Collate | None) -> Iterator[Any]:
         data = (data.images, data.labels)
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Mapping):
         data = {**data[0], LABEL_NAMES[0]: data[1]}
+    if isinstance(data, Mapping):
+        data = _plain(data)
     data = tuple(map(_unwrapped, data)) if isinstance(data, tuple) else _unwrapped(data)
     if any(kind.__name__ == "DataLoader" for kind in type(data).__mro__):
         yield from data
     elif _is_sliced(data):
         yield from (take_rows(data, part) for part in _parts(len(data)))
-    elif isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data):
+    elif isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__len__") for part in data):
         count = len(data[0])
+        if len(getattr(data[1], "shape", ())) > 1 and data[1].shape[1:] == getattr(data[0], "shape", ())[1:] != (1,):
+            raise InputError(f"{name}: a tuple is a pair of inputs and labels; several sets are a list or a mapping.")
         if len(data[1]) != count:
             raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
         yield from (tuple(take_rows(one, part) for one in data) for part in _parts(count))
@@ -88,6 +92,15 @@ def _batches(data: Any, name: str, collate: Collate | None) -> Iterator[Any]:
             f"{name}: must be an array, a DataFrame, a pair of inputs and labels, a mapping of arrays, a Dataset or a "
             f"DataLoader; got {type(data).__name__}."
         )
+
+
+def _plain(data: Mapping[str, Any]) -> Any:
+    """Inputs, or a pair of inputs and labels, where a mapping has them as a file of arrays does; else the mapping."""
+    x, y = _parted(data)
+    if len(x) != 1 or next(iter(x)) not in ("inputs", "images"):
+        return data
+    inputs = next(iter(x.values()))
+    return inputs if y is None else (inputs, y)
 
 
 def _parts(count: int) -> Iterator[slice]:

@@ -83,9 +83,13 @@ class ArrayClassifier:
             outputs = Outputs.from_arrays({"probabilities": self._asked("predict_proba", samples)}, "predict_proba")
         else:
             outputs = Outputs.of(self._asked("decision_function", samples), name="decision_function")
-        if self.classes is not None and outputs.classes != len(self.classes):
+        count = outputs.classes if self.classes is None else len(self.classes)
+        if count < 2:
+            raise InputError("the model must tell two classes or more apart; it knows one.")
+        if outputs.classes != count:
             raise InputError(
-                f"the model must give a column for each of its {len(self.classes)} classes; got {outputs.classes}."
+                f"the model must give a column for each of its {count} classes; got {outputs.classes}. An SVC needs "
+                "decision_function_shape='ovr'."
             )
         return replace(outputs, predictions=self._predictions(samples, outputs)) if self.decides else outputs
 

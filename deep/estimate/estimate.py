@@ -64,7 +64,7 @@ def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[Estim
         InputError: If something does not fit; the message says what.
         OSError: If a file cannot be read.
     """
-    _require_one(target, has_model=model is not None)
+    _require_one(target, model)
     name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
     return estimate_errors(model, source, {name: target}, **options)[0]
 
@@ -226,11 +226,15 @@ def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
     )
 
 
-def _require_one(target: Any, *, has_model: bool) -> None:
+def _require_one(target: Any, model: Any) -> None:
     """Refuse several sets where one is meant; a list of mappings is one set of samples if there is a model."""
     parts = list(target.values()) if isinstance(target, Mapping) else target if isinstance(target, list) else []
-    several = (Outputs, Path, tuple) if has_model else (Outputs, Path, tuple, str, Mapping)
-    if any(isinstance(one, several) or is_table(one) for one in parts):
+    several = (Outputs, Path, tuple) if model is not None else (Outputs, Path, tuple, str, Mapping)
+    # A network may see a list of images, but no other model rows that are matrices.
+    has_rows = isinstance(target, Mapping) or is_network(model)
+    if any(
+        isinstance(one, several) or is_table(one) or (not has_rows and getattr(one, "ndim", 0) > 1) for one in parts
+    ):
         kind = type(target).__name__
         raise InputError(f"`target` must be one set; got a {kind} of {len(parts)}: use estimate_errors.")
 

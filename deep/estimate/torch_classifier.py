@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from deep.class_columns import require_two_classes
 from deep.estimate.batches import Batches
 from deep.forward import forward_batches
 from deep.outputs import Outputs, are_probabilities
@@ -50,6 +51,8 @@ class TorchClassifier:
         """Look at a batch to find the last layer and the form of the outputs; `prepare` is `unit_images` by default."""
         plain = cls(model, prepare or unit_images, device)
         form = plain._form(samples)
+        if form in (ONE_LOGIT, ONE_PROBABILITY) and samples.labels is not None:
+            require_two_classes(samples.labels, samples.name)
         if form != LOGITS:
             plain = cls(WithLogits(model, form), plain.prepare, device)
         return replace(plain, last=plain._last_layer(samples))

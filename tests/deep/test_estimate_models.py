@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.special import expit, softmax
 from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -17,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassif
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from transformers import BatchEncoding
@@ -49,6 +50,7 @@ FORMS = {
     "list of rows": X.tolist(),
     "unlabelled loader": DataLoader(TensorDataset(TENSORS[0]), batch_size=7),
     "labelled pair": (X, Y),
+    "labelled mapping": {"inputs": X, "y": Y},
     "labelled pair of lists": (X.tolist(), Y.tolist()),
     "labelled dataset": TensorDataset(*TENSORS),
     "labelled loader": DataLoader(TensorDataset(*TENSORS), batch_size=7),
@@ -299,6 +301,15 @@ def test_a_network_may_give_one_output_or_probabilities(head):
         np.testing.assert_allclose(classifier.through_last(hidden).logits, found.logits, atol=1e-5)
 
 
+def test_models_that_do_not_fit_the_number_of_classes_are_refused():
+    with pytest.raises(InputError, match="set: one column of outputs is that of class 1 of two, and `labels` has 3"):
+        asked(nn.Linear(6, 1), (X, Y))
+    with pytest.raises(InputError, match=r"a column for each of its 4 classes; got 6\. An SVC needs"):
+        asked(SVC(decision_function_shape="ovo").fit(X, np.arange(40) % 4), X)
+    with pytest.raises(InputError, match="must tell two classes or more apart; it knows one"):
+        asked(DummyClassifier().fit(X, np.zeros(40)), X)
+
+
 def test_projnorm_trains_a_network_with_one_logit():
     torch.manual_seed(0)
     model, init = (nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)) for _ in range(2))
@@ -398,6 +409,12 @@ TARGET = Outputs.of(LOGITS)
         (None, {"a": {"logits": LOGITS}}, "`target` must be one set; got a dict of 1: use estimate_errors"),
         (None, LOGITS, 'target: without a model .*; got ndarray; pass {"logits": array} or {"probabilities": array}'),
         (LogisticRegression().fit(X, Y), [(X, Y), (X, Y)], "`target` must be one set; got a list of 2"),
+        (LogisticRegression().fit(X, Y), [X, X], "`target` must be one set; got a list of 2: use estimate_errors"),
+        (
+            LogisticRegression().fit(X, Y),
+            (X, X),
+            "target: a tuple is a pair of inputs and labels; several sets are a list",
+        ),
         (LogisticRegression().fit(X, Y), {"a": (X, Y)}, "`target` must be one set; got a dict of 1"),
         (LogisticRegression().fit(X, Y), [pd.DataFrame(X)], "`target` must be one set; got a list of 1"),
     ],
