@@ -78,7 +78,7 @@ class Outputs:
             InputError: If arrays do not fit together, or something in them is not finite.
         """
         is_single = _is_single(logits)
-        logits = _logits(logits, LOGITS, name)
+        logits = _logits(_two_columns(logits) if is_single else logits, LOGITS, name)
         if features is not None and np.shape(features)[1:] == (0,):
             features = None
         if features is not None:
@@ -257,13 +257,11 @@ def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
 
 
 def _logits(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
-    """Logits or probabilities, checked: a column for each class, or that of class 1 of two; and one sample at least."""
+    """Logits or probabilities, checked: two classes or more, and one sample at least."""
     array = np.asarray(array)
-    if _is_single(array) and array.dtype.kind in "fiu":
-        array = _two_columns(array)
     if array.ndim != 2 or array.shape[1] < 2:
         raise InputError(
-            f"{name}: `{what}` must have shape (samples, classes), or (samples,) for class 1 of two; got {array.shape}."
+            f"{name}: `{what}` must have shape (samples, classes) with two classes or more; got {array.shape}."
         )
     if not len(array):
         raise InputError(f"{name}: `{what}` holds no sample.")

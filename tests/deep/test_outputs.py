@@ -100,11 +100,8 @@ WITH_NAN[4, 1] = np.nan
         ({"logits": LOGITS, "probabilities": LOGITS}, "needs one of the arrays"),
         ({"logits": WITH_NAN}, "`logits` must be finite; 1 rows are not, the first is row 4"),
         ({"logits": LOGITS[:0]}, "`logits` holds no sample"),
-        (
-            {"logits": LOGITS[None]},
-            "shape \\(samples, classes\\), or \\(samples,\\) for class 1 of two; got \\(1, 30, 3",
-        ),
-        ({"logits": LOGITS[:, :0]}, "or \\(samples,\\) for class 1 of two; got \\(30, 0"),
+        ({"logits": LOGITS[:, :0]}, "two classes or more; got \\(30, 0\\)"),
+        ({"logits": LOGITS[None]}, "shape \\(samples, classes\\) with two classes or more; got \\(1, 30, 3\\)"),
         ({"logits": LOGITS[:, 0], "labels": LABELS}, "one column of outputs is that of class 1 of two.* has 3 classes"),
         ({"probabilities": np.ones(30), "labels": LABELS}, "give a column for each class, shape \\(samples, classes"),
         ({"probabilities": LOGITS[:, 0]}, "must be those of class 1, from 0 to 1; got .* call them `logits`"),
