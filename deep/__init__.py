@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deep.estimators.agree_score import AgreeScore
     from deep.estimators.aline import ALineD, ALineS
     from deep.estimators.atc import ATC
-    from deep.estimators.bbse import BBSE
+    from deep.estimators.bbse import BBSE, RLLS
     from deep.estimators.cbpe import CBPE
     from deep.estimators.conf_score import ConfScore
     from deep.estimators.cot import COT, COTT
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from deep.estimators.importance import ImportanceWeighting
     from deep.estimators.mano import MaNo
     from deep.estimators.mde import MDE
+    from deep.estimators.mlls import COTMLLS, MLLS
     from deep.estimators.mutual_information import MutualInformation
     from deep.estimators.nuclear_norm import NuclearNorm
     from deep.estimators.projnorm import ProjNorm

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from scipy.linalg import sqrtm
-from scipy.optimize import linprog
 from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.isotonic import IsotonicRegression
@@ -19,7 +18,7 @@ from sklearn.metrics import log_loss
 import deep
 from deep.config import run_methods
 from deep.estimators import ESTIMATORS, Resources, build
-from deep.estimators.cot import class_shares, transport_costs
+from deep.estimators.class_shares import label_shares
 from deep.estimators.softmax import COLDEST, HOTTEST, fit_temperature
 from deep.outputs import Outputs
 from ntk.variants import Blocks
@@ -43,14 +42,15 @@ def outputs(logits, features=None, labels=None) -> Outputs:
 
 FEATURES, LOGITS, LABELS = world(600, 0.0, 0)
 ERROR = float(np.mean(LOGITS.argmax(axis=1) != LABELS))
-LEARNING = (deep.AC, deep.DoC, deep.ImportanceWeighting, deep.COT, deep.COTT, deep.CBPE, deep.BBSE)
+SHARES_ONLY = (deep.BBSE, deep.RLLS, deep.MLLS)
+LEARNING = (deep.AC, deep.DoC, deep.ImportanceWeighting, deep.COT, deep.COTT, deep.CBPE, *SHARES_ONLY)
 SOURCE = Outputs(LOGITS, FEATURES, LABELS)
 
 
 # Every method that looks at the outputs of one network, also one that is added later.
 EVERY = [build(name, Resources(), SOURCE) for name in run_methods() if ESTIMATORS[name].needs <= {"labels", "features"}]
-# Not asked of BBSE, which sees label shift only, and of GdScore, whose gradients of four features are too few.
-MOVING = [e for e in EVERY if e.name not in ("BBSE", "GdScore")]
+# Not asked of those that see label shift only, and of GdScore, whose gradients of four features are too few.
+MOVING = [e for e in EVERY if e.name not in ("BBSE", "RLLS", "MLLS", "COT-MLLS", "GdScore")]
 
 
 @pytest.mark.parametrize("estimator", MOVING, ids=lambda e: e.name)
@@ -92,7 +92,9 @@ def test_the_names_of_classes_do_not_matter(learning):
     assert renamed == pytest.approx(plain, rel=1e-6)
 
 
-@pytest.mark.parametrize("learning", [deep.DoC, deep.ImportanceWeighting, deep.COTT, deep.BBSE], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "learning", [deep.DoC, deep.ImportanceWeighting, deep.COTT, deep.BBSE, deep.RLLS], ids=lambda c: c.name
+)
 def test_on_what_it_learnt_from_it_predicts_the_error(learning):
     assert learning().fit(SOURCE).score(outputs(LOGITS)) == pytest.approx(ERROR, abs=1e-8)
 
@@ -117,16 +119,6 @@ def test_the_temperature_is_that_of_a_fine_grid_and_undoes_a_scaling():
     assert fit_temperature(LOGITS, (LOGITS.argmax(axis=1) + 1) % CLASSES) == pytest.approx(HOTTEST, rel=1e-3)
 
 
-@given(m=st.integers(1, 12), classes=st.integers(2, 5), seed=st.integers(0, 1000))
-def test_transport_costs_are_those_of_a_linear_program(m, classes, seed):
-    rng = np.random.default_rng(seed)
-    rows, shares = rng.dirichlet(np.ones(classes), m), rng.dirichlet(np.ones(classes))
-    distance = 0.5 * np.abs(rows[:, None, :] - np.eye(classes)[None]).sum(axis=2)
-    marginals = np.vstack([np.kron(np.eye(m), np.ones(classes)), np.kron(np.ones(m), np.eye(classes))])
-    plan = linprog(distance.ravel(), A_eq=marginals, b_eq=[*np.full(m, 1 / m), *shares])
-    assert transport_costs(rows, shares).mean() == pytest.approx(plan.fun, abs=1e-9)
-
-
 def logs(*rows: list[float]) -> Outputs:
     """Outputs that say these probabilities."""
     return outputs(np.log(rows))
@@ -139,7 +131,7 @@ SURE, NOTHING = 1000.0 * np.eye(3)[[0, 1, 2, 0, 1, 2]], np.zeros((6, 3))
 PROBABILITIES = softmax(LOGITS, axis=1)
 JOINT = PROBABILITIES / len(LOGITS)
 TWO = np.array([[0.9, 0.1], [0.2, 0.8]])
-SHARES = class_shares(np.array([0, 0, 1, 1]), 2)
+SHARES = label_shares(np.array([0, 0, 1, 1]), 2)
 THREE, PLACES = np.eye(3)[[0, 0, 1]], [[0.0, 0.0], [2.0, 0.0], [4.0, 3.0]]
 # Of four samples the first two are sure and right, the last two unsure and half right.
 WEIGHTED = deep.ImportanceWeighting().fit(
@@ -230,14 +222,6 @@ NAN = math.nan
 )
 def test_a_score_is_what_the_definition_gives_by_hand(estimator, target, expected):
     assert estimator.score(target) == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
-
-
-def test_label_shift_gives_weights_whose_mean_is_one():
-    np.testing.assert_allclose(LABEL_SHIFT.weights(MOSTLY_FIRST), [1.8, 0.2])
-    # An exact solution would give the second class a negative weight; it has none, and the rest adds up.
-    labels = np.array([0, 0, 0, 0, 1, 1, 0, 0])
-    uneven = deep.BBSE().fit(outputs(np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 0]], labels=labels))
-    assert uneven.weights(MOSTLY_FIRST) @ (np.bincount(labels) / 8) == pytest.approx(1.0)
 
 
 def test_feature_shift_does_not_depend_on_units():
