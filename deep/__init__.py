@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from deep.estimators.mlls import COTMLLS, MLLS
     from deep.estimators.mutual_information import MutualInformation
     from deep.estimators.nuclear_norm import NuclearNorm
+    from deep.estimators.pape import PAPE
     from deep.estimators.projnorm import ProjNorm
     from deep.estimators.projnorm_linear import ProjNormLinear
     from deep.estimators.rotation import Rotation

@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from scipy.linalg import sqrtm
 from scipy.special import softmax
 from scipy.stats import norm
-from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import log_loss
 
 import deep
@@ -137,10 +135,6 @@ THREE, PLACES = np.eye(3)[[0, 0, 1]], [[0.0, 0.0], [2.0, 0.0], [4.0, 3.0]]
 WEIGHTED = deep.ImportanceWeighting().fit(
     outputs(np.log([[0.95, 0.05], [0.92, 0.08], [0.55, 0.45], [0.52, 0.48]]), labels=np.array([0, 0, 0, 1]))
 )
-# Of the first class 0.6 is right once in two, 0.8 always; the second is always right.
-ISOTONIC = deep.CBPE().fit(
-    outputs(np.log([[0.6, 0.4]] * 2 + [[0.8, 0.2]] * 2 + [[0.1, 0.9]] * 2), labels=np.array([0, 1, 0, 0, 1, 1]))
-)
 # Of each class one in four is mistaken.
 LABEL_SHIFT = deep.BBSE().fit(outputs(np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 0]], labels=np.array([0, 0, 0, 0, 1, 1, 1, 1])))
 MOSTLY_FIRST = outputs(np.eye(2)[[0] * 28 + [1] * 12])  # 0.9 * 0.75 + 0.1 * 0.25 = 0.7 predicted as the first
@@ -200,12 +194,6 @@ NAN = math.nan
         (deep.Frechet().fit(SOURCE), outputs(FAR, FAR), BY_ROOT),
         (deep.Frechet().fit(SOURCE), outputs(FEATURES, FEATURES), 0.0),
         (NARROW, outputs(np.zeros((2, 2)), [[2.0], [6.0]]), 9 + 2),
-        # 0.5, 1, halfway between, and flat beyond what was seen.
-        (
-            ISOTONIC,
-            logs([0.6, 0.4], [0.8, 0.2], [0.7, 0.3], [0.95, 0.05], [0.05, 0.95]),
-            1 - (0.5 + 1 + 0.75 + 1 + 1) / 5,
-        ),
         (LABEL_SHIFT, MOSTLY_FIRST, 0.25),
         (
             deep.MutualInformation(),
@@ -321,17 +309,3 @@ def test_agreement_on_the_line_is_exact_on_its_own_source():
     for estimator in (deep.ALineS(), deep.ALineD()):
         assert estimator.fit(source).score(source) == pytest.approx(source.error, abs=1e-9)
         assert math.isnan(estimator.fit(source).score(replace(source, others=(source.logits,) * 3)))
-
-
-@given(n=st.integers(1, 40), levels=st.integers(2, 30), sharp=st.sampled_from([1.0, 40.0]), seed=st.integers(0, 1000))
-def test_calibrated_confidence_is_that_of_scikit_learn(n, levels, sharp, seed):
-    rng = np.random.default_rng(seed)
-    # Few levels give ties; sharp logits probabilities within rounding of 0 and 1.
-    logits, new = (sharp * rng.integers(levels, size=(m, 3)) / levels for m in (n, 50))
-    labels = rng.integers(3, size=n)
-    rows, targets = (softmax(x, axis=1) for x in (logits, new))
-    fitted = [IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(rows[:, k], labels == k) for k in range(3)]
-    predicted = new.argmax(axis=1)
-    right = [fitted[k].predict(targets[[j], k])[0] for j, k in enumerate(predicted)]
-    found = deep.CBPE().fit(outputs(logits, labels=labels)).score(outputs(new))
-    assert found == pytest.approx(1.0 - np.mean(right), abs=1e-12)
