@@ -72,6 +72,8 @@ def test_order_and_duplication_change_nothing(estimator):
     twice = estimator.score(outputs(np.tile(logits, (2, 1)), np.tile(features, (2, 1))))
     if estimator.name == "MDE":
         assert math.exp(twice) == pytest.approx(math.exp(found) + math.log(2))
+    elif estimator.name == "ClassFeatureShift":  # it subtracts what the noise of so few samples adds
+        assert twice**2 == pytest.approx(found**2 + CLASSES / (2 * 80))
     elif estimator.name == "Frechet":  # the covariance divides by m - 1
         assert twice == pytest.approx(found, rel=0.05)
     elif estimator.name == "COTT":  # in a plan a row for each class but one may be split, and so may its copy
@@ -140,6 +142,7 @@ LABEL_SHIFT = deep.BBSE().fit(outputs(np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 0]], label
 MOSTLY_FIRST = outputs(np.eye(2)[[0] * 28 + [1] * 12])  # 0.9 * 0.75 + 0.1 * 0.25 = 0.7 predicted as the first
 # Means 1 and 5, standard deviations 1 and 0; the constant feature is left out.
 CENTRED = deep.FeatureShift().fit(outputs(np.zeros((2, 2)), [[0.0, 5.0], [2.0, 5.0]]))
+UNSURE = deep.MaNo(is_sure=False)
 # Means 1 and 4, standard deviations sqrt(2) and 2 sqrt(2).
 NARROW = deep.Frechet().fit(outputs(np.zeros((2, 2)), [[0.0], [2.0]]))
 FAR = world(300, 0.4, 8)[0]
@@ -177,12 +180,14 @@ NAN = math.nan
             np.linalg.svd(PROBABILITIES, compute_uv=False).sum() / math.sqrt(600 * 4),
         ),
         # Not sure: v = 1 + z + z^2/2 = [2.5, 0.5], less the least [2, 0], normalised [1, 0].
-        (deep.MaNo(), outputs([[1.0, -1.0]]), 0.5**0.25),
+        (UNSURE, outputs([[1.0, -1.0]]), 0.5**0.25),
         # v of [2, 0, 1] is [5, 1, 2.5]: [4, 0, 1.5] / 5.5.
-        (deep.MaNo(), outputs([[2.0, 0.0, 1.0]]), ((4**4 + 1.5**4) / 5.5**4 / 3) ** 0.25),
-        # Sure: softmax is used, where the quadratic would give other shares.
-        (deep.MaNo(), outputs([[20.0, 20.0, -30.0]]), (2 * 0.5**4 / 3) ** 0.25),
-        (deep.MaNo(), outputs(np.zeros((2, 4))), 0.25),
+        (UNSURE, outputs([[2.0, 0.0, 1.0]]), ((4**4 + 1.5**4) / 5.5**4 / 3) ** 0.25),
+        # Sure, by the source or the target: softmax is used, where the quadratic would give other shares.
+        (deep.MaNo(is_sure=True), outputs([[2.0, 0.0, 1.0]]), np.mean(softmax([2.0, 0.0, 1.0]) ** 4) ** 0.25),
+        (deep.MaNo(criterion="target", is_sure=False), outputs([[20.0, 20.0, -30.0]]), (2 * 0.5**4 / 3) ** 0.25),
+        (deep.MaNo().fit(outputs([[20.0, 20.0, -30.0]])), logs(ROWS[0]), ((0.5**4 + 2 * 0.25**4) / 3) ** 0.25),
+        (UNSURE, outputs(np.zeros((2, 4))), 0.25),
         # Means (1, 0) of two and (4, 3) of one around (2, 1): 2 * 2 + 1 * 8 = 12; one degree of freedom, three samples.
         (deep.Dispersion(), outputs(THREE, PLACES), math.log(12 / 1 / 3)),
         (deep.Dispersion(), outputs(THREE[:2], PLACES[:2]), NAN),
@@ -226,6 +231,8 @@ def test_feature_shift_does_not_depend_on_units():
         (lambda: deep.ProjNormLinear(ridge=0.0), "`ridge` must be positive; got 0"),
         (lambda: deep.GDE().score(SOURCE), "GDE needs outputs of a second model; the target has none"),
         (lambda: deep.ALineS().fit(replace(SOURCE, others=(LOGITS,))), "ALine-S needs outputs of two more models; the"),
+        (lambda: deep.ProjNormLinearMatched(ridge=-1.0), "`ridge` must be positive; got -1"),
+        (lambda: deep.MaNo(criterion="batch"), "`criterion` must be one of source, target; got 'batch'"),
         (lambda: deep.ATC(by="margin"), "`by` must be one of entropy, confidence"),
         (lambda: deep.ATC().score(SOURCE), "ATC has learnt nothing yet; call fit"),
         (lambda: deep.ATC().fit(outputs(LOGITS)), "ATC needs labels; the source has none"),
