@@ -46,16 +46,16 @@ class RLLS(BBSE):
     """As BBSE, with class shares that are drawn to those in distribution, the more the fewer the labelled samples.
 
     Attributes:
-        labels: Number of labelled samples.
+        count: Number of labelled samples.
     """
 
-    labels: int = LEARNT
+    count: int = LEARNT
 
     name = "RLLS"
 
     def _fit(self, source: Outputs) -> Self:
-        return replace(super()._fit(source), labels=len(source))
+        return replace(super()._fit(source), count=len(source))
 
     def shares(self, target: Outputs) -> Floats:
         """Share of each class in the target."""
-        return regularised_shares(self.confusion, label_shares(target.predicted, target.classes), self.labels)
+        return regularised_shares(self.confusion, label_shares(target.predicted, target.classes), self.count)

@@ -54,21 +54,21 @@ class COTMLLS(SupervisedEstimator):
     """COT on temperature-scaled probabilities, onto the class shares of MLLS instead of those in distribution.
 
     Attributes:
-        classes: MLLS of the same samples, for its class shares.
+        label_shift: MLLS of the same samples, for its class shares.
         temperature: Temperature of the probabilities that are moved.
     """
 
-    classes: MLLS = LEARNT
+    label_shift: MLLS = LEARNT
     temperature: float = LEARNT
 
     name = "COT-MLLS"
 
     def _fit(self, source: Outputs) -> COTMLLS:
         temperature = fit_temperature(source.logits, source.known_labels)
-        return replace(self, classes=MLLS().fit(source), temperature=temperature)
+        return replace(self, label_shift=MLLS().fit(source), temperature=temperature)
 
     def _score(self, target: Outputs) -> float:
-        return transport(probabilities(target.logits / self.temperature), self.classes.shares(target)).cost
+        return transport(probabilities(target.logits / self.temperature), self.label_shift.shares(target)).cost
 
 
 def class_errors(source: Outputs) -> Floats:

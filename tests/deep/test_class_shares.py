@@ -153,7 +153,7 @@ def test_transport_onto_estimated_shares_follows_a_change_of_shares_and_plain_co
     logits, labels = draw(2000, [0.8, 0.2, 0.0, 0.0], 1)
     target = Outputs(3.0 * logits, labels=labels)
     found = deep.COTMLLS().fit(source)
-    expected = transport(softmax(3.0 * logits / found.temperature, axis=1), found.classes.shares(target)).cost
+    expected = transport(softmax(3.0 * logits / found.temperature, axis=1), found.label_shift.shares(target)).cost
     assert found.score(target) == pytest.approx(expected)
     # Its probabilities are still those under the source's shares, so it is not exact.
     assert expected == pytest.approx(target.error, abs=0.06)
