@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from deep.estimators.importance import ImportanceWeighting
     from deep.estimators.mano import MaNo
     from deep.estimators.mde import MDE
-    from deep.estimators.mlls import COTMLLS, MLLS
+    from deep.estimators.mlls import COTMLLS, MLLS, COTAdapted
     from deep.estimators.mutual_information import MutualInformation
     from deep.estimators.nuclear_norm import NuclearNorm
     from deep.estimators.pape import PAPE

@@ -71,6 +71,27 @@ class COTMLLS(SupervisedEstimator):
         return transport(probabilities(target.logits / self.temperature), self.label_shift.shares(target)).cost
 
 
+@register
+class COTAdapted(MLLS):
+    r"""COT of probabilities that are adapted to the class shares of MLLS, and what predicting without them adds.
+
+    .. math:: \mathrm{COT}(A, q) + \frac1m \sum_j \bigl(\max_k A_{jk} - A_{j \hat y_j}\bigr), \qquad
+              A_{jk} \propto \frac{q_k}{p_k} P_{jk}
+
+    The transport says how wrong the best prediction for these shares would be; the network predicts for those of the
+    source, and the second term is how much more often it is wrong if the adapted probabilities are right.
+    """
+
+    name = "COT-adapted"
+
+    def _score(self, target: Outputs) -> float:
+        shares = self.shares(target)
+        rows = self.scaling.probabilities(target.logits) * (shares / self.source_shares)
+        rows /= rows.sum(axis=1, keepdims=True)
+        regret = rows.max(axis=1) - rows[np.arange(len(rows)), target.predicted]
+        return transport(rows, shares).cost + float(regret.mean())
+
+
 def class_errors(source: Outputs) -> Floats:
     """Error of each class, with the error of all counted as one sample more."""
     labels, classes = source.known_labels, source.classes

@@ -158,6 +158,26 @@ def test_transport_onto_estimated_shares_follows_a_change_of_shares_and_plain_co
     # Its probabilities are still those under the source's shares, so it is not exact.
     assert expected == pytest.approx(target.error, abs=0.06)
     assert deep.COT().fit(source).score(target) > target.error + 0.2
+    # Adapted to the new shares they are, and what is left is noise.
+    assert deep.COTAdapted().fit(source).score(target) == pytest.approx(target.error, abs=0.02)
+
+
+def test_adapted_transport_by_hand():
+    scaling = BiasCorrected(1.0, np.zeros(2))
+    rows = np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.8, 0.2]])
+    fitted = deep.COTAdapted(scaling, np.array([0.5, 0.5]), np.zeros(2), source_classes=2)
+    target = Outputs(np.log(rows))
+    q = maximum_likelihood_shares(rows, np.array([0.5, 0.5]))
+    adapted = rows * q / (rows @ q)[:, None]
+    expected = cost_of_two_classes(adapted, q[1]) + np.mean(adapted.max(axis=1) - adapted[np.arange(4), [0, 1, 0, 0]])
+    assert fitted.score(target) == pytest.approx(expected)
+
+
+def cost_of_two_classes(rows, share):
+    """The rows that lean most to the second class fill its share; one of them in part."""
+    order = np.argsort(-rows[:, 1])
+    taken = np.clip(len(rows) * share - np.arange(len(rows)), 0.0, 1.0)
+    return np.mean(taken * rows[order, 0] + (1.0 - taken) * rows[order, 1])
 
 
 def test_temperature_is_found_from_log_probabilities_that_are_nearly_zero():
