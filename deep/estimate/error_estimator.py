@@ -275,10 +275,7 @@ class ErrorEstimator:
         if self.shift == "classes" and not evidence.accepts_class_shares:
             return ["The outputs are not those of the source with other class shares, so more than these has changed."]
         if evidence.resolution < _LITTLE_RESOLUTION:
-            return [
-                "The outputs say little of the classes even on the source, so neither class shares nor changes of the "
-                "inputs show in them; the range may not hold. A few labels would decide."
-            ]
+            return [_LITTLE_SAID]
         return []
 
     def _estimate(
@@ -306,6 +303,10 @@ class ErrorEstimator:
         )
 
 
+_LITTLE_SAID = (
+    "The outputs say little of the classes even on the source, so neither class shares nor changes of the inputs show in "
+    "them; the range may not hold. A few labels would decide."
+)
 _OUTSIDE = (
     "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
     "and the interval may not hold."

@@ -238,6 +238,10 @@ class ErrorEstimate:
         said = ", and ".join(f"{percent(one.error)} if {_WORDS[one.name]}" for one in open_ones)
         return f" Inputs have changed: the error is {said}; the true class shares or a few labels would decide."
 
+    @property
+    def _truth(self) -> str:
+        return "" if self.truth is None else f" The true error, from the target's labels, is {percent(self.truth)}."
+
 
 def percent(share: float) -> str:
     """A share in percent."""
