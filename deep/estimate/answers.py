@@ -10,7 +10,7 @@ show. The constants were chosen on a part of the benchmark of real shifts, see d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from deep.estimate.hypotheses import Evidence
@@ -32,6 +32,12 @@ class Answer:
     low: float
     high: float
     sampling_noise: float
+
+    def at_least(self, spread: float, level: float) -> Answer:
+        """The answer with an interval that is no narrower than sampling noise and another spread make it."""
+        reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.hypot(self.sampling_noise, spread)
+        low, high = min(self.low, self.error - reach), max(self.high, self.error + reach)
+        return replace(self, low=max(0.0, low), high=min(1.0, high))
 
 
 def answer_from_outputs(evidence: Evidence, shift: str, sizes: tuple[int, int], level: float) -> Answer:

@@ -16,6 +16,7 @@ from deep.estimate.calibration_sets import CalibrationSets, Draw
 from deep.estimate.hypotheses import INPUTS, Evidence, HypothesisResult, HypothesisTests
 from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult, joined, percent
 from deep.estimate.scaling import Scaling
+from deep.estimate.slices import slice_spread
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
@@ -105,6 +106,18 @@ class ErrorEstimator:
         assert isinstance(scaling, Scaling)
         return scaling
 
+    @property
+    def _slice_spread(self) -> float:
+        """How much confidence misses the errors of slices of the source by."""
+        if ("slices", 0) not in self._cache:
+            tests = self._tests(self.source)
+            self._cache["slices", 0] = slice_spread(
+                self.source, lambda part: tests.expected(self._scaling(part), part), seed=self.seed
+            )
+        spread = self._cache["slices", 0]
+        assert isinstance(spread, float)
+        return spread
+
     def _tests(self, source: Outputs) -> HypothesisTests:
         """The tests of hypotheses against labelled samples: the whole source, or the part that methods learn from."""
         key = ("tests", len(source))
@@ -146,7 +159,9 @@ class ErrorEstimator:
         sizes = (len(self.source), len(target))
         if self.wanted is None:
             based_on, hypotheses = _based_on(evidence, self.shift), evidence.results
-            answer = answer_from_outputs(evidence, self.shift, sizes, self.level)
+            answer = answer_from_outputs(evidence, self.shift, sizes, self.level).at_least(
+                self._slice_spread, self.level
+            )
         else:
             based_on, hypotheses = tuple(one for one in self.wanted if math.isfinite(scores[one])), ()
             if raw := [method for method in based_on if not ESTIMATORS[method].is_error]:

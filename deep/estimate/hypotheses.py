@@ -139,13 +139,17 @@ class HypothesisTests:
         confidence = DoC().fit(source) if cbpe is None or cbpe.calibrations[1] is None else cbpe
         return cls(source, test, confidence, resolution, known_shares)
 
+    def expected(self, target: Outputs, raw: Outputs) -> float:
+        """The error that confidence expects on a target; arguments as in `evidence`."""
+        return self.confidence.score(raw if isinstance(self.confidence, CBPE) else target)
+
     def evidence(self, target: Outputs, raw: Outputs) -> Evidence:
         """What calibrated outputs on a target say, and the same as the model gave them."""
         own = label_shares(self.source.known_labels, self.source.classes)
         shares = self.test.likely_shares(target) if self.known_shares is None else self.known_shares
         adapted = self.test.adapted(target, shares)
         expected = float(1.0 - adapted[np.arange(len(target)), target.predicted].mean())
-        confidence = self.confidence.score(raw if isinstance(self.confidence, CBPE) else target)
+        confidence = self.expected(target, raw)
         weight = self.resolution if self.known_shares is None else 1.0
         rows = probabilities(target.logits)
         test = self.test.only_shares_changed(target, self.known_shares)
