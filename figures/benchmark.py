@@ -1,0 +1,141 @@
+"""The leaderboard of the benchmark of real shifts, and the default's estimates against the truth by kind of shift."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from deep.benchmark.leaderboard import Standing, standings
+from deep.benchmark.problems import KINDS
+from deep.benchmark.rows import OUTPUTS_ONLY, WITH_MODEL
+from deep.benchmark.suites import CONFIDENCES, OUTPUTS, PREDICTED
+from figures.show import Shown
+from figures.style import CYCLE, TRUTH, Axes, Figure, panels, plot
+from figures.table import Cell, Column, Number, Table, number
+from projnorm.records import Record
+
+CAPTION = (
+    "Mean absolute error (MAE, in points): the mean over cases of the mean over a case's targets, so that a case with "
+    "many targets counts no more than one with few. 'default there' is the MAE of the default with outputs only on the "
+    "targets that a row was run on, and the order is by the ratio of the two. 'worst case' is the largest MAE of a "
+    "case, 'worst miss' the largest error on one target. Coverage is the mean over cases of the share of targets whose "
+    "interval holds the true error, and width the median. 'warned' is the share of intervals that miss, and of those "
+    "that hold, which carry a warning."
+)
+FIGURE_CAPTION = (
+    "Estimated against true error of every target, by kind of shift, with the intervals of the default; on the line "
+    "the two are equal."
+)
+_LOOKS = {OUTPUTS_ONLY: (CYCLE[1], "o"), WITH_MODEL: (CYCLE[0], "s")}
+_OTHER_TABLES = {
+    CONFIDENCES: "Where only confidences are known (satellite pictures, no logits):",
+    PREDICTED: "Where only predicted classes of many networks are known (CIFAR-10.1 and ImageNetV2):",
+}
+
+
+def show(record: Record, _folder: Path) -> Shown:
+    """The leaderboard, the same by kind of shift and by suite, the two small tables, and the figure."""
+    leaderboard = build(standings(record))
+    blocks: list[str | Table] = []
+    tables, figures = {}, {}
+    if leaderboard.rows:
+        tables["leaderboard"] = leaderboard
+        tables["leaderboard_by_kind"] = by_group(record, "kinds")
+        tables["leaderboard_by_suite"] = by_group(record, "suites")
+        blocks += [leaderboard, CAPTION, "MAE in points by kind of shift:", tables["leaderboard_by_kind"]]
+        blocks += ["MAE in points by suite:", tables["leaderboard_by_suite"]]
+        figures["benchmark"] = draw.of(record)
+    for table, heading in _OTHER_TABLES.items():
+        if found := standings(record, table=table):
+            tables[f"leaderboard_{table.replace(' ', '_')}"] = build(found)
+            blocks += [heading, build(found)]
+    if failures := _failures(record):
+        blocks.append(failures)
+    values = {table: [asdict(one) for one in standings(record, table=table)] for table in (OUTPUTS, *_OTHER_TABLES)}
+    return Shown(blocks, figures, values, title="The benchmark of real shifts", tables=tables, record=record)
+
+
+def build(found: list[Standing]) -> Table:
+    """One row for each row of the leaderboard."""
+    columns: dict[str, Column] = {
+        "row": lambda one: one.row,
+        "cases": number("cases", ",d"),
+        "targets": number("targets", ",d"),
+        "MAE": number("mae", ".2f", 100),
+        "default there": number("default_mae", ".2f", 100),
+        "worst case": number("worst_mae", ".1f", 100),
+        "which": lambda one: one.worst_case,
+        "worst miss": number("worst_miss", ".1f", 100),
+        "coverage": number("coverage", ".2f"),
+        "width": number("width", ".1f", 100),
+        "misses warned": number("warned_misses", ".2f"),
+        "hits warned": number("warned_hits", ".2f"),
+        "seconds": number("seconds", ".2g"),
+    }
+    return Table.of(found, columns)
+
+
+def by_group(record: Record, key: str) -> Table:
+    """The MAE of every row, with a column for each kind of shift or each suite; the default's coverage at the end."""
+    chosen = record.arrays["tables"] == OUTPUTS
+    present = set(record.arrays[key][chosen].tolist())
+    groups = [
+        one for one in (KINDS if key == "kinds" else dict.fromkeys(record.arrays[key].tolist())) if one in present
+    ]
+    found = {group: {one.row: one for one in standings(record, **{key.removesuffix("s"): group})} for group in groups}
+    rows: list[list[Cell]] = []
+    for row in (one.row for one in standings(record)):
+        cells = [found[group].get(row) for group in groups]
+        rows.append([row, *(Number(math.nan if one is None else 100 * one.mae, ".2f") for one in cells)])
+    for row in _LOOKS:
+        cells = [found[group].get(row) for group in groups]
+        if any(cells):
+            coverages = (Number(math.nan if one is None else one.coverage, ".2f") for one in cells)
+            rows.append([f"coverage of {row}", *coverages])
+    return Table(("row", *groups), rows)
+
+
+@plot("Estimated against true errors", FIGURE_CAPTION)
+def draw(figure: Figure, record: Record) -> None:
+    """A panel for each kind of shift, the default in both modes."""
+    arrays = record.arrays
+    chosen = arrays["tables"] == OUTPUTS
+    kinds = [kind for kind in KINDS if (chosen & (arrays["kinds"] == kind)).any()]
+    grid = panels(figure, kinds, size=(2.3, 2.2), margin=(0.4, 0.7))
+    for axes, kind in grid:
+        _panel(axes, record, chosen & (arrays["kinds"] == kind))
+        axes.set_title(f"{kind} ({int((chosen & (arrays['kinds'] == kind)).sum())} targets)")
+    figure.supxlabel("true error (%)")
+    figure.supylabel("estimated error (%)")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+
+
+def _panel(axes: Axes, record: Record, chosen: np.ndarray) -> None:
+    arrays, rows = record.arrays, record.arrays["rows"].tolist()
+    truth = 100 * arrays["truth"][chosen]
+    highest = truth.max()
+    for row, (colour, mark) in _LOOKS.items():
+        column = rows.index(row)
+        estimates, low, high = (100 * arrays[key][chosen, column] for key in ("estimates", "low", "high"))
+        if not np.isfinite(estimates).any():
+            continue
+        axes.vlines(truth, low, high, color=colour, lw=0.6, alpha=0.35)
+        axes.plot(truth, estimates, mark, color=colour, ms=2.5, mew=0, alpha=0.8, label=row)
+        highest = max(highest, np.nanmax(estimates))
+    limit = 1.08 * highest
+    axes.plot([0, limit], [0, limit], color=TRUTH, lw=0.8, zorder=0)
+    axes.set(xlim=(0, limit), ylim=(0, limit))
+
+
+def _failures(record: Record) -> str:
+    """Rows that failed, with the first reason of each."""
+    reasons: dict[str, list[str]] = {}
+    for case, said in record.facts["failures"].items():
+        for row, reason in said.items():
+            reasons.setdefault(row, []).append(f"{case}: {reason}")
+    lines = [f"{row} failed on {len(said)} cases, such as {said[0]}" for row, said in reasons.items()]
+    return "\n".join(lines)
