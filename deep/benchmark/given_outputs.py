@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _require_same_rows(ids: NDArray[Any], others: NDArray[Any]) -> None:
 def _parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The columns of a Parquet file that are numbers."""
     try:
-        from pyarrow import parquet, types
+        parquet, types = import_module("pyarrow.parquet"), import_module("pyarrow.types")
     except ModuleNotFoundError:
         raise InputError(f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow.") from None
     table = parquet.read_table(path)

@@ -46,7 +46,7 @@ _FLIGHT_COLUMNS = (
     "origin",
     "distance",
 )
-_MADE_ROWS = 6_000
+_MADE_ROWS = 3_000
 
 
 def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.str_]]:
