@@ -75,9 +75,9 @@ def main() -> None:
         try:
             document["estimates"][case], document["seconds"][case] = estimates(arrays)
         except Exception as error:  # noqa: BLE001 - NannyML may raise anything; the other cases go on
-            print(f"{case}: {type(error).__name__}: {error}")  # noqa: T201
+            print(f"{case}: {type(error).__name__}: {error}")
             continue
-        print(f"{case}: {document['seconds'][case]:.2f} s per target")  # noqa: T201
+        print(f"{case}: {document['seconds'][case]:.2f} s per target")
     options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.benchmark.models import FittedModel
+from deep.benchmark.fitted_model import FittedModel
 from deep.benchmark.pictures import made_shifts
 from deep.benchmark.problems import LabelledSet, Places, Problem
 from deep.recipe import Recipe

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.benchmark.models import FittedModel
+from deep.benchmark.fitted_model import FittedModel
 from deep.benchmark.problems import LabelledSet
 from deep.estimate.torch_classifier import unit_images
 from deep.recipe import Recipe

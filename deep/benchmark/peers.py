@@ -39,7 +39,10 @@ def plain_outputs(case: str, given: GivenOutputs) -> Arrays:
     The arrays are ``source_probabilities``, ``source_predictions`` and ``source_labels``, and for each target its
     number in the place of "source"; ``case`` and ``targets`` are names.
     """
-    arrays: dict[str, NDArray[np.generic]] = {"case": np.array(case), "targets": np.array([one.name for one in given.targets])}
+    arrays: dict[str, NDArray[np.generic]] = {
+        "case": np.array(case),
+        "targets": np.array([one.name for one in given.targets]),
+    }
     for name, one in (("source", given.source), *((str(number), one) for number, one in enumerate(given.targets))):
         arrays[f"{name}_probabilities"] = probabilities(one.logits).astype(np.float32)
         arrays[f"{name}_predictions"] = one.predicted

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.benchmark.agreement import Agreement
-from deep.benchmark.models import FittedModel
+from deep.benchmark.fitted_model import FittedModel
 from deep.benchmark.problems import GivenOutputs, Problem
 from deep.benchmark.signals import Signals
 from deep.calibration import Floats
