@@ -16,6 +16,7 @@ from deep.benchmark.problems import GivenOutputs, Places
 from deep.benchmark.signals import Signals
 from deep.benchmark.suites import SUITES, Case, cases_of
 from deep.estimators import estimator
+from projnorm import __version__
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
 from projnorm.config import Config, seed_setting, setting
@@ -130,17 +131,19 @@ def places_of(config: BenchmarkConfig, context: RunContext) -> Places:
 
 def _task(config: BenchmarkConfig, context: RunContext, case: Case) -> Arrays:
     """The answers of a case, computed unless an earlier run with the same settings did."""
-    settings = {"m": config.m, "level": config.level, "methods": config.methods, "seed": config.seed}
-    key = f"{case.name}-{digest([settings, config.images, config.weights])}"
-    entry = context.store(ANSWERS).get_or_compute(key, lambda: _answered(config, context, case), fresh=context.fresh)
-    return entry.arrays
-
-
-def _answered(config: BenchmarkConfig, context: RunContext, case: Case) -> Entry:
-    from deep.benchmark.rows import error_methods, row_names
-    from deep.training import one_thread
+    from deep.benchmark.rows import error_methods
 
     methods = config.methods or error_methods()
+    settings = config.to_json() | {"methods": methods, "suites": [], "peers": [], "projnorm": __version__}
+    store, key = context.store(ANSWERS), f"{case.name}-{digest(settings)}"
+    answered = partial(_answered, config, context, case, methods)
+    return store.get_or_compute(key, answered, fresh=context.fresh).arrays
+
+
+def _answered(config: BenchmarkConfig, context: RunContext, case: Case, methods: Sequence[str]) -> Entry:
+    from deep.benchmark.rows import row_names
+    from deep.training import one_thread
+
     with one_thread("cpu"):
         found = _answers(config, context, case, methods)
     names = row_names(methods)

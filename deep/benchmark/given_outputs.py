@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.benchmark.columns import numbers, read_columns
 from deep.benchmark.problems import MOST_SOURCE, TIME, GivenOutputs, Places
-from deep.benchmark.tables import numbers, read_columns
 from deep.outputs import LABELS, PROBABILITIES, Outputs
 from projnorm.errors import InputError
 

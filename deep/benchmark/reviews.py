@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.benchmark.columns import read_text
 from deep.benchmark.problems import DOMAIN, LabelledSet, Places, Problem, other_than, split_source
 from projnorm.errors import InputError
-from projnorm.files import read_file
+from projnorm.files import decoding
 from projnorm.store import Entry, Store, digest
 
 REVIEW_SOURCES = ("books", "electronics", "kitchen_housewares")
@@ -79,5 +79,7 @@ def _vectors(domain: LabelledSet, cache: Path) -> NDArray[np.float32]:
 
 
 def _rows(path: Path) -> list[tuple[int, str]]:
-    lines = gzip.decompress(read_file(path)).decode("utf-8", errors="replace").split("\n")
-    return [(int(label), text) for label, tab, text in (line.partition("\t") for line in lines) if tab]
+    """Pairs of a label and a text, which stand in a line with a tab between them."""
+    with decoding(f"{path}: every line must be 0 or 1, a tab and a text"):
+        parts = (line.partition("\t") for line in read_text(path).split("\n"))
+        return [(int(label), text) for label, tab, text in parts if tab]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.benchmark.columns import numbers, read_columns
 from deep.benchmark.problems import (
     CLASSES,
     PLACE,
@@ -25,7 +22,6 @@ from deep.benchmark.problems import (
     split_source,
 )
 from projnorm.errors import InputError
-from projnorm.files import read_file
 
 _ELEC2_BLOCKS = 14
 _POLLUTED = 75.0
@@ -47,28 +43,6 @@ _FLIGHT_COLUMNS = (
     "distance",
 )
 _MADE_ROWS = 3_000
-
-
-def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.str_]]:
-    """Columns of a CSV file, plain or compressed, as text; all of them, or those of these names."""
-    data = read_file(path)
-    if path.suffix == ".gz":
-        data = gzip.decompress(data)
-    elif path.suffix == ".zip":
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            data = archive.read(archive.namelist()[0])
-    rows = list(csv.reader(io.StringIO(data.decode("utf-8"))))
-    head, body = rows[0], rows[1:]
-    if missing := [name for name in names if name not in head]:
-        raise InputError(f"{path}: has no column {missing[0]!r}; it has {', '.join(head)}.")
-    return {
-        name: np.array([row[place] for row in body]) for place, name in enumerate(head) if not names or name in names
-    }
-
-
-def numbers(column: NDArray[np.str_]) -> NDArray[np.float64]:
-    """A column as numbers; nan where it is empty or "NA"."""
-    return np.where(np.isin(column, ("", "NA")), "nan", column).astype(np.float64)
 
 
 def elec2(places: Places, _setting: str, _rng: np.random.Generator) -> Problem:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from deep.benchmark.agreement import Agreement, Predictions
+from deep.benchmark.columns import numbers, read_columns, read_text
 from deep.benchmark.experiment import BenchmarkConfig, run_benchmark
 from deep.benchmark.given_outputs import nannyml
 from deep.benchmark.leaderboard import standings
@@ -28,6 +29,7 @@ from deep.benchmark.problems import (
     split_in_time,
     split_source,
 )
+from deep.benchmark.reviews import reviews
 from deep.benchmark.rows import (
     OUTPUTS_ONLY,
     SOURCE_ERROR,
@@ -40,7 +42,7 @@ from deep.benchmark.rows import (
 )
 from deep.benchmark.signals import Signals, SignalSet
 from deep.benchmark.suites import SUITES, Case, cases_of
-from deep.benchmark.tables import beijing_sites, elec2, made_table, numbers, read_columns
+from deep.benchmark.tables import beijing_sites, elec2, made_table
 from deep.estimators.atc import ATC
 from deep.estimators.cot import COT
 from deep.estimators.softmax import fit_temperature
@@ -154,6 +156,25 @@ def test_columns_are_read_and_a_missing_one_is_named(tmp_path):
         read_columns(tmp_path / "t.csv.gz", ("c",))
 
 
+def test_a_damaged_ragged_or_huge_table_is_one_line(tmp_path, monkeypatch):
+    write_csv(tmp_path / "t.csv.gz", "a,b", ["1,2", "3"])
+    with pytest.raises(InputError, match=r"every line must have 2 cells; line 3 has not"):
+        read_columns(tmp_path / "t.csv.gz")
+    whole = (tmp_path / "t.csv.gz").read_bytes()
+    (tmp_path / "cut.csv.gz").write_bytes(whole[:-9])
+    (tmp_path / "other.csv.zip").write_bytes(whole)
+    (tmp_path / "empty.csv").write_bytes(b"")
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe")
+    for name in ("cut.csv.gz", "other.csv.zip", "empty.csv", "bytes.csv"):
+        with pytest.raises(InputError, match="not a"):
+            read_columns(tmp_path / name)
+    monkeypatch.setattr("deep.benchmark.columns._MOST_UNPACKED", 5)
+    with pytest.raises(InputError, match="unpacks to more than 5 bytes"):
+        read_text(tmp_path / "t.csv.gz")
+    with pytest.raises(InputError, match="must hold numbers"):
+        numbers(np.array(["1", "one"]))
+
+
 def test_elec2_is_two_blocks_in_time_and_then_twelve(tmp_path):
     write_csv(tmp_path / "elec2" / "elec.csv.gz", "period,nswprice,class", [f"{i},{i / 2},{i % 2}" for i in range(140)])
     problem = elec2(places(tmp_path), "", np.random.default_rng(0))
@@ -175,6 +196,22 @@ def test_a_site_of_beijing_is_the_source_and_hours_without_particles_are_left_ou
     assert np.isnan(problem.train.inputs).any()
     with pytest.raises(InputError, match="has no files beijing-air12"):
         beijing_sites(places(tmp_path / "nowhere"), "Dongsi", np.random.default_rng(0))
+
+
+def test_reviews_of_one_domain_are_the_source_and_a_line_without_a_label_is_refused(tmp_path):
+    for domain, label in (("books", 1), ("dvd", 0)):
+        for part in ("train", "test"):
+            path = tmp_path / "fdu-mtl" / f"{domain}.task.{part}.gz"
+            write_csv(path, f"{label}\tfirst {domain}", [f"{label}\tmore, with a comma"] * 4)
+    problem = reviews(places(tmp_path), "books", np.random.default_rng(0))
+    assert sorted({*problem.train.inputs, *problem.source.inputs}) == ["first books", "more, with a comma"]
+    assert [target.name for target in problem.targets] == ["dvd"]
+    assert not problem.targets[0].labels.any()
+    with pytest.raises(InputError, match="there is no set 'toys'; there are books, dvd"):
+        reviews(places(tmp_path), "toys", np.random.default_rng(0))
+    write_csv(tmp_path / "fdu-mtl" / "dvd.task.test.gz", "good\ttext", [])
+    with pytest.raises(InputError, match="every line must be 0 or 1, a tab and a text"):
+        reviews(places(tmp_path), "books", np.random.default_rng(0))
 
 
 def test_outputs_of_nannyml_come_in_chunks_with_its_probabilities(tmp_path):
