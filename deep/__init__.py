@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from deep.estimators.agree_score import AgreeScore
     from deep.estimators.aline import ALineD, ALineS
     from deep.estimators.atc import ATC
-    from deep.estimators.bbse import BBSE
+    from deep.estimators.bbse import BBSE, RLLS
     from deep.estimators.cbpe import CBPE
+    from deep.estimators.class_feature_shift import ClassFeatureShift
     from deep.estimators.conf_score import ConfScore
     from deep.estimators.cot import COT, COTT
     from deep.estimators.dis2 import Dis2
@@ -52,10 +53,12 @@ if TYPE_CHECKING:
     from deep.estimators.importance import ImportanceWeighting
     from deep.estimators.mano import MaNo
     from deep.estimators.mde import MDE
+    from deep.estimators.mlls import COTMLLS, MLLS, COTAdapted
     from deep.estimators.mutual_information import MutualInformation
     from deep.estimators.nuclear_norm import NuclearNorm
+    from deep.estimators.pape import PAPE
     from deep.estimators.projnorm import ProjNorm
-    from deep.estimators.projnorm_linear import ProjNormLinear
+    from deep.estimators.projnorm_linear import ProjNormLinear, ProjNormLinearMatched
     from deep.estimators.rotation import Rotation
     from deep.experiments.adversarial import run_adversarial
     from deep.experiments.comparison import run_comparison

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.class_columns import class_columns, require_two_classes
+from deep.output_tables import arrays_of_table
+from deep.tables import take_rows
 from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
+from projnorm.tables import is_table_file, read_table
 
 # Keys of a file of outputs.
 LOGITS, PROBABILITIES, OTHERS = "logits", "probabilities", "other_logits"
-FEATURES, LABELS, CLASSES = "features", "labels", "classes"
+FEATURES, LABELS, PREDICTIONS, CLASSES = "features", "labels", "predictions", "classes"
 # Number of samples that a model sees at once.
 BATCH = 250
 # Smaller probabilities have no finite logarithm in float32.
@@ -35,16 +39,20 @@ class Outputs:
         features: Inputs of the model's last layer, shape ``(n, width)``; None where they are not known.
         labels: True classes as columns of `logits`, shape ``(n,)``; None for a set without labels.
         others: Logits of other models on the same samples, each of the shape of `logits`.
-        inputs: Inputs of the model, one sample per row; None where no method needs it.
+        inputs: Inputs of the model, one sample per row: an array, or a DataFrame as it came, which
+            `deep.tables.TableEncoder` turns into numbers; None where no method needs it.
         name: Name of the set in messages and results.
+        predictions: Predicted classes as columns of `logits`, shape ``(n,)``, where the model has a decision rule of
+            its own; None where it predicts the class of the largest logit.
     """
 
     logits: NDArray[np.floating]
     features: NDArray[np.floating] | None = None
     labels: NDArray[np.int64] | None = None
     others: tuple[NDArray[np.floating], ...] = ()
-    inputs: NDArray[np.generic] | None = None
+    inputs: Any = None
     name: str = ""
+    predictions: NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -54,20 +62,23 @@ class Outputs:
         features: NDArray[Any] | None = None,
         labels: NDArray[Any] | None = None,
         others: tuple[NDArray[Any], ...] = (),
-        inputs: NDArray[np.generic] | None = None,
+        inputs: Any = None,
+        predictions: NDArray[Any] | None = None,
         classes: NDArray[Any] | None = None,
         name: str = "outputs",
         needs_labels: bool = True,
     ) -> Outputs:
         """Outputs from plain arrays, checked; arrays are those of the class.
 
-        Labels may also be names, or numbers of another kind, if `classes` has the label of each column. With
-        `needs_labels`, labels that do not fit are an error; else they are left out with a warning.
+        Logits of shape ``(n,)`` or ``(n, 1)`` are those of class 1 of two. Labels and predictions may also be names, or
+        numbers of another kind, if `classes` has the label of each column. With `needs_labels`, labels that do not fit
+        are an error; else they are left out with a warning.
 
         Raises:
             InputError: If arrays do not fit together, or something in them is not finite.
         """
-        logits = _logits(logits, LOGITS, name)
+        is_single = _is_single(logits)
+        logits = _logits(_two_columns(logits) if is_single else logits, LOGITS, name)
         if features is not None and np.shape(features)[1:] == (0,):
             features = None
         if features is not None:
@@ -78,15 +89,21 @@ class Outputs:
                     f"{shape}."
                 )
             features = _finite_numbers(features, FEATURES, name)
+        others = tuple(_two_columns(other) if logits.shape[1] == 2 and _is_single(other) else other for other in others)
         for shape in map(np.shape, others):
             if shape != logits.shape:
                 raise InputError(f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {shape}.")
         others = tuple(_finite_numbers(other, OTHERS, name) for other in others)
         outputs = cls(logits, features, None, others, inputs, name)
+        if predictions is not None:
+            columns = class_columns(predictions, classes, logits.shape, PREDICTIONS, name)
+            outputs = replace(outputs, predictions=columns)
         if labels is None:
             return outputs
+        if needs_labels and is_single and classes is None:
+            require_two_classes(labels, name)
         try:
-            return replace(outputs, labels=_columns(np.asarray(labels), classes, logits.shape, name))
+            return replace(outputs, labels=class_columns(labels, classes, logits.shape, LABELS, name))
         except InputError as error:
             if needs_labels:
                 raise
@@ -99,9 +116,13 @@ class Outputs:
         if (LOGITS in arrays) == (PROBABILITIES in arrays):
             raise InputError(
                 f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it "
-                f"has {', '.join(sorted(arrays)) or 'none'}."
+                f"has {', '.join(sorted(map(str, arrays))) or 'none'}."
             )
-        logits = arrays[LOGITS] if LOGITS in arrays else log_probabilities(arrays[PROBABILITIES], name)
+        logits, labels = arrays.get(LOGITS), arrays.get(LABELS)
+        if logits is None:
+            logits = log_probabilities(arrays[PROBABILITIES], name)
+            if needs_labels and labels is not None and CLASSES not in arrays and _is_single(arrays[PROBABILITIES]):
+                require_two_classes(labels, name)
         others = np.asarray(arrays.get(OTHERS, np.empty((0, 0, 0))))
         if others.ndim == 2:
             others = others[None]
@@ -110,8 +131,9 @@ class Outputs:
         return cls.of(
             logits,
             features=arrays.get(FEATURES),
-            labels=arrays.get(LABELS),
+            labels=labels,
             others=tuple(others),
+            predictions=arrays.get(PREDICTIONS),
             classes=arrays.get(CLASSES),
             name=name,
             needs_labels=needs_labels,
@@ -127,8 +149,8 @@ class Outputs:
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        """The predicted class of every sample."""
-        return self.logits.argmax(axis=1).astype(np.int64)
+        """The predicted class of every sample: as the model decided, or that of the largest logit."""
+        return self.predictions if self.predictions is not None else self.logits.argmax(axis=1).astype(np.int64)
 
     @property
     def known_labels(self) -> NDArray[np.int64]:
@@ -151,36 +173,57 @@ class Outputs:
 
     def take(self, indices: NDArray[np.integer]) -> Outputs:
         """The outputs on the samples with these indices."""
-        features, labels, inputs = (
-            None if part is None else part[indices] for part in (self.features, self.labels, self.inputs)
+        features, labels, predictions = (
+            None if part is None else part[indices] for part in (self.features, self.labels, self.predictions)
         )
         others = tuple(other[indices] for other in self.others)
-        return Outputs(self.logits[indices], features, labels, others, inputs, self.name)
+        inputs = None if self.inputs is None else take_rows(self.inputs, indices)
+        return Outputs(self.logits[indices], features, labels, others, inputs, self.name, predictions)
 
     def without_labels(self) -> Outputs:
         """The same outputs without labels, as a method that predicts the error may see them."""
         return replace(self, labels=None)
 
 
-def read_outputs(path: Path, *, needs_labels: bool = True) -> Outputs:
-    """The outputs in a file: ``.npz`` with `logits` or `probabilities` and more, or ``.npy`` with logits alone.
+def read_outputs(path: Path, *, needs_labels: bool = True, label_column: str = "") -> Outputs:
+    """The outputs in a file.
 
-    With `needs_labels`, labels that do not fit are an error; else they are left out with a warning.
+    Args:
+        path: An ``.npz`` file with `logits` or `probabilities` and more; an ``.npy`` file with logits alone; or a
+            table, ``.csv``, ``.csv.gz`` or ``.parquet``, with the columns that `deep.output_tables` lists.
+        needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.
+        label_column: Column of a table that has the labels; by default the first of the usual names.
     """
-    return Outputs.from_arrays(read_arrays(path, name=LOGITS), str(path), needs_labels=needs_labels)
+    if is_table_file(path):
+        arrays = arrays_of_table(read_table(path), str(path), label_column=label_column)
+    else:
+        arrays = read_arrays(path, name=LOGITS)
+    return Outputs.from_arrays(arrays, str(path), needs_labels=needs_labels)
 
 
 def log_probabilities(probabilities: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """Logits that give these probabilities."""
-    rows = _logits(probabilities, PROBABILITIES, name).astype(np.float64)
+    """Logits that give these probabilities; those of shape ``(n,)`` or ``(n, 1)`` are those of class 1 of two."""
+    rows = np.asarray(probabilities)
+    if _is_single(rows):
+        rows = _finite_numbers(rows.reshape(-1), PROBABILITIES, name).astype(np.float64)
+        if len(rows) and (rows.min() < 0.0 or rows.max() > 1.0):
+            wrong = rows[(rows < 0.0) | (rows > 1.0)][0]
+            raise InputError(
+                f"{name}: `{PROBABILITIES}` of one column must be those of class 1, from 0 to 1; got {wrong:g}. If "
+                f"these are logits, call them `{LOGITS}`."
+            )
+        rows = np.stack([1.0 - rows, rows], axis=1)
+    rows = _logits(rows, PROBABILITIES, name).astype(np.float64)
     if not are_probabilities(rows):
         raise InputError(f"{name}: `{PROBABILITIES}` must be at least 0 and add up to 1 in every row.")
     return np.log(np.maximum(rows, _SMALLEST))
 
 
 def are_probabilities(rows: NDArray[np.floating]) -> bool:
-    """Whether no entry is negative and every row adds up to one, up to rounding."""
-    return bool(rows.min() >= 0.0) and np.allclose(rows.sum(axis=1), 1.0, atol=1e-3)
+    """Whether no entry is negative and every row adds up to one, up to rounding; one number a row is at most one."""
+    if not rows.size or rows.min() < 0.0:
+        return False
+    return bool(rows.max() <= 1.0) if _is_single(rows) else np.allclose(rows.sum(axis=1), 1.0, atol=1e-3)
 
 
 def require_alike(one: Outputs, other: Outputs) -> None:
@@ -193,6 +236,11 @@ def require_alike(one: Outputs, other: Outputs) -> None:
     ):
         if a != b:
             raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
+    if (one.predictions is None) != (other.predictions is None):
+        has, lacks = (one, other) if other.predictions is None else (other, one)
+        raise InputError(
+            f"{has.name} has `{PREDICTIONS}` and {lacks.name} has none; give them for both, or for neither."
+        )
 
 
 def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
@@ -203,52 +251,9 @@ def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
     name = outputs.name or f"the {what}"
     _logits(outputs.logits, LOGITS, name)
     if with_labels and outputs.labels is not None:
-        _columns(np.asarray(outputs.labels), None, outputs.logits.shape, name)
-
-
-def _columns(
-    labels: NDArray[Any], classes: NDArray[Any] | None, shape: tuple[int, ...], name: str
-) -> NDArray[np.int64]:
-    """Labels as columns of the logits, which have this shape."""
-    labels, count = labels.reshape(-1), shape[1]
-    if classes is not None:
-        columns = _named_columns(labels, classes, count, name)
-    else:
-        if labels.dtype.kind in "fc" and np.isfinite(labels).all() and (labels == np.round(labels.real)).all():
-            labels = labels.real.astype(np.int64)
-        if labels.dtype.kind not in "iub":
-            shown = ", ".join(map(repr, np.unique(labels)[:3].tolist()))
-            raise InputError(
-                f"{name}: `{LABELS}` must be whole numbers from 0 to {count - 1}, the columns of `{LOGITS}`; got "
-                f"{labels.dtype} such as {shown}. Add an array `{CLASSES}` that names the columns in order."
-            )
-        columns = labels.astype(np.int64)
-    if columns.shape != shape[:1]:
-        raise InputError(f"{name}: `{LABELS}` must hold one for each of the {shape[0]:,} samples; got {columns.shape}.")
-    if columns.min() < 0 or columns.max() >= count:
-        wrong = columns[(columns < 0) | (columns >= count)][0]
-        raise InputError(
-            f"{name}: `{LABELS}` must be columns of `{LOGITS}`, 0 to {count - 1}; got {wrong}. If they are numbered "
-            f"otherwise, add an array `{CLASSES}` with the label of each column."
-        )
-    return columns
-
-
-def _named_columns(labels: NDArray[Any], classes: NDArray[Any], count: int, name: str) -> NDArray[np.int64]:
-    """Columns of labels that are names, or numbers of another kind."""
-    names = [_as_text(entry) for entry in np.asarray(classes).reshape(-1).tolist()]
-    if len(names) != count or len(set(names)) < count:
-        raise InputError(f"{name}: `{CLASSES}` must name each of the {count} columns once; got {len(names)} names.")
-    number = {entry: column for column, entry in enumerate(names)}
-    texts = [_as_text(label) for label in labels.tolist()]
-    if unknown := sorted(set(texts) - set(number)):
-        raise InputError(f"{name}: the label {unknown[0]!r} is not among `{CLASSES}` ({', '.join(names[:5])}, ...).")
-    return np.array([number[label] for label in texts], dtype=np.int64)
-
-
-def _as_text(label: object) -> str:
-    """A label as text; 1 and 1.0 are one."""
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+        class_columns(outputs.labels, None, outputs.logits.shape, LABELS, name)
+    if outputs.predictions is not None:
+        class_columns(outputs.predictions, None, outputs.logits.shape, PREDICTIONS, name)
 
 
 def _logits(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
@@ -261,6 +266,17 @@ def _logits(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:
     if not len(array):
         raise InputError(f"{name}: `{what}` holds no sample.")
     return _finite_numbers(array, what, name)
+
+
+def _is_single(array: NDArray[Any]) -> bool:
+    """Whether the outputs of a model are one number per sample."""
+    return np.ndim(array) == 1 or (np.ndim(array) == 2 and np.shape(array)[1] == 1)
+
+
+def _two_columns(logits: NDArray[Any]) -> NDArray[Any]:
+    """Logits of both classes from that of class 1; that of class 0 is 0."""
+    column = np.asarray(logits).reshape(-1)
+    return np.stack([np.zeros_like(column), column], axis=1)
 
 
 def _finite_numbers(array: NDArray[Any], what: str, name: str) -> NDArray[np.floating]:

@@ -28,6 +28,9 @@ _NO_HEADER = (SyntaxError, MemoryError, tokenize.TokenError)
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
 _ENDING = ".npy"
 _ENCRYPTED = 0x1
+# How files begin whose endings are often mistaken for one another.
+_BEGINNINGS = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy", b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
+_SNIFFED, _FIRST_PRINTABLE = 1_000, 0x20
 
 
 def to_npz(arrays: Arrays, *, compress: bool = True) -> bytes:
@@ -45,7 +48,7 @@ def from_npz(data: bytes) -> dict[str, NDArray[Any]]:
     """The arrays in the bytes of an NPZ file."""
     whole = decoding("not a whole NPZ file of plain arrays", OSError, end="")
     with whole, zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: _unpacked(archive, member) for name, member in _members(archive).items()}
+        return {name: _unpacked(archive, member, name) for name, member in _members(archive).items()}
 
 
 def from_npy(data: bytes) -> NDArray[Any]:
@@ -57,6 +60,9 @@ def from_npy(data: bytes) -> NDArray[Any]:
 def read_arrays(path: Path, *, name: str = "") -> dict[str, NDArray[Any]]:
     """The arrays of an NPZ file, or the array of an NPY file under the name `name`."""
     data = read_file(path)
+    expected, own = ".npy" if path.suffix == ".npy" else ".npz", _own_ending(data)
+    if own not in ("", expected):
+        raise InputError(f"{path}: must be an {expected} file, but has the content of a {own} file; rename it.")
     try:
         return {name: from_npy(data)} if path.suffix == ".npy" else from_npz(data)
     except InputError as error:
@@ -78,6 +84,16 @@ def map_npy(path: Path) -> NDArray[Any]:
 def form(array: NDArray[Any]) -> str:
     """Type and shape of an array, as messages say what arrived."""
     return f"{array.dtype} of shape {array.shape}"
+
+
+def _own_ending(data: bytes) -> str:
+    """The ending that a file with this content should have; empty where it is not known."""
+    for magic, ending in _BEGINNINGS.items():
+        if data.startswith(magic):
+            return ending
+    first = data[:_SNIFFED]
+    is_text = first.isascii() and all(byte >= _FIRST_PRINTABLE or byte in b"\t\r\n" for byte in first)
+    return ".csv" if is_text and b"," in first.partition(b"\n")[0] else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +126,17 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
     with archive.open(member) as stream:  # yields at most the declared size
-        array = _array(stream, member.file_size)
+        array = _array(stream, member.file_size, f"`{name}`")
         if stream.read(1):
             raise ValueError("a member is larger than declared")
     return array
 
 
-def _array(stream: Any, size: int) -> NDArray[Any]:
-    """Read an array from a stream of `size` bytes that begins with its header."""
-    header = _header(stream, size)
+def _array(stream: Any, size: int, name: str = "it") -> NDArray[Any]:
+    """Read an array from a stream of `size` bytes that begins with its header; `name` is said in messages."""
+    header = _header(stream, size, name)
     count = math.prod(header.shape)
     flat = np.empty(count, header.dtype)
     buffer = flat.view(np.uint8).data if count else memoryview(b"")
@@ -133,7 +149,7 @@ def _array(stream: Any, size: int) -> NDArray[Any]:
     return flat.reshape(header.shape, order=header.order)
 
 
-def _header(stream: BinaryIO, size: int) -> _Header:
+def _header(stream: BinaryIO, size: int, name: str = "it") -> _Header:
     """Read the header; the array must be plain and fill exactly the rest of the `size` bytes."""
     try:
         with warnings.catch_warnings():
@@ -146,7 +162,8 @@ def _header(stream: BinaryIO, size: int) -> _Header:
     except _NO_HEADER:
         raise ValueError("it has no header") from None
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never read")
+        remedy = "save it as numbers, or as text with astype(str)"
+        raise ValueError(f"{name} holds Python objects, which are never read: {remedy}")
     if dtype.subdtype is not None or not dtype.itemsize:
         raise ValueError(f"it has entries of type {dtype}")
     if any(side < 0 for side in shape):

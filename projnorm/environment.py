@@ -21,6 +21,7 @@ EXTRAS = {
     "nn": ("torch", "safetensors", "scikit-learn", "pillow"),
     "text": ("transformers",),
     "onnx": ("onnxruntime",),
+    "tables": ("pandas", "pyarrow"),
 }
 # Those that numbers and pictures depend on.
 _LIBRARIES = ("numpy", "scipy", "matplotlib", "seaborn", "pot", *(name for names in EXTRAS.values() for name in names))

@@ -25,6 +25,8 @@ EXTRAS = {
     "distributed": "cluster",
     "transformers": "text",
     "huggingface_hub": "text",
+    "pandas": "tables",
+    "pyarrow": "tables",
 }
 
 

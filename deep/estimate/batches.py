@@ -1,8 +1,8 @@
-"""Samples in any form: arrays, tensors, datasets, loaders, mappings of them; torch is imported only if they use it."""
+"""Samples in any form: arrays, DataFrames, tensors, datasets, mappings; torch is imported only if they use it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,35 +10,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.outputs import BATCH
+from deep.tables import LABEL_NAMES, is_table, take_rows
 from projnorm.errors import InputError
 
-_LABEL_KEYS = ("labels", "label")
+# A function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
+Collate = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Samples, batch by batch: the inputs of a model as arrays, tensors, or mappings of them.
+    """Samples, batch by batch.
 
-    Labels are numbers or names, or None; `array` has all inputs, one sample per row, where they form one array.
+    Attributes:
+        batches: Inputs of a model: arrays, tensors, DataFrames, or mappings of arrays or tensors.
+        labels: Labels, numbers or names; None where there are none.
+        whole: All inputs, one sample per row, where they form one array or came as a DataFrame; else None.
+        name: Name of the set in messages.
     """
 
     batches: tuple[Any, ...]
     labels: NDArray[Any] | None
-    array: NDArray[Any] | None
+    whole: Any
     name: str
 
 
-def as_batches(data: Any, name: str) -> Batches:
+def as_batches(data: Any, name: str, *, collate: Collate | None = None) -> Batches:
     """Read samples once.
 
     Args:
-        data: An array or tensor, or a list of rows; a pair of inputs and labels, which is a tuple; a mapping of arrays,
-            such as a tokenizer gives, perhaps with `labels`; an `ImageSet`; a torch `Dataset` or `DataLoader` of any of
-            these.
+        data: An array or tensor, or a list of rows; a DataFrame, which a model sees as it is; a mapping of arrays, such
+            as a tokenizer gives; a pair of one of these and labels, which is a tuple; an `ImageSet`; a list of
+            mappings; a torch `Dataset` or `DataLoader` of any of these. Mappings may have labels themselves, under one
+            of the `deep.tables.LABEL_NAMES`.
         name: Name of the set in messages.
+        collate: Function from a list of samples to a batch, for a `Dataset`, or a list of mappings, whose samples have
+            several lengths.
     """
     inputs, labels = [], []
-    for batch in _batches(data, name):
+    for batch in _batches(data, name, collate):
         x, y = _parted(batch)
         inputs.append(x)
         labels.append(y)
@@ -47,34 +56,102 @@ def as_batches(data: Any, name: str) -> Batches:
     if any((y is None) != (labels[0] is None) for y in labels):
         raise InputError(f"{name}: some samples have labels and some have none.")
     known = None if labels[0] is None else np.concatenate([np.atleast_1d(as_array(y)) for y in labels])
-    return Batches(tuple(inputs), known, _whole(inputs), name)
+    table = data[0] if isinstance(data, tuple) else data
+    return Batches(tuple(inputs), known, table if is_table(table) else _whole(inputs), name)
 
 
-def _batches(data: Any, name: str) -> Iterator[Any]:
+def _batches(data: Any, name: str, collate: Collate | None) -> Iterator[Any]:
     if type(data).__name__ == "ImageSet":
         data = (data.images, data.labels)
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Mapping):
+        data = {**data[0], LABEL_NAMES[0]: data[1]}
+    if isinstance(data, Mapping):
+        data = _plain(data)
     data = tuple(map(_unwrapped, data)) if isinstance(data, tuple) else _unwrapped(data)
     if any(kind.__name__ == "DataLoader" for kind in type(data).__mro__):
         yield from data
-    elif _is_array(data):
-        yield from (data[start : start + BATCH] for start in range(0, len(data), BATCH))
-    elif isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__getitem__") for part in data):
+    elif _is_sliced(data):
+        yield from (take_rows(data, part) for part in _parts(len(data)))
+    elif isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "__len__") for part in data):
         count = len(data[0])
+        if len(getattr(data[1], "shape", ())) > 1 and data[1].shape[1:] == getattr(data[0], "shape", ())[1:] != (1,):
+            raise InputError(f"{name}: a tuple is a pair of inputs and labels; several sets are a list or a mapping.")
         if len(data[1]) != count:
             raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
-        yield from (tuple(part[start : start + BATCH] for part in data) for start in range(0, count, BATCH))
+        yield from (tuple(take_rows(one, part) for one in data) for part in _parts(count))
     elif isinstance(data, Mapping):
-        count = len(next(iter(data.values()), ()))
-        yield from ({k: v[start : start + BATCH] for k, v in data.items()} for start in range(0, count, BATCH))
+        yield from _of_mapping(data, name)
+    elif isinstance(data, list) and data and all(isinstance(one, Mapping) for one in data):
+        yield from ((collate or _stacked)(data[part]) for part in _parts(len(data)))
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str | list | tuple):
         from torch.utils.data import DataLoader
 
-        yield from DataLoader(data, batch_size=BATCH)
+        yield from _collated(DataLoader(data, batch_size=BATCH, collate_fn=collate), name)
     else:
         raise InputError(
-            f"{name}: must be an array, a pair of inputs and labels, a Dataset or a DataLoader; got "
-            f"{type(data).__name__}."
+            f"{name}: must be an array, a DataFrame, a pair of inputs and labels, a mapping of arrays, a Dataset or a "
+            f"DataLoader; got {type(data).__name__}."
         )
+
+
+def _plain(data: Mapping[str, Any]) -> Any:
+    """Inputs, or a pair of inputs and labels, where a mapping has them as a file of arrays does; else the mapping."""
+    x, y = _parted(data)
+    if len(x) != 1 or next(iter(x)) not in ("inputs", "images"):
+        return data
+    inputs = next(iter(x.values()))
+    return inputs if y is None else (inputs, y)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    return (slice(start, start + BATCH) for start in range(0, count, BATCH))
+
+
+def _of_mapping(data: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """Batches of a mapping of arrays or lists, one entry per sample in each."""
+    counts = {key: len(value) for key, value in data.items() if hasattr(value, "__len__")}
+    for key, value in data.items():
+        if not hasattr(value, "__getitem__") or counts[key] != next(iter(counts.values())):
+            shown = f"{counts[key]:,}" if key in counts else type(value).__name__
+            first, count = next(iter(counts.items()), ("inputs", 0))
+            raise InputError(f"{name}: `{key}` must have {count:,} entries like `{first}`; got {shown}.")
+    arrays = {key: _unwrapped(value) for key, value in data.items()}
+    for key, value in arrays.items():
+        if isinstance(value, list) and any(isinstance(one, list | np.ndarray) for one in value):
+            raise InputError(
+                f"{name}: `{key}` has samples of several lengths; tokenize with padding=True, or pass a list with a "
+                "mapping for each sample, and `collate`."
+            )
+    for part in _parts(next(iter(counts.values()), 0)):
+        yield {key: value[part] for key, value in arrays.items()}
+
+
+def _stacked(samples: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """A batch from mappings of one sample each, where no collator is given."""
+    stacked = {}
+    for key in samples[0]:
+        try:
+            stacked[key] = np.stack([as_array(one[key]) for one in samples])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"`{key}` must have one length in all samples; pass `collate`, such as DataCollatorWithPadding."
+            ) from None
+    return stacked
+
+
+def _collated(loader: Any, name: str) -> Iterator[Any]:
+    try:
+        yield from loader
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
+        message = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputError(
+            f"{name}: the samples cannot be put into batches: {message}; pass `collate`, or a DataLoader."
+        ) from error
+
+
+def _is_sliced(data: Any) -> bool:
+    """Whether rows are taken from this by slices."""
+    return _is_array(data) or is_table(data)
 
 
 def _is_array(data: Any) -> bool:
@@ -89,7 +166,7 @@ def is_tensor(data: Any) -> bool:
 def _parted(batch: Any) -> tuple[Any, Any]:
     """Inputs and labels of a batch."""
     if isinstance(batch, Mapping):
-        label = next((key for key in _LABEL_KEYS if key in batch), None)
+        label = next((key for key in LABEL_NAMES if key in batch), None)
         return {k: v for k, v in batch.items() if k != label}, None if label is None else batch[label]
     if isinstance(batch, tuple | list):
         if not 1 <= len(batch) <= 2:
@@ -99,7 +176,9 @@ def _parted(batch: Any) -> tuple[Any, Any]:
 
 
 def _unwrapped(data: Any) -> Any:
-    """Tables, sparse matrices and lists of rows as arrays; a list of anything else stays."""
+    """Series, sparse matrices and lists of rows as arrays; DataFrames, and a list of anything else, stay."""
+    if is_table(data):
+        return data
     for way in ("to_numpy", "toarray"):
         if hasattr(data, way):
             return getattr(data, way)()
@@ -124,7 +203,7 @@ def _whole(inputs: list[Any]) -> NDArray[Any] | None:
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """An array or tensor as an array."""
+    """An array, a tensor or a DataFrame as an array."""
     if is_tensor(values):
         values = values.detach().cpu()
         return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()

@@ -94,7 +94,7 @@ def shifted_sets(
     """
     few = source.take(few_indices(len(source), MOST_SAMPLES, seed))
     x, labels = few.inputs, few.known_labels
-    if x is not None and is_images(x):
+    if isinstance(x, np.ndarray) and is_images(x):
         sets, families, count = [few], [SOURCE], len(corruption_families()) * len(SEVERITIES)
         for shift in tracked(corrupted(x, seed=seed), description="calibration", total=count):
             samples = as_batches((shift.rows, labels), shift.name)
@@ -106,7 +106,7 @@ def shifted_sets(
             return None
         shifts = [(shift, through_last(shift.rows)) for shift in moved(few.features, seed=seed)]
         origin = "features of the source, moved and drawn anew"
-    elif x is not None and x.ndim == 2 and x.dtype.kind in "fiu":
+    elif isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiu" and np.isfinite(x).all():
         shifts = [(shift, classifier.outputs(as_batches(shift.rows, shift.name))) for shift in moved(x, seed=seed)]
         origin = "inputs of the source, moved and drawn anew"
     else:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.class_columns import class_columns
 from deep.estimate.batches import Batches, as_array
-from deep.outputs import Outputs, are_probabilities, log_probabilities
+from deep.outputs import Outputs, are_probabilities
+from deep.tables import take_rows
 from projnorm.errors import InputError, MissingExtraError
 from projnorm.files import read_file, reason
 
 if TYPE_CHECKING:
     from deep.training import Prepare
 
+LOGGER = logging.getLogger("projnorm")
+# Number of rows that a model which is no network sees at once.
+_ROWS = 10_000
 # Level of onnxruntime's log: else it would say on stderr what is raised anyway.
 _FATAL = 4
 
@@ -37,10 +43,33 @@ class Classifier(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbabilisticClassifier:
-    """Anything with `predict_proba`, such as a classifier of scikit-learn."""
+class ArrayClassifier:
+    """Anything with `predict_proba` or `decision_function`, such as a classifier or a pipeline of scikit-learn.
+
+    It sees DataFrames as they are. Where `predict` was found not to give the class of the largest output, as with a
+    decision threshold of its own, what it gives are the predictions.
+
+    Attributes:
+        model: The model.
+        decides: Whether `predict` has a decision rule of its own.
+    """
 
     model: Any
+    decides: bool = False
+
+    @classmethod
+    def of(cls, model: Any, samples: Batches) -> ArrayClassifier:
+        """Look at samples to find whether `predict` has a decision rule of its own."""
+        plain = cls(model)
+        if not hasattr(model, "predict"):
+            return plain
+        outputs = plain.outputs(samples)
+        try:
+            own = plain._predictions(samples, outputs)
+        except InputError as error:
+            LOGGER.warning("`predict` of the model is not used; the class of the largest output is: %s", error)
+            return plain
+        return cls(model, decides=bool((own != outputs.predicted).any()))
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -49,14 +78,39 @@ class ProbabilisticClassifier:
         return None if classes is None else np.asarray(classes)
 
     def outputs(self, samples: Batches) -> Outputs:
-        """Logarithms of the probabilities; there are no features."""
-        batches = [_as_array(batch) for batch in samples.batches]
+        """Logarithms of the probabilities, or margins as they are; there are no features."""
+        if hasattr(self.model, "predict_proba"):
+            outputs = Outputs.from_arrays({"probabilities": self._asked("predict_proba", samples)}, "predict_proba")
+        else:
+            outputs = Outputs.of(self._asked("decision_function", samples), name="decision_function")
+        count = outputs.classes if self.classes is None else len(self.classes)
+        if count < 2:
+            raise InputError("the model must tell two classes or more apart; it knows one.")
+        if outputs.classes != count:
+            raise InputError(
+                f"the model must give a column for each of its {count} classes; got {outputs.classes}. An SVC needs "
+                "decision_function_shape='ovr'."
+            )
+        return replace(outputs, predictions=self._predictions(samples, outputs)) if self.decides else outputs
+
+    def _predictions(self, samples: Batches, outputs: Outputs) -> NDArray[np.int64]:
+        """What `predict` gives, as columns of the outputs."""
+        return class_columns(
+            self._asked("predict", samples), self.classes, outputs.logits.shape, "predict", "the model"
+        )
+
+    def _asked(self, method: str, samples: Batches) -> NDArray[Any]:
+        """What a method of the model gives for all samples."""
+        if samples.whole is None:
+            parts = [_as_array(batch) for batch in samples.batches]
+        else:
+            count = len(samples.whole)
+            parts = [take_rows(samples.whole, slice(i, i + _ROWS)) for i in range(0, count, _ROWS)]
         try:
-            rows = np.concatenate([np.asarray(self.model.predict_proba(batch)) for batch in batches])
+            return np.concatenate([np.asarray(getattr(self.model, method)(part)) for part in parts])
         except Exception as error:  # a user's model may raise anything
             message = f"{type(error).__name__}: {reason(error)}"
             raise InputError(f"the model cannot see the samples of `{samples.name}`: {message}.") from error
-        return Outputs(log_probabilities(rows, "predict_proba"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,14 +149,17 @@ class OnnxClassifier:
             x = _as_array(batch)
             x = x.astype(np.float32) if first.type == "tensor(float)" else x
             try:
-                matrices = [out for out in self.session.run(None, {first.name: x}) if np.ndim(out) == 2]
+                found = self.session.run(None, {first.name: x})
             except Exception as error:  # noqa: BLE001 - as above
                 raise InputError(f"the ONNX network cannot see these samples: {reason(error)}.") from None
+            matrices = [out for out in found if np.ndim(out) == 2] or [
+                out for out in found if np.ndim(out) == 1 and isinstance(out, np.ndarray) and out.dtype.kind == "f"
+            ]
             if not matrices:
                 raise InputError("the ONNX network gives no output of shape (samples, classes).")
             rows.append(matrices[0])
-        logits = np.concatenate(rows)
-        return Outputs(log_probabilities(logits, "output") if are_probabilities(logits) else logits)
+        said = np.concatenate(rows)
+        return Outputs.from_arrays({"probabilities" if are_probabilities(said) else "logits": said}, "output")
 
 
 def is_network(model: Any) -> bool:
@@ -112,7 +169,7 @@ def is_network(model: Any) -> bool:
 
 
 def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu") -> Classifier:
-    """A network of torch or `transformers`, anything with `predict_proba`, or an ONNX file as a classifier.
+    """A network of torch or `transformers`, a classifier like those of scikit-learn, or an ONNX file as a classifier.
 
     Networks of torch look at `samples` to find their last layer, apply `prepare` to batches, and run on `device`.
     """
@@ -120,15 +177,15 @@ def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = Non
         from deep.estimate.torch_classifier import TorchClassifier
 
         return TorchClassifier.of(model, samples, prepare=prepare, device=device)
-    if hasattr(model, "predict_proba"):
-        return ProbabilisticClassifier(model)
+    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
+        return ArrayClassifier.of(model, samples)
     if isinstance(model, str | Path) and Path(model).suffix == ".onnx":
         return OnnxClassifier.of(Path(model))
     if hasattr(model, "outputs") and hasattr(model, "classes"):
         return model
     raise InputError(
-        "`model` must be a torch network, a classifier with predict_proba, or the path of an .onnx file; got "
-        f"{type(model).__name__}."
+        "`model` must be a torch network, a classifier with predict_proba or decision_function, or the path of an "
+        f".onnx file; got {type(model).__name__}."
     )
 
 
@@ -141,17 +198,18 @@ def outputs_of(
     needs_labels: bool = True,
 ) -> Outputs:
     """What a classifier, and others beside it, say of samples; `needs_labels` as in `Outputs.of`."""
-    outputs = classifier.outputs(samples)
-    return Outputs.of(
-        outputs.logits,
-        features=outputs.features,
+    own = classifier.outputs(samples)
+    outputs = Outputs.of(
+        own.logits,
+        features=own.features,
         labels=samples.labels,
         others=tuple(other.outputs(samples).logits for other in others),
-        inputs=samples.array,
+        inputs=samples.whole if own.inputs is None else own.inputs,
         classes=classifier.classes,
         name=name,
         needs_labels=needs_labels,
     )
+    return replace(outputs, predictions=own.predictions)
 
 
 def _as_array(batch: Any) -> NDArray[Any]:

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from threadpoolctl import threadpool_limits
 
-from deep.estimate.batches import as_batches
+from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
 from deep.estimate.error_estimator import ErrorEstimator, halves, offered_methods
 from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
-from deep.outputs import LABELS, Outputs, read_outputs, require_alike
+from deep.output_tables import arrays_of_table
+from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
+from deep.tables import is_table
 from projnorm.errors import InputError
+from projnorm.tables import stem
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,24 +46,26 @@ class EstimateOptions(TypedDict, total=False):
     prepare: Prepare | None
     init: nn.Module | tuple[nn.Module, Recipe] | None
     others: Sequence[Any]
+    collate: Collate | None
 
 
 def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[EstimateOptions]) -> ErrorEstimate:
     """Estimate the error of a model on one unlabelled set.
 
     Args:
-        model: A network of torch or `transformers`, a classifier with `predict_proba`, the path of an ONNX file; or
-            None, and then both sets are outputs.
+        model: A network of torch or `transformers`, a classifier with `predict_proba` or `decision_function`, the path
+            of an ONNX file; or None, and then both sets are outputs.
         source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
         target: Unlabelled samples; labels, if it has any, give `ErrorEstimate.truth` and nothing else.
-        options: `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init` and `others`, as in
+        options: `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`, `others` and `collate`, as in
             `estimate_errors`.
 
     Raises:
         InputError: If something does not fit; the message says what.
         OSError: If a file cannot be read.
     """
-    name = Path(target).stem if model is None and isinstance(target, str | Path) else "target"
+    _require_one(target, model)
+    name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
     return estimate_errors(model, source, {name: target}, **options)[0]
 
 
@@ -77,13 +82,15 @@ def estimate_errors(
     prepare: Prepare | None = None,
     init: nn.Module | tuple[nn.Module, Recipe] | None = None,
     others: Sequence[Any] = (),
+    collate: Collate | None = None,
 ) -> list[ErrorEstimate]:
     """Estimate the error of a model on each of several unlabelled sets.
 
     Args:
-        model: A network of torch or `transformers`, a classifier with `predict_proba`, the path of an ONNX file; or
-            None, and then every set is outputs: `Outputs`, the path of an ``.npz`` or ``.npy`` file, or a mapping with
-            `logits` and perhaps `features`, `labels` and `other_logits`.
+        model: A network of torch or `transformers`, a classifier with `predict_proba` or `decision_function`, the path
+            of an ONNX file; or None, and then every set is outputs: `Outputs`; a mapping with `logits` or
+            `probabilities` and perhaps `labels`, `predictions`, `features` and `other_logits`; a DataFrame with the
+            columns that `deep.output_tables` lists; the path of a file of these; or what `Trainer.predict` returns.
         source: Labelled samples of the distribution the model was trained on, but not those it was trained on:
             `deep.estimate.batches.as_batches` lists the forms.
         targets: Unlabelled samples by name, or a list of them, in the same forms.
@@ -99,6 +106,7 @@ def estimate_errors(
         init: The same network with the weights that fine-tuning started from, for ProjNorm; or a pair of it and the
             `Recipe` of ProjNorm's trainings.
         others: More models of the same classes, for GDE and ALine.
+        collate: Function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
 
     Raises:
         InputError: If something does not fit; the message says what.
@@ -112,10 +120,10 @@ def estimate_errors(
         shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
         raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
     asked, wanted = _methods(methods)
-    named = _named(targets)
+    named = _named(targets, has_model=model is not None)
     device = _device(model, device)
     with _one_thread(device, asked, uses_network=is_network(model)):
-        sets = _Sets(model, source, others, prepare, device)
+        sets = _Sets(model, source, others, prepare, device, collate)
         resources = sets.resources(init, seed)
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
         for one in outputs:
@@ -134,11 +142,20 @@ def estimate_errors(
 class _Sets:
     """The source, and how other samples are turned into what the model says of them."""
 
-    def __init__(self, model: Any, source: Any, others: Sequence[Any], prepare: Prepare | None, device: str) -> None:
+    def __init__(
+        self,
+        model: Any,
+        source: Any,
+        others: Sequence[Any],
+        prepare: Prepare | None,
+        device: str,
+        collate: Collate | None,
+    ) -> None:
         self.classifier: Classifier | None = None
         self.others: tuple[Classifier, ...] = ()
+        self.collate = collate
         if model is not None:
-            samples = as_batches(source, "source")
+            samples = as_batches(source, "source", collate=collate)
             self.classifier, *rest = (
                 as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
             )
@@ -149,13 +166,14 @@ class _Sets:
                 raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
             self.source = _outputs(source, "source")
         if self.source.labels is None:
-            raise InputError(f"{self.source.name}: the source must have `{LABELS}`.")
+            remedy = "" if model is None else "; pass a pair of inputs and labels"
+            raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
 
     def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
         """Outputs on another set."""
         if self.classifier is None:
             return replace(_outputs(data, name, needs_labels=needs_labels), name=name)
-        samples = as_batches(data, name)
+        samples = as_batches(data, name, collate=self.collate)
         return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
 
     def shifted(self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int) -> CalibrationSets | None:
@@ -174,9 +192,9 @@ class _Sets:
             if initial is not None:
                 raise InputError("`init` needs `model` to be a network of torch.")
             return Resources(seed=seed)
-        if initial is not None:
-            _require_same_network(network, initial)
         own: Any = self.classifier
+        if initial is not None:
+            initial = own.alike(initial)
         return Resources(
             seed=seed,
             network=network,
@@ -193,33 +211,63 @@ def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
         return data if data.name else replace(data, name=name)
     if isinstance(data, str | Path):
         return read_outputs(Path(data), needs_labels=needs_labels)
+    if is_table(data):
+        data = arrays_of_table(data, name)
+    elif hasattr(data, "predictions") and hasattr(data, "label_ids"):  # of `Trainer.predict` of transformers
+        logits = data.predictions[0] if isinstance(data.predictions, tuple) else data.predictions
+        data = {LOGITS: logits} if data.label_ids is None else {LOGITS: logits, LABELS: data.label_ids}
     if isinstance(data, Mapping):
-        return Outputs.from_arrays(data, name, needs_labels=needs_labels)
+        arrays = {key: as_array(value) if is_tensor(value) else value for key, value in data.items()}
+        return Outputs.from_arrays(arrays, name, needs_labels=needs_labels)
+    hint = f'; pass {{"{LOGITS}": array}} or {{"{PROBABILITIES}": array}}' if hasattr(data, "shape") else ""
     raise InputError(
         f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "
-        f"{type(data).__name__}."
+        f"{type(data).__name__}{hint}."
     )
 
 
-def _named(targets: Any) -> dict[str, Any]:
+def _require_one(target: Any, model: Any) -> None:
+    """Refuse several sets where one is meant; a list of mappings is one set of samples if there is a model."""
+    parts = list(target.values()) if isinstance(target, Mapping) else target if isinstance(target, list) else []
+    several = (Outputs, Path, tuple) if model is not None else (Outputs, Path, tuple, str, Mapping)
+    # A network may see a list of images, but no other model rows that are matrices.
+    has_rows = isinstance(target, Mapping) or is_network(model)
+    if any(
+        isinstance(one, several) or is_table(one) or (not has_rows and getattr(one, "ndim", 0) > 1) for one in parts
+    ):
+        kind = type(target).__name__
+        raise InputError(f"`target` must be one set; got a {kind} of {len(parts)}: use estimate_errors.")
+
+
+def _named(targets: Any, *, has_model: bool) -> dict[str, Any]:
     """Targets by name; those of a list are called after their files, or numbered."""
     if isinstance(targets, Mapping):
-        named = dict(targets)
+        named = {str(name): one for name, one in targets.items()}
+        if not has_model and (LOGITS in named or PROBABILITIES in named):
+            raise InputError(
+                "`targets` must be a mapping by name or a list; got the arrays of one set: use estimate_error."
+            )
     elif isinstance(targets, list):
-        names = [
-            Path(one).stem if isinstance(one, str | Path) else getattr(one, "name", "") or f"target {number}"
-            for number, one in enumerate(targets, start=1)
-        ]
+        names = [_name_of(one) or f"target {number}" for number, one in enumerate(targets, start=1)]
         is_clear = len(set(names)) == len(names)
         named = {
             name if is_clear else f"{name} ({number})": one
             for number, (name, one) in enumerate(zip(names, targets, strict=True), start=1)
         }
     else:
-        raise InputError(f"`targets` must be a mapping by name or a list; got {type(targets).__name__}.")
+        kind = type(targets).__name__
+        raise InputError(f"`targets` must be a mapping by name or a list; got {kind}: use estimate_error for one set.")
     if not named:
         raise InputError("`targets` must hold one set or more; got none.")
     return named
+
+
+def _name_of(target: Any) -> str:
+    """The name that a set brings along."""
+    if isinstance(target, str | Path):
+        return stem(Path(target))
+    name = getattr(target, "name", "")
+    return name if isinstance(name, str) else ""
 
 
 def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
@@ -265,10 +313,3 @@ def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) ->
     from deep.training import one_thread
 
     return one_thread(device)
-
-
-def _require_same_network(model: nn.Module, init: nn.Module) -> None:
-    own, first = ({name: tuple(p.shape) for name, p in one.named_parameters()} for one in (model, init))
-    if own != first:
-        differs = sorted(name for name in own.keys() | first.keys() if own.get(name) != first.get(name))
-        raise InputError(f"`init` must be the same network as `model` with other weights; {differs[0]} differs.")

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from deep.estimate.torch_classifier import unit_images
+from deep.output_tables import label_column_of, labels_in
 from deep.training import Prepare
 from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate, read_file
+from projnorm.tables import is_table_file, read_table
 from projnorm.vision import ImageNetInput
 from projnorm.vision.image_folders import read_class_folders
 from projnorm.vision.weights import load_state, read_state
@@ -87,11 +89,22 @@ def load_weights(model: Any, path: Path, *, drawn: str = "") -> None:
     load_state(model, state, path, drawn=drawn)
 
 
-def read_samples(path: Path) -> Any:
-    """Inputs, with labels if they are there: an ``.npz`` with `images` or `inputs`, an ``.npy``, or class folders."""
+def read_samples(path: Path, *, label_column: str = "") -> Any:
+    """Inputs, with labels if they are there.
+
+    Args:
+        path: An ``.npz`` with `images` or `inputs`; an ``.npy``; class folders; or a table, ``.csv``, ``.csv.gz`` or
+            ``.parquet``, which a model sees as a DataFrame without the column of the labels.
+        label_column: Column of a table that has the labels; by default the first of the usual names.
+    """
     path = locate(path)
     if path.is_dir():
         return read_class_folders(path)
+    if is_table_file(path):
+        table = read_table(path)
+        labels, column = labels_in(table, str(path), label_column), label_column_of(table, label_column)
+        inputs = table.drop(columns=column) if column else table
+        return inputs if labels is None else (inputs, labels)
     arrays = read_arrays(path, name=_INPUTS[-1])
     key = next((key for key in _INPUTS if key in arrays), None)
     if key is None:
@@ -101,10 +114,13 @@ def read_samples(path: Path) -> Any:
     inputs = _checked_inputs(arrays[key], path)
     if "labels" not in arrays:
         return inputs
-    labels = arrays["labels"].reshape(-1)
-    if len(labels) != len(inputs):
-        raise InputError(f"{path}: has {len(inputs):,} samples and {len(labels):,} labels.")
-    return inputs, labels
+    labels = arrays["labels"]
+    if labels.ndim > 1 and labels.shape[1:] != (1,):
+        remedy = "; if they are one-hot, save labels.argmax(axis=1)"
+        raise InputError(f"{path}: `labels` must hold one per sample; got shape {labels.shape}{remedy}.")
+    if labels.size != len(inputs):
+        raise InputError(f"{path}: has {len(inputs):,} samples and {labels.size:,} labels.")
+    return inputs, labels.reshape(-1)
 
 
 def preparation(name: str, size: int, built: Prepare | None) -> Prepare:
@@ -125,8 +141,8 @@ def _checked_inputs(inputs: NDArray[Any], path: Path) -> NDArray[Any]:
         raise InputError(
             f"{path}: inputs must be numbers, one sample per row; got {inputs.dtype} of shape {inputs.shape}."
         )
-    if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
-        raise InputError(f"{path}: inputs must be finite.")
+    if inputs.dtype.kind == "f" and np.isinf(inputs).any():
+        raise InputError(f"{path}: inputs must not be infinite.")
     return inputs
 
 

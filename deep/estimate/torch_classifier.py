@@ -13,12 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from deep.class_columns import require_two_classes
 from deep.estimate.batches import Batches
 from deep.forward import forward_batches
-from deep.outputs import Outputs
+from deep.outputs import Outputs, are_probabilities
+from deep.tables import is_table
 from deep.training import Prepare
 from projnorm.errors import InputError
 from projnorm.files import reason
+
+# What a network may give.
+LOGITS, ONE_LOGIT, ONE_PROBABILITY, PROBABILITIES = "logits", "one logit", "one probability", "probabilities"
+# Number of samples whose outputs tell probabilities from logits.
+_ENOUGH = 100
+# Smaller probabilities have no finite logarithm in float32.
+_SMALLEST = 1e-30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,14 +48,44 @@ class TorchClassifier:
     def of(
         cls, model: nn.Module, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu"
     ) -> TorchClassifier:
-        """Look at a few samples to find the last layer; `prepare` is `unit_images` by default."""
+        """Look at a batch to find the last layer and the form of the outputs; `prepare` is `unit_images` by default."""
         plain = cls(model, prepare or unit_images, device)
+        form = plain._form(samples)
+        if form in (ONE_LOGIT, ONE_PROBABILITY) and samples.labels is not None:
+            require_two_classes(samples.labels, samples.name)
+        if form != LOGITS:
+            plain = cls(WithLogits(model, form), plain.prepare, device)
         return replace(plain, last=plain._last_layer(samples))
 
     def outputs(self, samples: Batches) -> Outputs:
         """One pass in eval mode, without gradients."""
         with self._placed():
-            return forward_batches(self.model, self.last, samples.batches, call=self._logits)
+            outputs = forward_batches(self.model, self.last, samples.batches, call=self._logits)
+        return replace(outputs, inputs=np.array(samples.whole) if is_table(samples.whole) else samples.whole)
+
+    def alike(self, initial: nn.Module) -> nn.Module:
+        """The same network with other weights, its outputs made logits in the same way.
+
+        Raises:
+            InputError: If it is another network.
+        """
+        network = self.model.network if isinstance(self.model, WithLogits) else self.model
+        own, first = ({name: tuple(p.shape) for name, p in one.named_parameters()} for one in (network, initial))
+        if own != first:
+            differs = sorted(name for name in own.keys() | first.keys() if own.get(name) != first.get(name))
+            raise InputError(f"`init` must be the same network as `model` with other weights; {differs[0]} differs.")
+        return WithLogits(initial, self.model.form) if isinstance(self.model, WithLogits) else initial
+
+    def _form(self, samples: Batches) -> str:
+        """Whether the network gives logits of all classes, and if not, what it gives."""
+        counts = np.cumsum([_count(batch) for batch in samples.batches])
+        few = samples.batches[: int(np.searchsorted(counts, _ENOUGH)) + 1]
+        with self._placed():
+            said = forward_batches(self.model, None, few, call=self._logits).logits
+        is_single = said.ndim == 1 or said.shape[1] == 1
+        if are_probabilities(said):
+            return ONE_PROBABILITY if is_single else PROBABILITIES
+        return ONE_LOGIT if is_single else LOGITS
 
     @contextmanager
     def _placed(self) -> Iterator[None]:
@@ -75,11 +114,8 @@ class TorchClassifier:
         except Exception as error:  # a user's network may raise anything
             message = f"{type(error).__name__}: {reason(error)}"
             raise InputError(f"the model cannot see these samples: {message}.") from error
-        if not isinstance(said, Tensor):
-            said = said.get("logits") if isinstance(said, Mapping) else getattr(said, "logits", said)
-        if isinstance(said, tuple | list):
-            said = said[0]
-        if not isinstance(said, Tensor) or said.ndim != 2:
+        said = _tensor_of(said)
+        if not isinstance(said, Tensor) or said.ndim not in (1, 2) or len(said) != _count(x):
             shape = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
             raise InputError(f"the model must give logits of shape (samples, classes); got {shape}.")
         return said if said.dtype == torch.float64 else said.float()
@@ -99,7 +135,10 @@ class TorchClassifier:
             few = _first(samples.batches[0], 2)
             logits = torch.from_numpy(forward_batches(self.model, None, [few], call=self._logits).logits)
         for name, (x, out) in reversed(seen.items()):
-            if x.ndim == 2 and out.shape == logits.shape and torch.allclose(out.cpu().float(), logits.float()):
+            out = out.cpu().float()
+            if isinstance(self.model, WithLogits) and self.model.form == ONE_LOGIT and out.shape == (len(logits), 1):
+                out = _two_columns(out)
+            if x.ndim == 2 and out.shape == logits.shape and torch.allclose(out, logits.float()):
                 return name
         return None
 
@@ -110,13 +149,51 @@ class TorchClassifier:
         assert isinstance(layer, nn.Linear)
         with torch.no_grad():
             x = torch.from_numpy(features).to(layer.weight)
-            return Outputs(layer(x).float().cpu().numpy(), x.float().cpu().numpy())
+            logits = layer(x).float().cpu()
+            logits = logits if logits.shape[1] > 1 else _two_columns(logits)
+            return Outputs(logits.numpy(), x.float().cpu().numpy())
+
+
+class WithLogits(nn.Module):
+    """A network with its outputs as logits of all classes."""
+
+    def __init__(self, network: nn.Module, form: str) -> None:
+        """What a network gives is one logit or one probability, of class 1 of two, or probabilities of all classes."""
+        super().__init__()
+        self.network, self.form = network, form
+
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:
+        """Logits of shape ``(samples, classes)``."""
+        said = _tensor_of(self.network(*inputs, **named))
+        if self.form == ONE_LOGIT:
+            return _two_columns(said)
+        if self.form == ONE_PROBABILITY:
+            said = torch.stack([1.0 - said.reshape(-1), said.reshape(-1)], dim=1)
+        return said.clamp_min(_SMALLEST).log()
 
 
 def unit_images(x: Tensor) -> Tensor:
     """Images as bytes with colours last become numbers from 0 to 1 with them first; anything else stays."""
     is_bytes = x.dtype == torch.uint8 and x.ndim == 4 and x.shape[3] in (1, 3)
     return x.movedim(3, 1).to(torch.float32) / 255.0 if is_bytes else x
+
+
+def _two_columns(logit: Tensor) -> Tensor:
+    """Logits of both classes from that of class 1; that of class 0 is 0."""
+    column = logit.reshape(-1)
+    return torch.stack([torch.zeros_like(column), column], dim=1)
+
+
+def _tensor_of(said: Any) -> Any:
+    """The logits among what a network returns: a tensor, the first of several, or those of `transformers`."""
+    if not isinstance(said, Tensor):
+        said = said.get("logits") if isinstance(said, Mapping) else getattr(said, "logits", said)
+    return said[0] if isinstance(said, tuple | list) else said
+
+
+def _count(x: Any) -> int:
+    """Number of samples in a batch."""
+    return len(next(iter(x.values()))) if isinstance(x, Mapping) else len(x)
 
 
 def _as_tensors(batch: Any, device: torch.device) -> Any:
@@ -128,7 +205,7 @@ def _as_tensors(batch: Any, device: torch.device) -> Any:
     array = np.asarray(batch)
     if array.dtype.kind not in "biufc":
         raise InputError(f"a network of torch takes numbers; got {array.dtype}.")
-    return torch.from_numpy(array).to(device)
+    return torch.from_numpy(np.require(array, requirements="W")).to(device)  # torch warns of what it cannot write to
 
 
 def _first(batch: Any, count: int) -> Any:

@@ -1,13 +1,17 @@
-"""BBSE: Lipton, Wang and Smola, "Detecting and Correcting for Label Shift with Black Box Predictors" (ICML 2018)."""
+"""BBSE: Lipton, Wang and Smola, "Detecting and Correcting for Label Shift with Black Box Predictors" (ICML 2018).
+
+And RLLS: Azizzadenesheli et al., "Regularized Learning for Domain Adaptation under Label Shifts" (ICLR 2019).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
-from scipy.optimize import nnls
 
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
+from deep.estimators.class_shares import black_box_shares, confusion_shares, label_shares, regularised_shares
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 
@@ -24,17 +28,34 @@ class BBSE(SupervisedEstimator):
 
     name = "BBSE"
 
-    def _fit(self, source: Outputs) -> BBSE:
-        confusion = np.zeros((source.classes, source.classes))
-        np.add.at(confusion, (source.predicted, source.known_labels), 1.0 / len(source))
-        return replace(self, confusion=confusion)
+    def _fit(self, source: Outputs) -> Self:
+        return replace(self, confusion=confusion_shares(source.predicted, source.known_labels, source.classes))
 
-    def weights(self, target: Outputs) -> Floats:
-        """Share of each class in the target over that in distribution: none negative, and shares that add up to one."""
-        wanted = np.bincount(target.predicted, minlength=len(self.confusion)) / len(target)
-        weights, _ = nnls(self.confusion, wanted)
-        total = float(self.confusion.sum(axis=0) @ weights)
-        return weights / total if total > 0.0 else np.ones(len(weights))
+    def shares(self, target: Outputs) -> Floats:
+        """Share of each class in the target."""
+        return black_box_shares(self.confusion, label_shares(target.predicted, target.classes))
 
     def _score(self, target: Outputs) -> float:
-        return float(1.0 - np.diagonal(self.confusion) @ self.weights(target))
+        source = self.confusion.sum(axis=0)
+        right = np.divide(np.diagonal(self.confusion), source, out=np.zeros(len(source)), where=source > 0.0)
+        return float(1.0 - self.shares(target) @ right)
+
+
+@register
+class RLLS(BBSE):
+    """As BBSE, with class shares that are drawn to those in distribution, the more the fewer the labelled samples.
+
+    Attributes:
+        count: Number of labelled samples.
+    """
+
+    count: int = LEARNT
+
+    name = "RLLS"
+
+    def _fit(self, source: Outputs) -> Self:
+        return replace(super()._fit(source), count=len(source))
+
+    def shares(self, target: Outputs) -> Floats:
+        """Share of each class in the target."""
+        return regularised_shares(self.confusion, label_shares(target.predicted, target.classes), self.count)

@@ -1,58 +1,72 @@
-"""CBPE, confidence-based performance estimation: Kivimaki et al. (2025), and the tool NannyML before it."""
+"""CBPE, confidence-based performance estimation, as the tool NannyML has it: Kivimaki et al. (2025)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
+from deep.estimators.isotonic import Isotonic, needs_calibration
 from deep.estimators.softmax import Floats, probabilities
 from deep.outputs import Outputs
-
-# Probabilities nearer to each other than this count as one: rounding is not a step.
-_NEAR = float(np.finfo(np.float64).resolution)
 
 
 @register
 class CBPE(SupervisedEstimator):
-    """One less the mean probability of the predicted class, calibrated class by class with a monotone function.
+    """One less the mean probability of the predicted class, calibrated where that helps.
+
+    The probability of each class is calibrated by a monotone function if this lowers the calibration error on held-out
+    labelled samples; then each row is divided by its sum. Of two classes the second is calibrated, and the first has
+    the rest.
 
     Attributes:
-        knots: For each class, probabilities and what they are calibrated to; straight lines between, flat beyond.
+        calibrations: For each class the function, or None where its probabilities are left as they are.
+        spread: Standard deviation of being right over the labelled samples.
     """
 
-    knots: tuple[tuple[Floats, Floats], ...] = LEARNT
+    calibrations: tuple[Isotonic | None, ...] = LEARNT
+    spread: float = LEARNT
 
     name = "CBPE"
 
     def _fit(self, source: Outputs) -> CBPE:
-        """An isotonic regression of being of a class on its probability, for each class."""
         rows, labels = probabilities(source.logits), source.known_labels
-        return replace(self, knots=tuple(_isotonic(rows[:, one], labels == one) for one in range(source.classes)))
+        found: list[Isotonic | None] = [None] * source.classes
+        for one in calibrated_classes(source.classes):
+            if needs_calibration(rows[:, one], labels == one):
+                found[one] = Isotonic.fit(rows[:, one], labels == one)
+        spread = float(np.std(source.predicted == labels))
+        return replace(self, calibrations=tuple(found), spread=spread)
+
+    def sampling_error(self, target: Outputs) -> float:
+        """Standard error of the accuracy of as many samples as the target has, if they were as those of the source."""
+        return self.spread / math.sqrt(len(target))
 
     def _score(self, target: Outputs) -> float:
-        rows, predicted = probabilities(target.logits), target.predicted
-        right = np.empty(len(rows))
-        for one, (x, y) in enumerate(self.knots):
-            members = predicted == one
-            right[members] = np.interp(rows[members, one], x, y)
-        return float(1.0 - right.mean())
+        return expected_error(self.calibrations, target)
 
 
-def _isotonic(x: Floats, y: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The non-decreasing function of `x` nearest to `y`, at the distinct values of `x`."""
-    order = np.argsort(x, kind="stable")
-    x, y = x[order], y[order]
-    starts = np.concatenate([[True], np.diff(x) >= _NEAR])
-    runs = np.append(np.flatnonzero(starts), len(x))
-    for first, stop in pairwise(runs.tolist()):  # in a run of near values a group may end too
-        while stop - first > 1 and (first := first + int(np.searchsorted(x[first:stop] - x[first], _NEAR))) < stop:
-            starts[first] = True
-    group = np.cumsum(starts) - 1
-    counts = np.bincount(group)
-    means = np.bincount(group, y) / counts
-    return x[starts], np.clip(isotonic_regression(means, weights=counts).x, 0.0, 1.0)
+def calibrated_classes(classes: int) -> range:
+    """Classes whose probabilities are calibrated: all, or the second of two."""
+    return range(1 if classes == 2 else 0, classes)
+
+
+def expected_error(calibrations: tuple[Isotonic | None, ...], target: Outputs) -> float:
+    """One less the mean calibrated probability of the predicted class."""
+    rows = _calibrated(calibrations, probabilities(target.logits))
+    return float(1.0 - rows[np.arange(len(rows)), target.predicted].mean())
+
+
+def _calibrated(calibrations: tuple[Isotonic | None, ...], rows: Floats) -> Floats:
+    found = np.column_stack(
+        [
+            rows[:, one] if calibration is None else calibration(rows[:, one])
+            for one, calibration in enumerate(calibrations)
+        ]
+    )
+    if len(calibrations) == 2:
+        found[:, 0] = 1.0 - found[:, 1]
+    total = found.sum(axis=1, keepdims=True)
+    return np.divide(found, total, out=np.full_like(found, 1.0 / found.shape[1]), where=total > 0.0)

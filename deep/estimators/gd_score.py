@@ -34,7 +34,7 @@ class GdScore(Estimator):
         """The l_0.3 norm, which is none in the strict sense."""
         rows = probabilities(target.logits)
         drawn = np.random.default_rng(self.seed).integers(rows.shape[1], size=len(rows))
-        labels = np.where(rows.max(axis=1) < SURE, drawn, rows.argmax(axis=1))
+        labels = np.where(rows.max(axis=1) < SURE, drawn, target.predicted)
         slopes = rows - np.eye(rows.shape[1])[labels]
         features = np.asarray(target.known_features, dtype=np.float64)
         norms = []

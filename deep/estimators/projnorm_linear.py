@@ -11,12 +11,14 @@ solutions differently.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
 
 from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.class_shares import label_shares
 from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 from projnorm.errors import InputError
@@ -48,13 +50,12 @@ class ProjNormLinear(Estimator):
 
     def __post_init__(self) -> None:
         """Refuse a ridge that leaves a singular matrix as it is."""
-        if not self.ridge > 0.0:
-            raise InputError(f"`ridge` must be positive; got {self.ridge}.")
+        require_positive(self.ridge)
 
     def _fit(self, source: Outputs) -> ProjNormLinear:
         features = np.asarray(source.known_features, dtype=np.float64)
         labels = source.known_labels
-        centre, shares = features.mean(axis=0), np.bincount(labels, minlength=source.classes) / len(labels)
+        centre, shares = features.mean(axis=0), label_shares(labels, source.classes)
         features = features - centre
         scale = float(np.sum(features**2)) / len(features)
         penalty = self.ridge * (scale if scale > 0.0 else 1.0)
@@ -65,6 +66,58 @@ class ProjNormLinear(Estimator):
         features = np.asarray(target.known_features, dtype=np.float64) - self.centre
         labels = np.eye(len(self.shares))[target.predicted] - self.shares
         return float(np.linalg.norm(self.weights - _weights(features, labels, self.penalty)))
+
+
+@register
+class ProjNormLinearMatched(Estimator):
+    """ProjNormLinear with a reference that has the class shares of the target, for targets with other class shares.
+
+    Both models are taught by the network's own labels, the reference with source samples weighted so that these labels
+    have the shares that they have on the target. Features are centred on the weighted mean. A class that the network
+    never predicts in distribution cannot be matched.
+
+    Attributes:
+        ridge: Ridge in units of the mean squared length of a centred feature vector of the source.
+        source: Outputs in distribution.
+    """
+
+    ridge: float = RIDGE
+    source: Outputs = LEARNT
+
+    name = "ProjNormLinear-matched"
+    needs = frozenset({"features"})
+
+    def __post_init__(self) -> None:
+        """Refuse a ridge that leaves a singular matrix as it is."""
+        require_positive(self.ridge)
+
+    def _fit(self, source: Outputs) -> ProjNormLinearMatched:
+        return replace(self, source=source)
+
+    def _score(self, target: Outputs) -> float:
+        """The distance; nan where every predicted class of the target is new."""
+        features = np.asarray(self.source.known_features, dtype=np.float64)
+        predicted, classes = self.source.predicted, self.source.classes
+        wanted = label_shares(target.predicted, classes)
+        own = label_shares(predicted, classes)
+        matched = np.divide(wanted, own, out=np.zeros(classes), where=own > 0.0)[predicted]
+        if not matched.any():
+            return math.nan
+        matched = matched / matched.mean()
+        centre, roots = matched @ features / len(features), np.sqrt(matched)[:, None]
+        scale = float(np.sum(features.var(axis=0)))
+        penalty = self.ridge * (scale if scale > 0.0 else 1.0)
+        labels = np.eye(classes) - wanted
+        # A weighted regression is a plain one of rows times the roots of the weights.
+        reference = _weights(roots * (features - centre), roots * labels[predicted], penalty)
+        new = np.asarray(target.known_features, dtype=np.float64) - centre
+        return float(np.linalg.norm(reference - _weights(new, labels[target.predicted], penalty)))
+
+
+def require_positive(ridge: float) -> None:
+    """Refuse a ridge that leaves a singular matrix as it is."""
+    if not ridge > 0.0:
+        raise InputError(f"`ridge` must be positive; got {ridge}.")
 
 
 def _weights(X: Floats, Y: Floats, ridge: float) -> Floats:

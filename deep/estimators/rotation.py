@@ -44,8 +44,8 @@ class Rotation(Estimator):
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
         """Images must be square as well, or a turn would change their shape."""
         x = outputs.inputs
-        is_square = x is not None and x.ndim == 4 and x.shape[1] == x.shape[2] and x.shape[3] == 3
-        has_images = is_square and x is not None and x.dtype == np.uint8
+        is_square = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[1] == x.shape[2] and x.shape[3] == 3
+        has_images = is_square and x.dtype == np.uint8
         if not has_images or (resources is not None and (resources.network is None or resources.last is None)):
             return "the network, with a linear last layer, and square images"
         return super().lacking(outputs, resources)

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from projnorm.cli.output import say, say_json
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 from projnorm.files import locate
+from projnorm.tables import is_table_file, stem
 
 if TYPE_CHECKING:
     from deep.estimate import ErrorEstimate
@@ -27,11 +29,22 @@ _SIZE = 224
 class DataOptions(Config):
     """Samples, or what the model said of them."""
 
-    source: str = setting(help="Labelled samples like those of training: an .npz or .npy file, or class folders.")
+    source: str = setting(
+        help="Labelled samples like those of training: an .npz, .npy, .csv, .csv.gz or .parquet file, or class folders."
+    )
     target: tuple[str, ...] = setting(help="Unlabelled samples, a file for each set.", repeat=True, nonempty=True)
     calibration: tuple[str, ...] = setting(
         (), "Labelled shifted sets, a file each; fog-1.npz and fog-3.npz are of one family.", repeat=True
     )
+    label_column: str = setting(
+        "",
+        "Column of the labels in .csv and .parquet files; label, labels, y or target need not be named.",
+    )
+
+    def check(self) -> None:
+        """Refuse a column where there is no table."""
+        if self.label_column and not any(map(is_table_file, map(Path, (self.source, *self.target, *self.calibration)))):
+            raise InputError("`label_column` is for .csv and .parquet files.")
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,8 @@ class ModelOptions(Config):
     def check(self) -> None:
         """Refuse options that would be ignored."""
         if not self.model or self.model.endswith(".onnx"):
-            for name in ("weights", "init", "second"):
-                if getattr(self, name):
+            for name in ("weights", "init", "second", "preprocess"):
+                if getattr(self, name) not in ("", (), "auto"):
                     raise InputError(f"`{name}` needs `model` to be FILE.py:FUNCTION.")
         if self.size is not None and self.preprocess != "imagenet":
             raise InputError("`size` is for `preprocess` imagenet.")
@@ -89,8 +102,9 @@ class AnswerOptions(Config):
 def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> int:
     """Estimate the error of your model on your unlabelled data, with an interval: start with two .npz files of outputs.
 
-    A file of outputs holds `logits` (or `probabilities`) and, where they are known, `features`, `labels`, and
-    `other_logits` of other models. With --model it holds `images` or `inputs`, and `labels`.
+    A file of outputs holds `logits` (or `probabilities`) and, where they are known, `features`, `labels`,
+    `predictions`, and `other_logits` of other models; a table has a column prob_NAME for each class, and `label`. With
+    --model a file holds `images` or `inputs`, and `labels`; a table has the columns that the model takes, and `label`.
     """
     files = [*(data.source, *data.target, *data.calibration), *(model.weights, model.init, *model.second)]
     for name in [*files, model.model.rpartition(":")[0] or model.model]:
@@ -104,12 +118,14 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
     if data.calibration and not answer.calibrate:
         raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
     options: dict[str, Any] = _model(model, answer.seed)
-    read: Callable[[Path], Any] = options.pop("read")
-    sets = {name: read(path) for name, path in _named(data.calibration).items()}
+    read: Callable[[Path], Any] = partial(options.pop("read"), label_column=data.label_column)
+    source = _labelled(read, Path(data.source))
+    targets = {name: read(path) for name, path in _named(data.target).items()}
+    sets = {name: _labelled(read, path) for name, path in _named(data.calibration).items()}
     estimates = estimate_errors(
         options.pop("model"),
-        read(Path(data.source)),
-        {name: read(path) for name, path in _named(data.target).items()},
+        source,
+        targets,
         methods=answer.methods[0] if answer.methods[0] in ("default", "all") else answer.methods,
         calibration=sets or ("auto" if answer.calibrate else "none"),
         level=answer.level,
@@ -162,7 +178,7 @@ def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, m
 def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
     """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
     if not options.model:
-        return {"model": None, "read": locate}
+        return {"model": None, "read": _read_outputs}
     from deep.estimate.model_files import build_model, initial_network, preparation, read_samples, with_weights
 
     if options.model.endswith(".onnx"):
@@ -184,7 +200,27 @@ def _named(paths: Iterable[str]) -> dict[str, Path]:
     """Files by their names without ending, each of which must be another."""
     found: dict[str, Path] = {}
     for path in map(Path, paths):
-        if path.stem in found:
-            raise InputError(f"two sets are called {path.stem!r}: {found[path.stem]} and {path}; rename one.")
-        found[path.stem] = path
+        if stem(path) in found:
+            raise InputError(f"two sets are called {stem(path)!r}: {found[stem(path)]} and {path}; rename one.")
+        found[stem(path)] = path
+    return found
+
+
+def _read_outputs(path: Path, *, label_column: str) -> Any:
+    """The arrays in a table of outputs; for another file its path, which is read later."""
+    path = locate(path)
+    if not is_table_file(path):
+        return path
+    from deep.output_tables import arrays_of_table
+    from projnorm.tables import read_table
+
+    return arrays_of_table(read_table(path), str(path), label_column=label_column)
+
+
+def _labelled(read: Callable[[Path], Any], path: Path) -> Any:
+    """What is in a file; a table must have labels, which is said before anything is computed."""
+    found = read(path)
+    is_labelled = isinstance(found, tuple) or (isinstance(found, dict) and "labels" in found)
+    if is_table_file(path) and not is_labelled:
+        raise InputError(f"{path}: has no labels in a column called label; name the column as `label_column`.")
     return found

@@ -105,12 +105,17 @@ def test_a_method_that_does_not_follow_the_error_is_said_not_to():
     assert any("No method follows the error" in warning for warning in found.warnings)
 
 
+def test_probabilities_that_were_given_as_logits_are_noticed():
+    rows = np.eye(3)[[0, 1, 2] * 10]
+    found = estimate_error(None, {"logits": rows, "labels": [0, 1, 2] * 10}, {"logits": rows})
+    assert any("looks like probabilities" in warning for warning in found.warnings)
+
+
 def test_a_model_whose_source_cannot_be_shifted_says_so():
     model = nn.Sequential(nn.Linear(CLASSES, CLASSES), nn.Softmax(dim=1))
     found = asked(model, 100)
     assert found.calibration is None
     assert any("could not be shifted" in warning for warning in found.warnings)
-    assert any("looks like probabilities" in warning for warning in found.warnings)
     with pytest.raises(ValueError, match=r"`init` must be the same network .*; 0.bias differs"):
         asked(model, 100, init=nn.Sequential(nn.Linear(CLASSES, 3)))
 
@@ -283,7 +288,7 @@ def test_targets_may_be_a_list_and_labels_of_a_target_give_the_truth(linear, cap
     assert not caplog.records
     (wrong,) = estimate_errors(linear, world(100, 0.0, 1), [(points, np.full(60, 9))], methods="ATC")
     assert wrong.truth is None
-    assert "the label '9' is not among `classes`" in caplog.text
+    assert "`labels` has '9', which is not among `classes`" in caplog.text
     for targets, problem in ((points, "must be a mapping by name or a list; got ndarray"), ({}, "one set or more")):
         with pytest.raises(InputError, match=problem):
             estimate_errors(linear, world(100, 0.0, 1), targets)

@@ -6,13 +6,14 @@ import json
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 from deep.recipe import Recipe
 from deep.training import train
-from projnorm.arrays import to_npz
+from projnorm.arrays import read_arrays, to_npz
 from tests.deep.small import world
 
 world = partial(world, classes=3, noise=0.6)
@@ -26,6 +27,19 @@ strange = lambda: 7
 leaves = lambda: sys.exit("no licence")
 nothing_built = lambda: None
 odd = lambda: nn.Flatten(0)
+"""
+PIPELINE = """
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+def build():
+    columns = ColumnTransformer([("pay", SimpleImputer(), ["pay"]), ("city", OneHotEncoder(), ["city"])])
+    table = pd.DataFrame({"city": ["Rome", "Bonn"] * 50, "pay": 0.0})
+    return make_pipeline(columns, LogisticRegression()).fit(table, ["yes", "no"] * 50)
 """
 OUTPUTS = ("--source", "val.npz", "--target", "new.npz")
 INPUTS = ("--source", "val-inputs.npz", "--target", "new-inputs.npz")
@@ -57,12 +71,20 @@ def folder(tmp_path):
 def predict(projnorm):
     """The estimates that `projnorm predict --json` prints, and its exit code."""
 
-    def run(*arguments: str) -> tuple[list[dict], int]:
+    def run(*arguments: str, warned: bool = False) -> tuple[list[dict], int]:
         code, out, err = projnorm("predict", *arguments, "--json")
-        assert err == ""
+        assert (err != "") == warned
         return json.loads(out)["estimates"], code
 
     return run
+
+
+def write(table, path):
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False)
 
 
 def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
@@ -110,6 +132,39 @@ def test_a_network_is_built_by_the_users_file(predict):
     assert predict(*INPUTS, *weights, "--no-calibrate")[0][0]["calibration"] is None
 
 
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_tables_of_outputs_give_what_the_arrays_give(predict, folder, ending):
+    for name in ("val", "new"):
+        arrays = read_arrays(folder / f"{name}.npz")
+        table = pd.DataFrame(arrays["logits"].astype(np.float64), columns=["logit_a", "logit_b", "logit_c"])
+        if name == "val":
+            table["species"] = np.array(["a", "b", "c"])[arrays["labels"]]
+        write(table, folder / f"{name}{ending}")
+    named = ("--label-column", "species")
+    (found,), _ = predict("--source", f"val{ending}", "--target", f"new{ending}", *named)
+    (plain,), _ = predict(*OUTPUTS)
+    assert found["target"] == "new"
+    assert found["error"] == pytest.approx(plain["error"], abs=1e-6)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_tables_of_inputs_go_to_the_model_as_they_are(predict, folder, ending):
+    (folder / "pipeline.py").write_text(PIPELINE)
+    city = np.array(["Rome", "Bonn"] * 60)
+    table = pd.DataFrame({"pay": np.linspace(-1, 1, 120), "city": city, "y": np.where(city == "Rome", "yes", "no")})
+    table.loc[3, "pay"] = np.nan
+    write(table, folder / f"val{ending}")
+    write(table[:60], folder / f"labelled{ending}")
+    write(table[60:].drop(columns="y"), folder / f"new{ending}")
+    targets = (f"new{ending}", f"labelled{ending}")
+    (new, labelled), code = predict(
+        "--source", f"val{ending}", "--target", *targets, "--model", "pipeline.py:build", "--no-calibrate", warned=True
+    )
+    assert code == 0
+    assert (new["truth"], labelled["truth"]) == (None, 0.0)
+    assert new["error"] < 0.2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -120,6 +175,17 @@ def test_a_network_is_built_by_the_users_file(predict):
         ((*OUTPUTS, "--level", "1.5"), "--level must be below 1"),
         ((*OUTPUTS, "--methods", "Entropy"), "need calibration; pass labelled shifted sets as --calibration, or"),
         ((*OUTPUTS, "--weights", "w.pth"), "--weights needs --model"),
+        ((*OUTPUTS, "--preprocess", "unit"), "--preprocess needs --model to be FILE.py:FUNCTION"),
+        ((*OUTPUTS, "--label-column", "y"), "--label-column is for .csv and .parquet files"),
+        (
+            ("--source", "some.csv", "--target", "new.npz", "--label-column", "kind"),
+            "name the column as --label-column",
+        ),
+        (("--source", "some.csv", "--target", "new.npz", *BUILT), "some.csv: has no labels in a column called label"),
+        (
+            ("--source", "text.npz", "--target", "new.npz"),
+            "text.npz: must be an .npz file, but has the content of a .csv",
+        ),
         ((*INPUTS, "--model", "model.py"), "--model must be FILE.py:FUNCTION"),
         ((*INPUTS, "--model", "model.py:broken"), "failed: KeyError: 'luck'"),
         (
@@ -137,6 +203,8 @@ def test_a_network_is_built_by_the_users_file(predict):
 )
 def test_bad_input_is_one_line(projnorm, folder, arguments, words):
     (folder / "bad.py").write_text("def build(:\n")
+    for name in ("some.csv", "text.npz"):
+        (folder / name).write_text("prob_a,prob_b\n0.5,0.5\n", encoding="utf-8")
     torch.save({"x": torch.zeros(2)}, folder / "other.pth")
     (folder / "narrow.npz").write_bytes(to_npz({"inputs": np.zeros((5, 2), np.float32)}))
     code, out, err = projnorm("predict", *arguments)

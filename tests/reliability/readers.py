@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -140,6 +141,11 @@ _READERS = (
     Reader("outputs .npy", "npy", samples.NPY_FILES, "x.npy", read_outputs, instrumented=_ARRAYS),
     Reader("samples .npz", "npz", samples.IMAGE_SET, "x.npz", read_samples),
     Reader("samples .npy", "npy", samples.NPY_FILES, "x.npy", read_samples),
+    Reader("outputs .csv", "text", samples.OUTPUTS_TABLE, "x.csv", read_outputs),
+    Reader("outputs .csv.gz", "bytes", gzip.compress(samples.OUTPUTS_TABLE, mtime=0), "x.csv.gz", read_outputs),
+    Reader("outputs .parquet", "bytes", samples.parquet, "x.parquet", read_outputs),
+    Reader("samples .csv", "text", samples.OUTPUTS_TABLE, "x.csv", read_samples),
+    Reader("samples .parquet", "bytes", samples.parquet, "x.parquet", read_samples),
     Reader("instance .npz", "npz", samples.instance, "x.npz", load_instance, instrumented=_ARRAYS),
     Reader(
         *("CIFAR archive, binary", "tar.gz", samples.archive(samples.CIFAR_BINARY), "x.tar.gz", load_splits),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 
@@ -75,6 +76,13 @@ def checksummed(arrays: bytes, document: Any) -> bytes:
     return json.dumps({**document, "checksums": {**sha256, "document": digest([document, sha256], 64)}}).encode()
 
 
+def parquet() -> bytes:
+    """The table of outputs as Parquet, once packed and with a column of categories."""
+    buffer = io.BytesIO()
+    pd.read_csv(io.BytesIO(OUTPUTS_TABLE), dtype={"city": "category"}).to_parquet(buffer)
+    return buffer.getvalue()
+
+
 def torch_file(*, legacy: bool = False) -> bytes:
     buffer = io.BytesIO()
     document = {"state_dict": TENSORS, "epoch": 3, "optimizer": {"state": {0: {"step": 1.5}}}}
@@ -103,6 +111,9 @@ _NAMES, _PROBABILITIES = np.array(["cat", "dog"]), np.full((3, 2), 0.5)
 OUTPUTS = (
     to_npz({"logits": LOGITS, "features": LOGITS, "labels": _NAMES[[0, 1, 1]], "classes": _NAMES}),
     to_npz({"probabilities": _PROBABILITIES, "other_logits": LOGITS[None], "labels": np.array([0, 1, 1])}),
+)
+OUTPUTS_TABLE = (
+    b"label,prob_a,prob_b,city,day\na,0.9,0.1,Rome,2026-01-01\nb,0.5,0.5,,2026-01-02\na,1,0,Bonn,2026-01-03\n"
 )
 # The documents of an entry of the store and of a record, whose arrays are those of the image set.
 ENTRY = checksummed(IMAGE_SET, {"facts": {"steps": 3}, "names": ["x"]})
