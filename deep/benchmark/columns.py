@@ -20,8 +20,10 @@ _MOST_UNPACKED = 500_000_000
 _MISSING = ("", "NA")
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, strict: bool = True) -> str:
     """The text of a file, of a ``.gz`` file, or of the only file in a ``.zip`` file.
+
+    Without `strict`, bytes that are no UTF-8 are replaced by a mark instead of refused.
 
     Raises:
         InputError: If it is damaged, or unpacks to more than any file of the benchmark does.
@@ -36,7 +38,7 @@ def read_text(path: Path) -> str:
                 data = member.read(_MOST_UNPACKED + 1)
         if len(data) > _MOST_UNPACKED:
             raise InputError(f"{path}: unpacks to more than {_MOST_UNPACKED:,} bytes.")
-        return data.decode("utf-8")
+        return data.decode("utf-8", "strict" if strict else "replace")
 
 
 def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.str_]]:
@@ -45,8 +47,9 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.
     Raises:
         InputError: If it is no table, or lacks a column.
     """
+    text = read_text(path)
     with decoding(f"{path}: not a table of comma-separated values", csv.Error):
-        head, *body = csv.reader(io.StringIO(read_text(path), newline=""))
+        head, *body = csv.reader(io.StringIO(text, newline=""))
     if ragged := [number for number, row in enumerate(body, start=2) if len(row) != len(head)]:
         raise InputError(f"{path}: every line must have {len(head)} cells; line {ragged[0]:,} has not.")
     if missing := [name for name in names if name not in head]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ from numpy.typing import NDArray
 
 from deep.benchmark.columns import numbers, read_columns
 from deep.benchmark.problems import MOST_SOURCE, TIME, GivenOutputs, Places
-from deep.outputs import LABELS, PROBABILITIES, Outputs
+from deep.outputs import LABELS, PREDICTIONS, PROBABILITIES, Outputs
 from projnorm.errors import InputError
+from projnorm.lazy import load
 
 NANNYML_SETS = ("loans", "cards", "employment")
 _VERSION = "0.13.1"
 _CHUNKS = 20
 _CARDS = ("prepaid_card", "highstreet_card", "upmarket_card")
-_PREDICTIONS = "predictions"
 
 
 def nannyml(places: Places, setting: str, rng: np.random.Generator) -> GivenOutputs:
@@ -55,7 +54,7 @@ def _cards(folder: Path, part: str) -> dict[str, NDArray[Any]]:
     rows = np.column_stack([numbers(table[f"y_pred_proba_{card}"]) for card in _CARDS])
     column = {card: number for number, card in enumerate(_CARDS)}
     labels, predictions = (np.array([column[card] for card in cards]) for cards in (truth["y_true"], table["y_pred"]))
-    return {PROBABILITIES: rows / rows.sum(axis=1, keepdims=True), LABELS: labels, _PREDICTIONS: predictions}
+    return {PROBABILITIES: rows / rows.sum(axis=1, keepdims=True), LABELS: labels, PREDICTIONS: predictions}
 
 
 def _employment(folder: Path, part: str) -> dict[str, NDArray[Any]]:
@@ -70,7 +69,7 @@ def _binary(p: NDArray[Any], predictions: NDArray[Any], labels: NDArray[Any]) ->
     return {
         PROBABILITIES: np.column_stack([1.0 - p, p]),
         LABELS: labels.astype(np.int64),
-        _PREDICTIONS: predictions.astype(np.int64),
+        PREDICTIONS: predictions.astype(np.int64),
     }
 
 
@@ -81,10 +80,7 @@ def _require_same_rows(ids: NDArray[Any], others: NDArray[Any]) -> None:
 
 def _parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The columns of a Parquet file that are numbers."""
-    try:
-        parquet, types = import_module("pyarrow.parquet"), import_module("pyarrow.types")
-    except ModuleNotFoundError:
-        raise InputError(f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow.") from None
+    parquet, types = load("pyarrow.parquet"), load("pyarrow.types")
     table = parquet.read_table(path)
     names = [one.name for one in table.schema if types.is_integer(one.type) or types.is_floating(one.type)]
     return {name: table[name].to_numpy() for name in names}

@@ -80,6 +80,7 @@ def _vectors(domain: LabelledSet, cache: Path) -> NDArray[np.float32]:
 
 def _rows(path: Path) -> list[tuple[int, str]]:
     """Pairs of a label and a text, which stand in a line with a tab between them."""
+    text = read_text(path, strict=False)  # a few reviews hold stray bytes
     with decoding(f"{path}: every line must be 0 or 1, a tab and a text"):
-        parts = (line.partition("\t") for line in read_text(path).split("\n"))
-        return [(int(label), text) for label, tab, text in parts if tab]
+        parts = (line.partition("\t") for line in text.split("\n"))
+        return [(int(label), review) for label, tab, review in parts if tab]

@@ -25,13 +25,14 @@ from projnorm.errors import InputError
 
 SOURCE_ERROR = "the source error"
 OUTPUTS_ONLY, WITH_MODEL = "default, outputs only", "default, model and inputs"
+_NETWORKS = frozenset({"network", "initial", "second network"})
 # What a method may raise on a set that it was not made for; it is recorded, and the others go on.
 _FAILURES = (InputError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
 def error_methods() -> tuple[str, ...]:
-    """Every method whose score is an error and that does not train."""
-    return tuple(name for name, one in ESTIMATORS.items() if one.is_error and not one.costly)
+    """Every method whose score is an error and that needs no network."""
+    return tuple(name for name, one in ESTIMATORS.items() if one.is_error and not one.needs & _NETWORKS)
 
 
 def row_names(methods: Sequence[str]) -> tuple[str, ...]:

@@ -207,6 +207,9 @@ def test_reviews_of_one_domain_are_the_source_and_a_line_without_a_label_is_refu
     assert sorted({*problem.train.inputs, *problem.source.inputs}) == ["first books", "more, with a comma"]
     assert [target.name for target in problem.targets] == ["dvd"]
     assert not problem.targets[0].labels.any()
+    (tmp_path / "fdu-mtl" / "dvd.task.test.gz").write_bytes(gzip.compress(b"1\tcaf\xe9"))
+    dvd = reviews(places(tmp_path), "books", np.random.default_rng(0)).targets[0]
+    assert (dvd.inputs[-1], dvd.labels[-1]) == ("caf\ufffd", 1)
     with pytest.raises(InputError, match="there is no set 'toys'; there are books, dvd"):
         reviews(places(tmp_path), "toys", np.random.default_rng(0))
     write_csv(tmp_path / "fdu-mtl" / "dvd.task.test.gz", "good\ttext", [])
