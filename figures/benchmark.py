@@ -45,8 +45,9 @@ def show(record: Record, _folder: Path) -> Shown:
         tables["leaderboard"] = leaderboard
         tables["leaderboard_by_kind"] = by_group(record, "kinds")
         tables["leaderboard_by_suite"] = by_group(record, "suites")
+        tables["leaderboard_by_case"] = by_group(record, "cases")
         blocks += [leaderboard, CAPTION, "MAE in points by kind of shift:", tables["leaderboard_by_kind"]]
-        blocks += ["MAE in points by suite:", tables["leaderboard_by_suite"]]
+        blocks += ["MAE in points by suite (by case in the file leaderboard_by_case):", tables["leaderboard_by_suite"]]
         figures["benchmark"] = draw.of(record)
     for table, heading in _OTHER_TABLES.items():
         if found := standings(record, table=table):
@@ -79,7 +80,7 @@ def build(found: list[Standing]) -> Table:
 
 
 def by_group(record: Record, key: str) -> Table:
-    """The MAE of every row, with a column for each kind of shift or each suite; the default's coverage at the end."""
+    """The MAE of every row, with a column for each kind of shift, suite or case; the default's coverage at the end."""
     chosen = record.arrays["tables"] == OUTPUTS
     present = set(record.arrays[key][chosen].tolist())
     groups = [

@@ -60,7 +60,9 @@ class Standing:
         return self.mae / self.default_mae if self.default_mae > 0.0 else self.mae
 
 
-def standings(record: Record, *, table: str = OUTPUTS, kind: str = "", suite: str = "") -> list[Standing]:
+def standings(
+    record: Record, *, table: str = OUTPUTS, kind: str = "", suite: str = "", case: str = ""
+) -> list[Standing]:
     """The rows of one table of the leaderboard, the smallest error relative to the default's first.
 
     Args:
@@ -68,12 +70,12 @@ def standings(record: Record, *, table: str = OUTPUTS, kind: str = "", suite: st
         table: "outputs", "confidences" or "predicted classes": what is known of the models.
         kind: Kind of shift; all by default.
         suite: Name of a suite; all by default.
+        case: Name of a case; all by default.
     """
     chosen = record.arrays["tables"] == table
-    if kind:
-        chosen &= record.arrays["kinds"] == kind
-    if suite:
-        chosen &= record.arrays["suites"] == suite
+    for key, wanted in (("kinds", kind), ("suites", suite), ("cases", case)):
+        if wanted:
+            chosen = chosen & (record.arrays[key] == wanted)
     rows = record.arrays["rows"].tolist()
     found = [_standing(record, chosen, number, name) for number, name in enumerate(rows)]
     return sorted((one for one in found if one is not None), key=lambda one: (one.relative, one.mae))

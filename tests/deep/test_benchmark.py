@@ -460,6 +460,7 @@ def test_a_row_is_compared_with_the_default_on_the_cases_it_was_run_on(record):
 def test_the_leaderboard_can_be_of_one_kind_of_shift_or_one_suite(record):
     assert {one.row: one.targets for one in standings(record, kind="place")}[OUTPUTS_ONLY] == 2
     assert {one.row for one in standings(record, suite="s")} == {OUTPUTS_ONLY, WITH_MODEL}
+    assert {one.row: one.targets for one in standings(record, case="b", kind="time")}["X"] == 1
     assert standings(record, table="confidences") == []
 
 
