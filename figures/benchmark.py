@@ -80,23 +80,19 @@ def build(found: list[Standing]) -> Table:
 
 
 def by_group(record: Record, key: str) -> Table:
-    """The MAE of every row, with a column for each kind of shift, suite or case; the default's coverage at the end."""
-    chosen = record.arrays["tables"] == OUTPUTS
-    present = set(record.arrays[key][chosen].tolist())
-    groups = [
-        one for one in (KINDS if key == "kinds" else dict.fromkeys(record.arrays[key].tolist())) if one in present
-    ]
-    found = {group: {one.row: one for one in standings(record, **{key.removesuffix("s"): group})} for group in groups}
-    rows: list[list[Cell]] = []
-    for row in (one.row for one in standings(record)):
-        cells = [found[group].get(row) for group in groups]
-        rows.append([row, *(Number(math.nan if one is None else 100 * one.mae, ".2f") for one in cells)])
-    for row in _LOOKS:
-        cells = [found[group].get(row) for group in groups]
-        if any(cells):
-            coverages = (Number(math.nan if one is None else one.coverage, ".2f") for one in cells)
-            rows.append([f"coverage of {row}", *coverages])
-    return Table(("row", *groups), rows)
+    """A line for each kind of shift, suite or case: the MAE of every row, and the coverage of the default."""
+    of_table = record.arrays["tables"] == OUTPUTS
+    present = dict.fromkeys(record.arrays[key][of_table].tolist())
+    groups = [kind for kind in KINDS if kind in present] if key == "kinds" else list(present)
+    rows = [one.row for one in standings(record)]
+    defaults = [row for row in _LOOKS if row in rows]
+    lines: list[list[Cell]] = []
+    for group in groups:
+        found = {one.row: one for one in standings(record, **{key.removesuffix("s"): group})}
+        errors = [Number(100 * found[row].mae if row in found else math.nan, ".2f") for row in rows]
+        coverages = [Number(found[row].coverage if row in found else math.nan, ".2f") for row in defaults]
+        lines.append([group, *errors, *coverages])
+    return Table((key.removesuffix("s"), *rows, *(f"coverage of {row}" for row in defaults)), lines)
 
 
 @plot("Estimated against true errors", FIGURE_CAPTION)

@@ -12,6 +12,7 @@ from deep.benchmark.problems import (
     CLASSES,
     CORRUPTION,
     DOMAIN,
+    NONE,
     LabelledSet,
     Places,
     Problem,
@@ -78,7 +79,7 @@ def made_shifts(train: LabelledSet, test: LabelledSet, rng: np.random.Generator)
 
     parts = split_source(test, (), rng, share=_POOL_SHARE)
     pool, source = parts.train, parts.source
-    targets = [replace(pool, name="clean", kind=CLASSES)]
+    targets = [replace(pool, name="clean", kind=NONE)]
     for law, shares in class_shares(_CLASSES, rng):
         targets.append(replace(drawn_by_shares(pool, shares, _MADE_M, rng), name=law, kind=CLASSES))
     seed = int(rng.integers(2**31))

@@ -15,9 +15,9 @@ from deep.outputs import Outputs
 from projnorm.errors import InputError
 
 # Kinds of shift, as the leaderboard and the figure sort targets.
-TIME, PLACE, DOMAIN = "time", "place", "domain"
+NONE, TIME, PLACE, DOMAIN = "no shift", "time", "place", "domain"
 CLASSES, CORRUPTION, BOTH = "class shares", "corruption", "class shares and corruption"
-KINDS = (TIME, PLACE, DOMAIN, CLASSES, CORRUPTION, BOTH)
+KINDS = (NONE, TIME, PLACE, DOMAIN, CLASSES, CORRUPTION, BOTH)
 # Largest number of samples that a model is trained on, and of the labelled source.
 MOST_TRAIN, MOST_SOURCE = 20_000, 5_000
 # Share of the samples of a source domain without a test set of its own that a model is trained on.

@@ -464,10 +464,13 @@ def test_the_leaderboard_can_be_of_one_kind_of_shift_or_one_suite(record):
     assert standings(record, table="confidences") == []
 
 
-def test_the_figure_has_a_panel_for_each_kind_and_the_tables_a_column(record, tmp_path):
+def test_the_figure_has_a_panel_for_each_kind_and_the_table_a_line(record, tmp_path):
     from figures.benchmark import draw, show
 
     shown = show(record, tmp_path)
-    assert shown.tables["leaderboard_by_kind"].header == ("row", "time", "place")
+    by_kind = shown.tables["leaderboard_by_kind"]
+    assert [line[0] for line in by_kind.rows] == ["time", "place"]
+    assert by_kind.header[:4] == ("kind", WITH_MODEL, "X", OUTPUTS_ONLY)
+    assert [str(cell) for cell in by_kind.rows[0][1:]] == ["0.00", "0.00", "20.00", "0.00", "1.00"]
     titles = [axes.get_title() for axes in draw(record).axes if axes.get_title()]
     assert titles == ["time (2 targets)", "place (2 targets)"]
