@@ -93,6 +93,9 @@ def run_benchmark(config: BenchmarkConfig, context: RunContext) -> Record:
             f"`data` must be a folder with the data sets of the benchmark; there is none at {places.data}. The "
             f"`suites` {embedded} need no data."
         )
+    for name in config.suites:
+        if (require := SUITES[name].require) is not None:
+            require(places)
     peers = [read_peer(Path(path)) for path in config.peers]
     # The record's facts; filled when all tasks are done. Times are no arrays, which verification compares.
     seconds: dict[str, dict[str, float]] = {}

@@ -26,7 +26,7 @@ def nannyml(places: Places, setting: str, rng: np.random.Generator) -> GivenOutp
     "loans": is a car loan repaid? "cards": which of three credit cards? "employment": is a person of the US census
     employed? The decisions are those of the data, which for loans are at a probability of 0.65.
     """
-    folder = places.package("nannyml", _VERSION) / "datasets" / "data"
+    folder = nannyml_folder(places)
     read = {"loans": _loans, "cards": _cards, "employment": _employment}[setting]
     reference, analysis = read(folder, "reference"), read(folder, "analysis")
     count = min(MOST_SOURCE, len(reference[LABELS]))
@@ -34,6 +34,11 @@ def nannyml(places: Places, setting: str, rng: np.random.Generator) -> GivenOutp
     chunks = np.array_split(np.arange(len(analysis[LABELS])), _CHUNKS)
     targets = tuple(_outputs(analysis, chunk, f"chunk {number}") for number, chunk in enumerate(chunks, start=1))
     return GivenOutputs(_outputs(reference, drawn, "reference"), targets, (TIME,) * len(targets))
+
+
+def nannyml_folder(places: Places) -> Path:
+    """Folder of NannyML's data sets; an `InputError` where it is not installed."""
+    return places.package("nannyml", _VERSION) / "datasets" / "data"
 
 
 def _outputs(arrays: dict[str, NDArray[Any]], rows: NDArray[np.integer], name: str) -> Outputs:

