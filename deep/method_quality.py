@@ -10,12 +10,13 @@ import numpy as np
 from deep.calibration import Counts, Fit, Floats, Interval, Line, family_draws, left_out_predictions
 from deep.ensemble import Stack, signs
 from deep.estimate.conformal import coverage
-from deep.estimate.error_estimator import CALIBRATED
 from deep.estimators.projnorm import ProjNorm
 from projnorm.records import Record
 from projnorm.vision.targets import CLEAN
 
-DEFAULT = "default"
+# A weighted sum of four scores, with non-negative weights.
+STACK = "stack"
+STACKED = ("COT", "COTT", "MI", "FeatureShift")
 # Level of the intervals whose coverage is measured.
 _LEVEL = 0.9
 # Share of the variance of the errors that a method must explain to count as working.
@@ -85,15 +86,15 @@ def small_sample_qualities(record: Record) -> SmallSampleQualities:
         by_method = predictions(arrays, size)
         for method, predicted in by_method.items():
             qualities.setdefault(method, []).append(size_quality(predicted, arrays))
-        if DEFAULT not in by_method:
+        if STACK not in by_method:
             continue
-        others = [method for method in by_method if method not in (DEFAULT, ProjNorm.name)]
+        others = [method for method in by_method if method not in (STACK, ProjNorm.name)]
         best = {
             max(others, key=lambda method: qualities[method][-1].r_squared.value),
             min(others, key=lambda method: qualities[method][-1].mae.value),
         }
         beaten = [method for method in (ProjNorm.name, *sorted(best)) if method in by_method]
-        differences += [difference(by_method[DEFAULT], by_method[method], arrays) for method in beaten]
+        differences += [difference(by_method[STACK], by_method[method], arrays) for method in beaten]
     return SmallSampleQualities(qualities, differences)
 
 
@@ -107,9 +108,9 @@ def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predic
         if np.isfinite(values).all() and (np.ptp(values, axis=0) > 0.0).all():
             predicted[method] = _predicted(method, size, values, arrays, Line.fitted)
     predicted = {method: one for method, one in predicted.items() if np.isfinite(one.values).all()}
-    if all(method in predicted for method in CALIBRATED):
-        columns = [names.index(method) for method in CALIBRATED]
-        predicted[DEFAULT] = _predicted(DEFAULT, size, scores[:, :, columns] * signs(CALIBRATED), arrays, Stack.fitted)
+    if all(method in predicted for method in STACKED):
+        columns = [names.index(method) for method in STACKED]
+        predicted[STACK] = _predicted(STACK, size, scores[:, :, columns] * signs(STACKED), arrays, Stack.fitted)
     return predicted
 
 

@@ -185,6 +185,23 @@ class Outputs:
         return replace(self, labels=None)
 
 
+def joined_outputs(one: Outputs, other: Outputs) -> Outputs:
+    """The samples of both sets as one; both have the same parts."""
+
+    def both(a: Any, b: Any) -> Any:
+        return None if a is None or b is None else np.concatenate([a, b])
+
+    return Outputs(
+        both(one.logits, other.logits),
+        both(one.features, other.features),
+        both(one.labels, other.labels),
+        tuple(both(a, b) for a, b in zip(one.others, other.others, strict=True)),
+        both(one.inputs, other.inputs),
+        f"{one.name} and {other.name}",
+        both(one.predictions, other.predictions),
+    )
+
+
 def read_outputs(path: Path, *, needs_labels: bool = True, label_column: str = "") -> Outputs:
     """The outputs in a file.
 

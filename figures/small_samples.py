@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from deep.estimators.projnorm import ProjNorm
-from deep.method_quality import DEFAULT, SmallSampleQualities, small_sample_qualities, smallest_size
+from deep.method_quality import STACK, SmallSampleQualities, small_sample_qualities, smallest_size
 from figures.headings import about_run
 from figures.show import Shown
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, plot
@@ -75,7 +75,7 @@ def differences(summary: SmallSampleQualities) -> Table:
 @plot("Which method, and how many samples", CAPTION, WIDTH + 1.6, 3.6)
 def draw(figure: Figure, summary: SmallSampleQualities, heading: str = "") -> None:
     """R^2 against m, one line per method: the default, ProjNorm and the best others in colour, the rest in grey."""
-    looks = {DEFAULT: (TRUTH, "o", 2.0), ProjNorm.name: (CYCLE[3], "*", 2.0)}
+    looks = {STACK: (TRUTH, "o", 2.0), ProjNorm.name: (CYCLE[3], "*", 2.0)}
     best = [method for method, _ in summary.ranked() if method not in looks][:_COLOURED]
     colours = (CYCLE[0], CYCLE[1], CYCLE[2], CYCLE[4], CYCLE[9])
     looks |= {method: (colour, mark, 1.2) for method, colour, mark in zip(best, colours, _MARKS, strict=False)}
@@ -90,7 +90,7 @@ def draw(figure: Figure, summary: SmallSampleQualities, heading: str = "") -> No
         else:
             label = f"{len(grey)} other methods" if method == grey[0] else None
             axes.plot(x, y, color=OTHERS, lw=0.8, label=label, zorder=1)
-        if method == DEFAULT:
+        if method == STACK:
             low, high = [one.r_squared.low for one in sizes], [one.r_squared.high for one in sizes]
             axes.fill_between(x, low, high, color=TRUTH, alpha=0.12, lw=0, label="default, 95 % interval")
     axes.plot(_PAPER_SIZE, _PAPER, "*", mfc="none", mec=CYCLE[3], ms=11, ls="none", label="ProjNorm in the paper")

@@ -1,4 +1,4 @@
-"""Labelled shifted sets to calibrate on: copies of the source made here, or sets of the user.
+"""Labelled shifted sets to calibrate on: copies of the source made here, or sets of the user; each in several shares.
 
 A set of shifted copies of labelled samples on which errors are regressed is the meta-set of Deng and Zheng, "Are Labels
 Always Necessary for Classifier Accuracy Evaluation?" (CVPR 2021).
@@ -6,64 +6,89 @@ Always Necessary for Classifier Accuracy Evaluation?" (CVPR 2021).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import Floats
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import Classifier, outputs_of
-from deep.estimate.shifts import SEVERITIES, corrupted, corruption_families, drawn_anew, is_images, moved
-from deep.estimators import Estimator
-from deep.estimators.softmax import probabilities
-from deep.outputs import Outputs, require_alike
+from deep.estimate.shifts import drawn_with_shares, image_shifts, is_images, other_shares, shifted_images
+from deep.outputs import Outputs, joined_outputs, require_alike
 from deep.samples import few_indices
 from projnorm.errors import InputError
 from projnorm.progress import tracked
 
-SOURCE = "source"
+SOURCE, MIXTURE = "source", "mixture with clean samples"
 # Copies are made of so many samples of the source at the most.
 MOST_SAMPLES = 1_000
+# A draw with other class shares needs so many samples.
+_FEWEST_DRAWN = 20
+# One set in so many is mixed with clean samples, which are half of the mixture.
+_MIXED, _MIXED_PART = 5, 0.5
 _NUMBERED = re.compile(r"(.+)-\d+$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalibrationSets:
-    """Outputs of the model on labelled sets under shifts, the family of each, and where they come from, in words."""
+    """Outputs of the model on labelled sets under shifts.
+
+    Attributes:
+        sets: Labelled outputs.
+        families: Family of shifts of each set.
+        origin: Where they come from, in words.
+    """
 
     sets: tuple[Outputs, ...]
     families: NDArray[np.str_]
     origin: str
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Name of each set."""
-        return tuple(one.name for one in self.sets)
-
-    @property
-    def errors(self) -> Floats:
-        """True error on the whole of each set."""
-        return np.array([one.error for one in self.sets])
-
-    @property
     def size(self) -> int:
         """Median number of samples in a set."""
         return int(np.median([len(one) for one in self.sets]))
 
-    def scores(self, estimators: Mapping[str, Estimator], *, m: int, seed: int) -> dict[str, Floats]:
-        """Scores of each method on `m` drawn samples of every set, so that they are as noisy as those of a target.
+    def draws(self, m: int, *, seed: int) -> list[Draw]:
+        """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
+        found: list[Draw] = []
+        for number, (one, family) in enumerate(zip(self.sets, self.families.tolist(), strict=True)):
+            rng = np.random.default_rng((seed, number))
+            found.append(Draw(one, few_indices(len(one), m, seed + number), family, has_other_shares=False))
+            for shares in other_shares(one.classes, rng):
+                indices = drawn_with_shares(one.known_labels, shares, m, rng)
+                if len(indices) >= min(_FEWEST_DRAWN, m):
+                    found.append(Draw(one, indices, family, has_other_shares=True))
+        return found
 
-        Nan where a set lacks what the method looks at: moved features have no inputs and no outputs of other models.
-        """
-        rows = []
-        for number, one in enumerate(tracked(self.sets, description="scores", total=len(self.sets))):
-            drawn = one.take(few_indices(len(one), m, seed + number)).without_labels()
-            rows.append([e.score(drawn) if e.applies_to(drawn) else math.nan for e in estimators.values()])
-        return dict(zip(estimators, np.array(rows).T, strict=True))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """Samples that were drawn of a calibration set.
+
+    Attributes:
+        drawn_from: The set.
+        indices: Indices of the samples.
+        family: Family of shifts of the set.
+        has_other_shares: Whether they have other class shares than the set.
+    """
+
+    drawn_from: Outputs
+    indices: NDArray[np.intp]
+    family: str
+    has_other_shares: bool
+
+    @property
+    def outputs(self) -> Outputs:
+        """Labelled outputs on the samples."""
+        return self.drawn_from.take(self.indices)
+
+    @property
+    def error(self) -> float:
+        """True error on the samples."""
+        one = self.drawn_from
+        return float(np.mean(one.predicted[self.indices] != one.known_labels[self.indices]))
 
 
 def given_sets(sets: Mapping[str, Outputs], source: Outputs) -> CalibrationSets:
@@ -85,36 +110,24 @@ def family_of(name: str) -> str:
 
 
 def shifted_sets(
-    classifier: Classifier, others: tuple[Classifier, ...], source: Outputs, *, seed: int
+    classifier: Classifier, others: tuple[Classifier, ...], source: Outputs, *, seed: int, keep_inputs: bool
 ) -> CalibrationSets | None:
-    """Shifted copies of the source, as far as the model can be asked about them; None where it cannot.
+    """Shifted copies of the images of the source, and mixtures of them with clean ones; None for other inputs.
 
-    Images are corrupted. Else the features of a network are moved and sent through its last layer; of other models the
-    inputs, if each is a row of numbers. Rows are also drawn in other shares.
+    Tables and texts are not shifted: noise that is made up teaches nothing about the shifts that they meet. Images are
+    kept beside the outputs where a method asks for them, with `keep_inputs`.
     """
     few = source.take(few_indices(len(source), MOST_SAMPLES, seed))
-    x, labels = few.inputs, few.known_labels
-    if isinstance(x, np.ndarray) and is_images(x):
-        sets, families, count = [few], [SOURCE], len(corruption_families()) * len(SEVERITIES)
-        for shift in tracked(corrupted(x, seed=seed), description="calibration", total=count):
-            samples = as_batches((shift.rows, labels), shift.name)
-            sets.append(outputs_of(classifier, samples, shift.name, others=others))
-            families.append(shift.family)
-        return CalibrationSets(tuple(sets), np.array(families), "corruptions of the source images")
-    if (through_last := getattr(classifier, "through_last", None)) is not None:
-        if few.features is None:
-            return None
-        shifts = [(shift, through_last(shift.rows)) for shift in moved(few.features, seed=seed)]
-        origin = "features of the source, moved and drawn anew"
-    elif isinstance(x, np.ndarray) and x.ndim == 2 and x.dtype.kind in "fiu" and np.isfinite(x).all():
-        shifts = [(shift, classifier.outputs(as_batches(shift.rows, shift.name))) for shift in moved(x, seed=seed)]
-        origin = "inputs of the source, moved and drawn anew"
-    else:
+    if not isinstance(few.inputs, np.ndarray) or not is_images(few.inputs):
         return None
-    confidence = probabilities(few.logits).max(axis=1)
-    shifts += [(shift, few.take(shift.indices)) for shift in drawn_anew(labels, confidence, seed=seed)]
-    copies = [
-        Outputs.of(one.logits, features=one.features, labels=labels[shift.indices], name=shift.name)
-        for shift, one in shifts
-    ]
-    return CalibrationSets((few, *copies), np.array([SOURCE, *(shift.family for shift, _ in shifts)]), origin)
+    images, few = few.inputs, few if keep_inputs else replace(few, inputs=None)
+    sets, families = [few], [SOURCE]
+    for shift in tracked(shifted_images(images, seed=seed), description="calibration", total=len(image_shifts())):
+        one = outputs_of(classifier, as_batches(shift.images, shift.name), shift.name, others=others)
+        sets.append(replace(one, labels=few.labels, inputs=one.inputs if keep_inputs else None))
+        families.append(shift.family)
+    for number, one in enumerate(sets[_MIXED::_MIXED]):
+        shifted = np.random.default_rng((seed, number)).random(len(few)) < _MIXED_PART
+        sets.append(joined_outputs(few.take(np.flatnonzero(~shifted)), one.take(np.flatnonzero(shifted))))
+        families.append(MIXTURE)
+    return CalibrationSets(tuple(sets), np.array(families), "corruptions and other changes of the source images")

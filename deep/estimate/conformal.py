@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Fit, Floats, Interval, family_draws, left_out_predictions
+from deep.estimate.result import Coverage
 from projnorm.errors import InputError
 
 # Residuals are in units of this and of how far the predicted error is above that in distribution.
@@ -75,20 +76,6 @@ class Residuals:
 
     def _scale(self, predicted: Floats) -> Floats:
         return _LEAST_SCALE + np.maximum(0.0, predicted - self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How often intervals held on families they had not seen.
-
-    Attributes:
-        share: Share of the sets, with an interval from bootstrap draws of whole families; nan where those that are
-            left are too few for an interval.
-        width: Median width of the intervals, cut to 0 to 1.
-    """
-
-    share: Interval
-    width: float
 
 
 _UNKNOWN = Coverage(Interval(math.nan), math.nan)

@@ -1,35 +1,39 @@
-"""The estimate of an error: what is learnt from labelled sets, applied to the scores of a target."""
+"""The estimate of an error: what is learnt from labelled sets, applied to a target."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from deep.calibration import Floats, Line, left_out_predictions
-from deep.ensemble import Stack, signs
-from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.conformal import Residuals, coverage
-from deep.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult, joined, percent
+from deep.calibration import Floats, Interval, Line, family_draws, left_out_predictions
+from deep.estimate.answers import Answer, answer_from_methods, answer_from_outputs
+from deep.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
+from deep.estimate.calibration_sets import CalibrationSets, Draw
+from deep.estimate.hypotheses import INPUTS, Evidence, HypothesisResult, HypothesisTests
+from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult, joined, percent
+from deep.estimate.scaling import Scaling
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
+from projnorm.progress import tracked
 
-# The default, with labelled shifted sets and without; both were chosen by held-out error, see docs/which-method.md.
-CALIBRATED = ("COT", "COTT", "MI", "FeatureShift")
-UNCALIBRATED = ("COTT", "DoC")
+# What is run by default, besides the tests of hypotheses: the usual estimates from confidence, for comparison.
+SHOWN = ("AC", "ATC", "CBPE", "COT", "DoC", "MLLS")
 _FEWEST_TO_HALVE = 20
-_DRAWS = 200
-# A bootstrap draws so many rows at the most, and its spread is scaled to all of them.
-_MOST_DRAWN = 2_000
 # A target larger than the calibration sets is scored in so many parts at the most.
 _MOST_PARTS = 10
 # Fewer samples are warned of.
 _FEW = 30
+# Outputs that reveal less of the classes than this are warned of.
+_LITTLE_RESOLUTION = 0.35
+# "Inputs" is refuted where fewer calibration sets with their own class shares look less like such than this part.
+_INPUTS_ALPHA = 0.05
+# A prediction whose deviation is larger than that on calibration sets by this factor is an extrapolation.
+_EXTRAPOLATION = 1.5
 
 
 def offered_methods() -> tuple[str, ...]:
@@ -41,21 +45,30 @@ def offered_methods() -> tuple[str, ...]:
 class ErrorEstimator:
     """Everything about an estimate but the target.
 
-    All of `methods` are run, and the estimate is made of those `wanted`, or of the default. They learn from
-    `learnt_from`, a half of the source where there are calibration sets, which are made of the other half, and all of
-    it where there are none; `remedy` then says how the user could have some.
+    Attributes:
+        methods: Methods to run; None for those of the default.
+        wanted: Methods that the estimate is to be made of; None for the default.
+        shift: What the user says of the shift: "any", "classes" or "inputs".
+        class_shares: Class shares of the targets, where they are known.
+        level: Level of the intervals.
+        resources: What methods may be built from besides outputs.
+        remedy: How the user could have calibration sets, in words.
+        source: Labelled outputs.
+        learnt_from: The part of them that methods learn from: half where calibration sets are made of the other half.
+        calibration: Labelled shifted sets; None where there are none.
     """
 
-    methods: tuple[str, ...]
+    methods: tuple[str, ...] | None
     wanted: tuple[str, ...] | None
+    shift: str
+    class_shares: Floats | None
     level: float
     resources: Resources
     remedy: str
     source: Outputs
     learnt_from: Outputs
     calibration: CalibrationSets | None
-    _fitted: dict[int, dict[str, Estimator]] = field(default_factory=dict, init=False, repr=False)
-    _tables: dict[int, dict[str, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[tuple[str, int], object] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def seed(self) -> int:
@@ -67,118 +80,175 @@ class ErrorEstimator:
         truth = None if target.labels is None else target.error
         target = target.without_labels()
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
-        fitted = self._estimators(m)
-        scores = dict.fromkeys(self.methods, math.nan)
-        scores |= {method: part_score(estimator, target, m, self.seed) for method, estimator in fitted.items()}
-        notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
-        default = UNCALIBRATED if self.calibration is None else CALIBRATED
-        chosen = tuple(method for method in self.wanted or default if math.isfinite(scores.get(method, math.nan)))
-        if not chosen:
-            reasons = "; ".join(f"{method}: {note}" for method, note in notes.items())
-            raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
+        scores, notes = self._scores(target, m)
+        evidence = self._tests(self.source).evidence(self._scaling(target), target)
         if self.calibration is None:
-            estimate = self._uncalibrated(target, scores, notes, chosen)
+            estimate = self._from_outputs(target, evidence, scores, notes)
         else:
-            estimate = self._calibrated(target, self.calibration, m, scores, notes, chosen)
-        return replace(estimate, truth=truth, warnings=(*self._general_warnings(target), *estimate.warnings))
+            estimate = self._calibrated(target, evidence, m, scores, notes)
+        warnings = (*self._general_warnings(target), *self._shift_warnings(evidence), *estimate.warnings)
+        shares = tuple(evidence.shares.tolist())
+        return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
+
+    @property
+    def _run(self) -> tuple[str, ...]:
+        """Methods that are run."""
+        if self.methods is not None:
+            return self.methods
+        return SHOWN if self.calibration is None else tuple(dict.fromkeys([*SHOWN, *FOR_INPUTS, *FOR_BOTH]))
+
+    @property
+    def _scaling(self) -> Scaling:
+        if ("scaling", 0) not in self._cache:
+            self._cache["scaling", 0] = Scaling.fit(self.learnt_from)
+        scaling = self._cache["scaling", 0]
+        assert isinstance(scaling, Scaling)
+        return scaling
+
+    def _tests(self, source: Outputs) -> HypothesisTests:
+        """The tests of hypotheses against labelled samples: the whole source, or the part that methods learn from."""
+        key = ("tests", len(source))
+        if key not in self._cache:
+            self._cache[key] = HypothesisTests.fit(self._scaling(source), source, self.class_shares)
+        tests = self._cache[key]
+        assert isinstance(tests, HypothesisTests)
+        return tests
+
+    def _estimators(self, m: int) -> dict[str, Estimator]:
+        """Methods that lack nothing, for sets of `m` samples."""
+        key = ("estimators", m)
+        if key not in self._cache:
+            resources, source = replace(self.resources, samples=m), self._scaling(self.learnt_from)
+            runnable = [method for method in self._run if not self._lacking(method)]
+            self._cache[key] = {method: build(method, resources, source) for method in runnable}
+        found = self._cache[key]
+        assert isinstance(found, dict)
+        return found
 
     def _lacking(self, method: str) -> str:
         return ESTIMATORS[method].lacking(self.learnt_from, self.resources)
 
-    def _estimators(self, m: int) -> dict[str, Estimator]:
-        """Methods that lack nothing, for sets of `m` samples."""
-        if m not in self._fitted:
-            resources = replace(self.resources, samples=m)
-            runnable = [method for method in self.methods if not self._lacking(method)]
-            self._fitted[m] = {method: build(method, resources, self.learnt_from) for method in runnable}
-        return self._fitted[m]
+    def _scores(self, target: Outputs, m: int) -> tuple[dict[str, float], dict[str, str]]:
+        """Score of every method that is run, and why it has none."""
+        scaled = self._scaling(target)
+        scores = dict.fromkeys(self._run, math.nan)
+        scores |= {method: part_score(one, scaled, m, self.seed) for method, one in self._estimators(m).items()}
+        notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
+        if self.wanted is not None and not any(math.isfinite(scores[one]) for one in self.wanted):
+            reasons = "; ".join(f"{method}: {note}" for method, note in notes.items())
+            raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
+        return scores, notes
 
-    def _uncalibrated(
-        self, target: Outputs, scores: Mapping[str, float], notes: Mapping[str, str], chosen: tuple[str, ...]
+    def _from_outputs(
+        self, target: Outputs, evidence: Evidence, scores: Mapping[str, float], notes: Mapping[str, str]
     ) -> ErrorEstimate:
-        """The mean of methods whose scores are errors, with the sampling noise of both sets from bootstrap draws."""
-        if raw := [method for method in chosen if not ESTIMATORS[method].is_error]:
-            raise InputError(
-                f"{joined(raw)}: scores that are no errors need calibration{f'; {self.remedy}' if self.remedy else ''}."
-            )
-        bias, spread = self._sampling_noise(target, chosen)
-        error = float(np.clip(np.mean([scores[method] for method in chosen]) - bias, 0.0, 1.0))
+        """The answer without calibration sets: by the hypotheses, or by the methods that the user names."""
+        sizes = (len(self.source), len(target))
+        if self.wanted is None:
+            based_on, hypotheses = _based_on(evidence, self.shift), evidence.results
+            answer = answer_from_outputs(evidence, self.shift, sizes, self.level)
+        else:
+            based_on, hypotheses = tuple(one for one in self.wanted if math.isfinite(scores[one])), ()
+            if raw := [method for method in based_on if not ESTIMATORS[method].is_error]:
+                remedy = f"; {self.remedy}" if self.remedy else ""
+                raise InputError(f"{joined(raw)}: scores that are no errors need calibration{remedy}.")
+            answer = answer_from_methods([scores[one] for one in based_on], sizes, self.level)
         results = [
             MethodResult(method, score, score if ESTIMATORS[method].is_error else math.nan, note=notes[method])
             for method, score in scores.items()
         ]
-        return self._estimate(target, error, _reach(self.level) * spread, chosen, results, sampling_noise=spread)
-
-    def _sampling_noise(self, target: Outputs, methods: tuple[str, ...]) -> tuple[float, float]:
-        """What the methods miss by on draws of the source as large as the target, and how much they vary.
-
-        Some are biased on few samples: the classes of so few do not have the shares that COTT takes them to have. The
-        spread is the standard deviation over draws of both sets, with replacement. It is no less than that of the error
-        of the source, counted with half a sample more of each kind, and half a sample of the target: sets without any
-        error, or of one sample, would have none.
-        """
-        rng = np.random.default_rng(self.seed)
-        sets = tuple(replace(one, inputs=None) for one in (self.source, target))
-        sizes = [min(len(one), _MOST_DRAWN) for one in sets]
-        varied, missed = [], []
-        for _ in range(_DRAWS):
-            learnt, seen, like_source = (
-                one.take(rng.integers(len(one), size=size))
-                for one, size in zip((*sets, sets[0]), (*sizes, sizes[1]), strict=True)
-            )
-            estimators = [build(method, Resources(seed=self.seed), learnt) for method in methods]
-            varied.append(np.mean([estimator.score(seen) for estimator in estimators]))
-            there = np.mean([estimator.score(like_source) for estimator in estimators])
-            missed.append(there - learnt.error)
-        share = max(size / len(one) for one, size in zip(sets, sizes, strict=True))
-        spread = _finite_or(np.std, varied, 1.0) * math.sqrt(share)
-        noise = _binomial_noise(self.source.error, len(self.source))
-        return _finite_or(np.mean, missed, 0.0), math.hypot(max(spread, noise), 0.5 / len(target))
+        return self._estimate(target, answer, based_on, results, hypotheses)
 
     def _calibrated(
         self,
         target: Outputs,
-        sets: CalibrationSets,
+        evidence: Evidence,
         m: int,
         scores: Mapping[str, float],
         notes: Mapping[str, str],
-        chosen: tuple[str, ...],
     ) -> ErrorEstimate:
-        """The estimate that is learnt from the scores and errors of labelled shifted sets of the same size."""
-        if m not in self._tables:
-            self._tables[m] = sets.scores(self._estimators(m), m=m, seed=self.seed)
-        table = self._tables[m]
-        chosen = tuple(method for method in chosen if np.isfinite(table[method]).all())
-        if not chosen:
-            raise InputError(f"{target.name}: no method is defined on all of the calibration sets.")
-        turned = signs(chosen)
-        values = np.column_stack([table[method] for method in chosen])
-        here = np.array([scores[method] for method in chosen])
-        known = (values * turned, sets.errors, sets.families, Stack.fitted, self.source.error)
-        residuals, stack = Residuals.of(*known), Stack.fitted(*known[:2])
-        raw = float(stack.predict((here * turned)[None])[0])
-        error = min(1.0, max(0.0, raw))
-        radius = float(residuals.radius(np.array(error), self.level))
-        noise = _binomial_noise(error, len(target))
-        weighty = tuple(method for method, weight in zip(chosen, stack.weights, strict=True) if weight > 0.0)
-        held = coverage(*known, self.level, rng=np.random.default_rng(self.seed))
-        warnings = (
-            "" if math.isfinite(radius) else _too_few(sets, self.level),
-            _outside(chosen, values, here),
-            "" if weighty else "No method follows the error on the calibration sets; this is their mean.",
-            "" if raw == error else f"The calibration gives {percent(raw)}, which was cut.",
-        )
-        return self._estimate(
-            target,
-            error,
-            max(radius, _reach(self.level) * noise),
-            weighty or chosen,
-            [_by_line(method, score, table, sets, notes[method]) for method, score in scores.items()],
-            sampling_noise=noise,
-            warnings=tuple(filter(None, warnings)),
-            calibration=CalibrationSummary(
-                sets.origin, sets.names, sets.families, sets.errors, residuals.predicted, residuals.mae, held
-            ),
+        """The answer that is learnt from the scores and errors of labelled shifted sets of the same size."""
+        draws, table, answers = self._learnt(m)
+        usable = answers is not None and all(math.isfinite(scores[one]) for names in answers.methods for one in names)
+        if answers is None or not usable:
+            plain = self._from_outputs(target, evidence, scores, notes)
+            return replace(plain, warnings=(*plain.warnings, _too_few(draws)))
+        sizes = (len(self.source), len(target))
+        shift = self.shift if self.wanted is None else "inputs"
+        answer = answers.answer(evidence, scores, shift, sizes, self.level)
+        own = np.array([not draw.has_other_shares for draw in draws])
+        kept = [draw for draw, is_own in zip(draws, own, strict=True) if is_own]
+        results = [_by_line(method, score, table.get(method), kept, notes[method]) for method, score in scores.items()]
+        p_value = answers.p_value_of_inputs(scores)
+        hypotheses = [
+            HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
+            for one in evidence.results
+        ]
+        law = answers.mixture(scores, self.shift)
+        hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], law.means, strict=True)]
+        far = law.deviations[0] > _EXTRAPOLATION * answers.widest
+        warnings = (_OUTSIDE,) if far and not evidence.accepts_class_shares else ()
+        based_on = answers.methods[1] if self.wanted is None else self.wanted
+        if shift == "any" and evidence.accepts_class_shares:
+            based_on = _based_on(evidence, shift)
+        estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
+        return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
+
+    def _learnt(self, m: int) -> tuple[list[Draw], dict[str, Floats], CalibratedAnswers | None]:
+        """Draws of the calibration sets, the scores of methods on those with their own shares, and what they teach."""
+        key = ("learnt", m)
+        if key not in self._cache:
+            assert self.calibration is not None
+            draws = self.calibration.draws(m, seed=self.seed)
+            regressed = _chosen(self.wanted, self._estimators(m))
+            table, scores, evidence = self._score_draws(draws, m, regressed)
+            few = sum(not draw.has_other_shares for draw in draws) < FEWEST_SETS or not all(regressed)
+            answers = None if few else CalibratedAnswers.fit(draws, scores, evidence, regressed)
+            self._cache[key] = (draws, table, answers)
+        draws, table, answers = self._cache[key]  # type: ignore[misc] # of the type just put there
+        return draws, table, answers
+
+    def _score_draws(
+        self, draws: list[Draw], m: int, regressed: tuple[tuple[str, ...], tuple[str, ...]]
+    ) -> tuple[dict[str, Floats], dict[str, Floats], list[Evidence]]:
+        """All methods on draws with their own shares, those of the regressions on all, and the evidence of all."""
+        estimators, tests = self._estimators(m), self._tests(self.learnt_from)
+        both = set(regressed[0]) | set(regressed[1])
+        rows: list[dict[str, float]] = []
+        evidence = []
+        for draw in tracked(draws, description="scores", total=len(draws)):
+            raw = draw.outputs.without_labels()
+            scaled = self._scaling(raw)
+            asked = both if draw.has_other_shares else estimators
+            rows.append(
+                {
+                    one: estimators[one].score(scaled) if estimators[one].applies_to(scaled) else math.nan
+                    for one in asked
+                }
+            )
+            evidence.append(tests.evidence(scaled, raw))
+        own = [row for row, draw in zip(rows, draws, strict=True) if not draw.has_other_shares]
+        table = {one: np.array([row[one] for row in own]) for one in estimators}
+        return table, {one: np.array([row[one] for row in rows]) for one in both}, evidence
+
+    def _summary(self, kept: list[Draw], answers: CalibratedAnswers) -> CalibrationSummary:
+        """How well the regression on draws with their own shares predicts those of families left out."""
+        assert self.calibration is not None
+        left_out, errors = answers.inputs.left_out(), answers.inputs.values
+        families = answers.inputs.families
+        reach = NormalDist().inv_cdf(0.5 + self.level / 2.0) * left_out.deviation
+        held = np.abs(left_out.mean - errors) <= reach
+        draws = family_draws(families, np.random.default_rng(self.seed))
+        share = Interval.over(draws, float(held.mean()), lambda counts: counts @ held / counts.sum(axis=1))
+        ends = np.clip(left_out.mean - reach, 0.0, 1.0), np.clip(left_out.mean + reach, 0.0, 1.0)
+        return CalibrationSummary(
+            self.calibration.origin,
+            tuple(draw.drawn_from.name for draw in kept),
+            families,
+            errors,
+            left_out.mean,
+            float(np.mean(np.abs(left_out.mean - errors))),
+            Coverage(share, float(np.median(ends[1] - ends[0]))),
         )
 
     def _general_warnings(self, target: Outputs) -> list[str]:
@@ -190,32 +260,57 @@ class ErrorEstimator:
         ]
         if are_probabilities(self.source.logits):
             warnings.append("What was given as logits looks like probabilities, and softmax is applied to logits.")
+        chance = 1.0 - float(np.bincount(self.source.known_labels).max()) / len(self.source)
+        if self.source.error > chance > 0.0:
+            warnings.append(
+                f"The error on the source is {percent(self.source.error)}, and {percent(chance)} for always saying its "
+                "most frequent class: are its labels in another order, or are source and target swapped?"
+            )
         return warnings
+
+    def _shift_warnings(self, evidence: Evidence) -> list[str]:
+        """Warnings about what the answer assumes of the shift."""
+        if self.wanted is not None:
+            return []
+        if self.shift == "classes" and not evidence.accepts_class_shares:
+            return ["The outputs are not those of the source with other class shares, so more than these has changed."]
+        if evidence.resolution < _LITTLE_RESOLUTION:
+            return [_LITTLE_SAID]
+        return []
 
     def _estimate(
         self,
         target: Outputs,
-        error: float,
-        reach: float,
-        chosen: tuple[str, ...],
-        results: Sequence[MethodResult],
-        **more: Any,
+        answer: Answer,
+        based_on: tuple[str, ...],
+        results: list[MethodResult],
+        hypotheses: tuple[HypothesisResult, ...],
     ) -> ErrorEstimate:
-        error, low, high = np.clip((error, error - reach, error + reach), 0.0, 1.0).tolist()
         return ErrorEstimate(
             target.name,
             len(target),
-            error,
-            low,
-            high,
+            answer.error,
+            answer.low,
+            answer.high,
             self.level,
-            chosen,
+            based_on,
             self.source.error,
             len(self.source),
-            (*results, *_not_asked(self.methods)),
+            (*results, *_not_asked(self._run)),
+            answer.sampling_noise,
+            hypotheses=hypotheses,
             remedy=self.remedy,
-            **more,
         )
+
+
+_LITTLE_SAID = (
+    "The outputs say little of the classes even on the source, so neither class shares nor changes of the inputs show in "
+    "them; the range may not hold. A few labels would decide."
+)
+_OUTSIDE = (
+    "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
+    "and the interval may not hold."
+)
 
 
 def halves(source: Outputs, seed: int) -> tuple[Outputs, Outputs]:
@@ -235,31 +330,32 @@ def part_score(estimator: Estimator, outputs: Outputs, m: int, seed: int) -> flo
     return float(np.mean([estimator.score(outputs.take(part)) for part in parts]))
 
 
-def _reach(level: float) -> float:
-    """How many standard deviations an interval at this level reaches to either side."""
-    return NormalDist().inv_cdf(0.5 + level / 2.0)
+def _chosen(wanted: tuple[str, ...] | None, fitted: Mapping[str, Estimator]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Methods of the two regressions, as far as they could be fitted."""
+    groups = (FOR_INPUTS, FOR_BOTH) if wanted is None else (wanted, wanted)
+    first, second = (tuple(one for one in names if one in fitted) for names in groups)
+    return first, second
 
 
-def _binomial_noise(error: float, n: int) -> float:
-    """Standard deviation of an error counted on n samples, with half a sample more of each kind."""
-    p = (n * error + 0.5) / (n + 1)
-    return math.sqrt(p * (1.0 - p) / n)
+def _based_on(evidence: Evidence, shift: str) -> tuple[str, ...]:
+    """The methods that an answer from outputs is made of."""
+    if shift == "inputs":
+        return ("COT",)
+    if shift == "classes" or (evidence.accepts_class_shares and not evidence.accepts_no_shift):
+        return ("MLLS",)
+    confidence = "CBPE" if len(evidence.shares) == 2 else "DoC"
+    return (confidence,) if evidence.accepts_no_shift else ("COT", confidence)
 
 
-def _finite_or(measure: Callable[[Floats], np.floating], values: list[np.floating], otherwise: float) -> float:
-    """A measure of the values that are finite; `otherwise` if there are none."""
-    finite = np.array(values)[np.isfinite(values)]
-    return float(measure(finite)) if len(finite) else otherwise
-
-
-def _by_line(method: str, score: float, table: Mapping[str, Floats], sets: CalibrationSets, note: str) -> MethodResult:
+def _by_line(method: str, score: float, known: Floats | None, draws: list[Draw], note: str) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
-    if not math.isfinite(score):
+    if known is None or not math.isfinite(score):
         return MethodResult(method, note=note)
-    if not np.isfinite(known := table[method]).all():
+    if not np.isfinite(known).all():
         return MethodResult(method, score, note="undefined on some of the calibration sets")
-    missed = np.abs(left_out_predictions(known, sets.errors, sets.families) - sets.errors)
-    predicted = float(Line.fitted(known, sets.errors).predict(np.array(score)))
+    errors, families = np.array([draw.error for draw in draws]), np.array([draw.family for draw in draws])
+    missed = np.abs(left_out_predictions(known, errors, families) - errors)
+    predicted = float(Line.fitted(known, errors).predict(np.array(score)))
     return MethodResult(method, score, predicted, float(missed.mean()))
 
 
@@ -270,26 +366,14 @@ def _note(missing: str, score: float) -> str:
 
 
 def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
-    """Methods that were not run, with the reason: the costly ones by default, all others where methods are named."""
+    """Methods that were not run."""
     left_out = [method for method in offered_methods() if method not in asked]
-    reasons = {True: "costly, name it in methods", False: "not asked for"}
-    return [MethodResult(method, note=f"not run: {reasons[ESTIMATORS[method].costly]}") for method in left_out]
+    return [MethodResult(method, note="not run: name it in methods") for method in left_out]
 
 
-def _too_few(sets: CalibrationSets, level: float) -> str:
-    """A warning that the families do not suffice for an interval."""
-    families = len(set(sets.families.tolist()))
-    reach = 100 * families / (families + 1)
-    too_few = f"{families} families of calibration sets are too few for an interval at {100 * level:g} %"
-    return f"{too_few}, which is then all from 0 to 100 %; they reach {reach:.0f} % at the most."
-
-
-def _outside(chosen: tuple[str, ...], values: Floats, here: Floats) -> str:
-    """A warning where the scores of a target lie outside those of the calibration sets; else empty."""
-    outside = [
-        f"{method} is {score:.4g}, and {low:.4g} to {high:.4g} on the calibration sets"
-        for method, score, low, high in zip(chosen, here, values.min(axis=0), values.max(axis=0), strict=True)
-        if not low <= score <= high
-    ]
-    where = f"The target lies outside the calibration sets ({'; '.join(outside)})"
-    return f"{where}: the estimate is an extrapolation and the interval may not hold." if outside else ""
+def _too_few(draws: list[Draw]) -> str:
+    """A warning that calibration sets were not used."""
+    count = sum(not draw.has_other_shares for draw in draws)
+    if count < FEWEST_SETS:
+        return f"{count} labelled sets, the source included, are too few to calibrate on; {FEWEST_SETS} would do."
+    return "No score of the default is defined on all calibration sets, so they were not used."

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
+from deep.calibration import Floats
 from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
@@ -19,7 +21,7 @@ from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
 from deep.output_tables import arrays_of_table
 from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
-from deep.tables import is_table
+from deep.tables import as_text, is_table
 from projnorm.errors import InputError
 from projnorm.tables import stem
 
@@ -29,15 +31,16 @@ if TYPE_CHECKING:
     from deep.recipe import Recipe
     from deep.training import Prepare
 
-_NOT_SHIFTED = (
-    "The source could not be shifted to calibrate on: that takes images, a network with a linear last layer, or rows "
-    "of numbers."
-)
+SHIFTS = ("any", "classes", "inputs")
+# Known class shares add up to one within this.
+_SUM_TOLERANCE = 1e-3
 
 
 class EstimateOptions(TypedDict, total=False):
     """Options of `estimate_error` and `estimate_errors`, which describes them."""
 
+    shift: str
+    class_shares: Sequence[float] | Mapping[Any, float] | None
     methods: str | Sequence[str]
     calibration: str | Mapping[str, Any]
     level: float
@@ -57,8 +60,8 @@ def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[Estim
             of an ONNX file; or None, and then both sets are outputs.
         source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
         target: Unlabelled samples; labels, if it has any, give `ErrorEstimate.truth` and nothing else.
-        options: `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`, `others` and `collate`, as in
-            `estimate_errors`.
+        options: `shift`, `class_shares`, `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`,
+            `others` and `collate`, as in `estimate_errors`.
 
     Raises:
         InputError: If something does not fit; the message says what.
@@ -74,6 +77,8 @@ def estimate_errors(
     source: Any,
     targets: Mapping[str, Any] | list[Any],
     *,
+    shift: str = "any",
+    class_shares: Sequence[float] | Mapping[Any, float] | None = None,
     methods: str | Sequence[str] = "default",
     calibration: str | Mapping[str, Any] = "auto",
     level: float = 0.9,
@@ -94,10 +99,15 @@ def estimate_errors(
         source: Labelled samples of the distribution the model was trained on, but not those it was trained on:
             `deep.estimate.batches.as_batches` lists the forms.
         targets: Unlabelled samples by name, or a list of them, in the same forms.
-        methods: "default"; "all"; or names, in upper or lower case.
-        calibration: "auto" makes shifted copies of the source where the model can be asked about them: corruptions of
-            images, else moved features or inputs; "none" makes none; or labelled shifted sets by name. What stands
-            before a last dash and number is the family: "fog-1" and "fog-3" are of one.
+        shift: What is known of the shift: "any", nothing; "classes", only class shares have changed; "inputs", class
+            shares are those of the source.
+        class_shares: Share of each class in the targets, where it is known: one number per class in the order of the
+            columns, or numbers by class.
+        methods: "default"; "cheap", which also runs every method that needs no training; "all"; or names, in upper or
+            lower case, which the estimate is then made of.
+        calibration: "auto" makes shifted copies of the source where it is images; "none" makes none; or labelled
+            shifted sets by name. What stands before a last dash and number is the family: "fog-1" and "fog-3" are of
+            one.
         level: Level of the intervals.
         seed: Seed of everything drawn.
         device: Device that networks of torch run on, or "auto".
@@ -116,6 +126,8 @@ def estimate_errors(
         raise InputError(f"`level` must be above 0 and below 1; got {level}.")
     if seed < 0:
         raise InputError(f"`seed` must be at least 0; got {seed}.")
+    if shift not in SHIFTS:
+        raise InputError(f"`shift` must be one of {', '.join(SHIFTS)}; got {shift!r}.")
     if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
         shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
         raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
@@ -130,13 +142,20 @@ def estimate_errors(
             require_alike(sets.source, one)
         remedy = _remedy(has_model=model is not None, calibration=calibration)
         learnt_from, held_out = halves(sets.source, seed)
-        shifted = sets.shifted(calibration, held_out, seed)
-        learnt_from = sets.source if shifted is None else learnt_from
-        estimator = ErrorEstimator(asked, wanted, level, resources, remedy, sets.source, learnt_from, shifted)
-        estimates = [estimator.estimate(one) for one in outputs]
-    if shifted is None and model is not None and calibration == "auto":
-        estimates = [replace(one, warnings=(*one.warnings, _NOT_SHIFTED)) for one in estimates]
-    return estimates
+        shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
+        estimator = ErrorEstimator(
+            asked,
+            wanted,
+            shift,
+            _known_shares(class_shares, sets),
+            level,
+            resources,
+            remedy,
+            sets.source,
+            sets.source if shifted is None else learnt_from,
+            shifted,
+        )
+        return [estimator.estimate(one) for one in outputs]
 
 
 class _Sets:
@@ -176,13 +195,15 @@ class _Sets:
         samples = as_batches(data, name, collate=self.collate)
         return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
 
-    def shifted(self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int) -> CalibrationSets | None:
+    def shifted(
+        self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int, *, keep_inputs: bool
+    ) -> CalibrationSets | None:
         """Labelled shifted sets, given or made of what no method learns from; None where there can be none."""
         if isinstance(calibration, Mapping):
             return given_sets({name: self.of(data, name) for name, data in calibration.items()}, held_out)
         if calibration == "none" or self.classifier is None:
             return None
-        return shifted_sets(self.classifier, self.others, held_out, seed=seed)
+        return shifted_sets(self.classifier, self.others, held_out, seed=seed, keep_inputs=keep_inputs)
 
     def resources(self, init: Any, seed: int) -> Resources:
         """What a network of torch gives besides its outputs."""
@@ -270,16 +291,46 @@ def _name_of(target: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """Methods to run, and those the estimate is to be made of if they were named."""
+def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: _Sets) -> Floats | None:
+    """Known class shares of the targets, one for each column."""
+    if shares is None:
+        return None
+    count = sets.source.classes
+    if isinstance(shares, Mapping):
+        names = getattr(sets.classifier, "classes", None)
+        columns = [as_text(one) for one in (range(count) if names is None else names.tolist())]
+        by_name = {as_text(name): share for name, share in shares.items()}
+        if unknown := sorted(set(by_name) - set(columns)):
+            raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")
+        shares = [by_name.get(name, 0.0) for name in columns]
+    try:
+        found = np.asarray(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`class_shares` must be numbers; got {shares!r}.") from None
+    if found.shape != (count,) or not np.isfinite(found).all() or found.min() < 0.0:
+        raise InputError(f"`class_shares` must be {count} numbers from 0 to 1, one for each class; got {shares!r}.")
+    if abs(found.sum() - 1.0) > _SUM_TOLERANCE:
+        raise InputError(f"`class_shares` must add up to 1; got {found.sum():g}.")
+    return found / found.sum()
+
+
+def _look_at_inputs(methods: tuple[str, ...] | None) -> bool:
+    """Whether a method looks at the inputs of calibration sets."""
+    return any(ESTIMATORS[name].needs & {"inputs", "network", "initial"} for name in methods or ())
+
+
+def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Methods to run if they are not those of the default, and those the estimate is to be made of if named."""
     offered = offered_methods()
-    if isinstance(methods, str) and methods.lower() in ("default", "all"):
+    if isinstance(methods, str) and methods.lower() == "default":
+        return None, None
+    if isinstance(methods, str) and methods.lower() in ("cheap", "all"):
         return tuple(name for name in offered if methods.lower() == "all" or not ESTIMATORS[name].costly), None
     known = {name.lower(): name for name in offered}
     asked = (methods,) if isinstance(methods, str) else tuple(methods)
     for name in asked:
         if name.lower() not in known:
-            raise InputError(f"`methods` must be default, all, or of {', '.join(offered)}; got {name!r}.")
+            raise InputError(f"`methods` must be default, cheap, all, or of {', '.join(offered)}; got {name!r}.")
     names = tuple(known[name.lower()] for name in asked)
     if not names or len(set(names)) < len(names):
         raise InputError("`methods` must name at least one method, each once.")
@@ -305,9 +356,9 @@ def _device(model: Any, device: str) -> str:
     return str(choose_device(device))
 
 
-def _one_thread(device: str, methods: tuple[str, ...], *, uses_network: bool) -> AbstractContextManager[Any]:
+def _one_thread(device: str, methods: tuple[str, ...] | None, *, uses_network: bool) -> AbstractContextManager[Any]:
     """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods)
+    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods or ())
     if not uses_torch or not has_torch():
         return threadpool_limits(1)
     from deep.training import one_thread

@@ -11,8 +11,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import Floats
-from deep.estimate.conformal import Coverage, Residuals
+from deep.calibration import Floats, Interval
+from deep.estimate.hypotheses import HypothesisResult
+
+_WORDS = {"inputs": "class shares are those of the source", "class shares and inputs": "they have changed too"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,19 @@ class MethodResult:
     error: float = math.nan
     mae: float = math.nan
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How often intervals held on families they had not seen.
+
+    Attributes:
+        share: Share of the sets, with an interval from bootstrap draws of whole families.
+        width: Median width of the intervals, cut to 0 to 1.
+    """
+
+    share: Interval
+    width: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +104,12 @@ class ErrorEstimate:
         methods: What each method says.
         sampling_noise: Standard deviation of the error that comes from the number of samples alone.
         warnings: What a reader must know.
-        calibration: What a calibrated estimate is based on; None where the interval covers sampling noise only.
+        hypotheses: The error under each hypothesis about the shift, and which are refuted; empty where methods were
+            named.
+        class_shares: Class shares of the target: known ones, or those that are likeliest if only they changed.
+        calibration: What a calibrated estimate is based on; None where there were no calibration sets.
         truth: True error, where the target came with labels; they serve for nothing else.
-        remedy: How to have the interval cover the method's error too, where it does not.
+        remedy: How to have calibration sets, where there are none.
     """
 
     target: str
@@ -106,37 +124,50 @@ class ErrorEstimate:
     methods: tuple[MethodResult, ...]
     sampling_noise: float
     warnings: tuple[str, ...] = ()
+    hypotheses: tuple[HypothesisResult, ...] = ()
+    class_shares: tuple[float, ...] = ()
     calibration: CalibrationSummary | None = None
     truth: float | None = None
     remedy: str = ""
 
     def probability_above(self, threshold: float) -> float:
-        """Probability that the error is above a threshold, as far as the interval covers."""
-        c = self.calibration
-        if c is None:
-            return 1.0 - NormalDist(self.error, self.sampling_noise).cdf(threshold)
-        residuals = Residuals(c.predicted, c.errors, c.families, self.source_error)
-        return residuals.probability_above(self.error, threshold)
+        """Probability that the error is above a threshold, as far as the interval covers.
+
+        Half of the probability is on either side of the estimate, spread as a normal law that has the end of the
+        interval as its quantile.
+        """
+        end = self.high if threshold >= self.error else self.low
+        reach = NormalDist().inv_cdf(0.5 + self.level / 2.0)
+        spread = max(abs(end - self.error) / reach, 1e-9)
+        return 1.0 - NormalDist(self.error, spread).cdf(threshold)
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Names of the hypotheses about the shift that were not refuted."""
+        return tuple(one.name for one in self.hypotheses if not one.refuted)
 
     @property
     def covers(self) -> str:
         """What the interval covers, in words."""
-        if self.calibration is None:
-            return "sampling noise only, not the method's own error under shift"
-        return "sampling noise and the method's error under shifts like those of the calibration sets"
+        if self.calibration is not None:
+            return "sampling noise and the method's error under shifts like those of the calibration sets"
+        if not self.hypotheses:
+            return "sampling noise, what the methods say, and an allowance for real shifts"
+        return "sampling noise, the hypotheses that were not refuted, and an allowance for real shifts"
 
     @property
     def sentence(self) -> str:
         """What was found and what it is based on, in words."""
         head = (
             f"{self._answer}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} labelled "
-            f"ones.{self._truth} It is based on {joined(self.based_on)}"
+            f"ones.{self._truth}{self._assumption} It is based on {joined(self.based_on)}"
         )
         c = self.calibration
         if c is None:
             return (
-                f"{head}, without calibration. The interval covers the sampling noise of both sets; the method's own "
-                f"error under shift is not covered.{f' For that, {self.remedy}.' if self.remedy else ''}"
+                f"{head}, without calibration sets. The range covers {self.covers}, measured on a benchmark; a change "
+                "of what the inputs mean can exceed it."
+                f"{f' For a narrower answer, {self.remedy}.' if self.remedy else ''}"
             )
         count = len(set(c.families.tolist()))
         return (
@@ -155,6 +186,8 @@ class ErrorEstimate:
             "based_on": list(self.based_on),
             "warnings": list(self.warnings),
             "methods": [asdict(one) for one in self.methods],
+            "hypotheses": [asdict(one) for one in self.hypotheses],
+            "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 
@@ -162,8 +195,8 @@ class ErrorEstimate:
         count = len(self.warnings)
         more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
         return (
-            f"{self._answer}.{self._truth} Based on {joined(self.based_on)}; {percent(self.source_error)} on the "
-            f"labelled source. The interval covers {self.covers}.{more}"
+            f"{self._answer}.{self._truth}{self._assumption} Based on {joined(self.based_on)}; "
+            f"{percent(self.source_error)} on the labelled source. The {self._kind} covers {self.covers}.{more}"
         )
 
     def __repr__(self) -> str:
@@ -185,7 +218,25 @@ class ErrorEstimate:
     @property
     def _answer(self) -> str:
         ends = f"{percent(self.low)} to {percent(self.high)}"
-        return f"Estimated error {percent(self.error)}, {100 * self.level:g} % interval {ends}"
+        return f"Estimated error {percent(self.error)}, {100 * self.level:g} % {self._kind} {ends}"
+
+    @property
+    def _kind(self) -> str:
+        """An interval where calibration sets measured it, else a range."""
+        return "range" if self.calibration is None else "interval"
+
+    @property
+    def _assumption(self) -> str:
+        """What the outputs say of the shift."""
+        if not self.hypotheses:
+            return ""
+        if "no shift" in self.survivors:
+            return " The outputs show no shift."
+        if "class shares" in self.survivors:
+            return " A change of class shares alone explains the outputs."
+        open_ones = [one for one in self.hypotheses if not one.refuted]
+        said = ", and ".join(f"{percent(one.error)} if {_WORDS[one.name]}" for one in open_ones)
+        return f" Inputs have changed: the error is {said}; the true class shares or a few labels would decide."
 
     @property
     def _truth(self) -> str:

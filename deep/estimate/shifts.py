@@ -1,34 +1,52 @@
-"""Shifted copies of a labelled set, on which scores are calibrated: corrupted images, or rows moved and drawn anew."""
+"""Shifted copies of images and draws of samples in other class shares, on which scores are calibrated.
+
+The families are the corruptions of CIFAR-C, changes of geometry, occlusions, changes of colour, pairs of corruptions,
+and mixtures of corrupted with clean images.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.calibration import Floats
+from deep.estimators.softmax import Floats
 
-# Three of the five severities of corruptions; the other shifts have three sizes as well.
-SEVERITIES = (1, 3, 5)
-_LEADING = 5
-_RARE = 0.05
+# Severities of the corruptions, of five, and of the transformations, of three.
+SEVERITIES, TRANSFORMED = (1, 3, 5), (1, 3)
+PAIRS = (
+    ("gaussian_noise", "contrast"),
+    ("defocus_blur", "fog"),
+    ("jpeg_compression", "brightness"),
+    ("motion_blur", "gaussian_noise"),
+    ("snow", "pixelate"),
+)
+_PAIR_SEVERITY = 2
+# Class shares that every set is drawn with besides its own: concentration of a Dirichlet law.
+CONCENTRATIONS = (1.0, 0.3)
+# Shares below this do not limit how many samples can be drawn.
+_SMALL = 0.02
+
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shift:
-    """One shifted copy of a labelled set: inputs or features, and the index of the sample that each comes from.
+    """One shifted copy of images.
 
-    Copies of one family are alike; the severity counts from 1.
+    Attributes:
+        family: Kind of the shift; copies of one family are alike.
+        severity: Strength, counted from 1.
+        images: The copy, in the form that the images came in.
     """
 
     family: str
     severity: int
-    rows: NDArray[np.generic]
-    indices: NDArray[np.intp]
+    images: NDArray[Any]
 
     @property
     def name(self) -> str:
@@ -36,15 +54,8 @@ class Shift:
         return f"{self.family}-{self.severity}"
 
 
-def corruption_families() -> tuple[str, ...]:
-    """The families of CIFAR-C."""
-    from projnorm.vision import FAMILIES
-
-    return tuple(FAMILIES)
-
-
 def is_images(array: NDArray[np.generic] | None) -> bool:
-    """Whether `corrupted` takes these: images as bytes with colours last, or numbers from 0 to 1 with them first."""
+    """Whether `shifted_images` takes these: bytes with colours last, or numbers from 0 to 1 with them first."""
     if array is None or array.ndim != 4 or min(array.shape) < 1:
         return False
     if array.dtype == np.uint8:
@@ -52,90 +63,52 @@ def is_images(array: NDArray[np.generic] | None) -> bool:
     return array.dtype.kind == "f" and array.shape[1] == 3 and float(array.min()) >= 0.0 and float(array.max()) <= 1.0
 
 
-def corrupted(
-    images: NDArray[np.generic],
-    *,
-    seed: int,
-    families: tuple[str, ...] = (),
-    severities: tuple[int, ...] = SEVERITIES,
-) -> Iterator[Shift]:
-    """The images under families of CIFAR-C, all by default, and each severity, in the form they came in."""
-    from projnorm.vision import corrupt
+def image_shifts() -> list[tuple[str, int, Callable[[Bytes, int], Bytes]]]:
+    """Family, severity and function of every shift; the function takes images and a seed."""
+    from projnorm.vision import FAMILIES, TRANSFORMATIONS, corrupt, transform
 
+    def corruption(family: str, severity: int, images: Bytes, seed: int) -> Bytes:
+        return corrupt(images, family, severity, seed=seed)
+
+    def transformation(family: str, severity: int, images: Bytes, seed: int) -> Bytes:
+        return transform(images, family, severity, seed=seed)
+
+    def pair(first: str, second: str, images: Bytes, seed: int) -> Bytes:
+        return corrupt(corrupt(images, first, _PAIR_SEVERITY, seed=seed), second, _PAIR_SEVERITY, seed=seed + 1)
+
+    found: list[tuple[str, int, Callable[[Bytes, int], Bytes]]] = []
+    found += [(one, strength, partial(corruption, one, strength)) for one in FAMILIES for strength in SEVERITIES]
+    found += [
+        (one, strength, partial(transformation, one, strength)) for one in TRANSFORMATIONS for strength in TRANSFORMED
+    ]
+    return found + [(f"{a} and {b}", 1, partial(pair, a, b)) for a, b in PAIRS]
+
+
+def shifted_images(images: NDArray[Any], *, seed: int) -> Iterator[Shift]:
+    """The images under every shift, in the form they came in."""
     is_bytes = images.dtype == np.uint8
-    if is_bytes:
-        pixels = images.astype(np.uint8)
-    else:
-        pixels = np.round(np.moveaxis(images, 1, 3).astype(np.float64) * 255.0).astype(np.uint8)
-    everything = np.arange(len(images))
-    for family in families or corruption_families():
-        for severity in severities:
-            rows: NDArray[Any] = corrupt(np.ascontiguousarray(pixels), family, severity, seed=seed)
-            if not is_bytes:
-                rows = np.ascontiguousarray(np.moveaxis(rows, 3, 1) / 255.0).astype(images.dtype)
-            yield Shift(family, severity, rows, everything)
+    colours_last = images if is_bytes else np.round(np.moveaxis(images, 1, 3).astype(np.float64) * 255.0)
+    pixels: Bytes = np.ascontiguousarray(colours_last.astype(np.uint8))
+    for family, severity, change in image_shifts():
+        rows: NDArray[Any] = change(pixels, seed)
+        if not is_bytes:
+            rows = np.ascontiguousarray(np.moveaxis(rows, 3, 1) / 255.0).astype(images.dtype)
+        yield Shift(family, severity, rows)
 
 
-def moved(rows: NDArray[np.generic], *, seed: int) -> Iterator[Shift]:
-    """Rows of numbers under noise, losses and rescalings, three sizes each.
-
-    Every size is in units of the spread of a column, so that the units of the columns do not matter.
-    """
-    X = np.asarray(rows, dtype=np.float64)
-    everything = np.arange(len(X))
-    for number, (family, (move, sizes)) in enumerate(_MOVES.items()):
-        for severity, size in enumerate(sizes, start=1):
-            rng = np.random.default_rng((seed, number))  # the same draws at every size
-            kept = rows.dtype if rows.dtype.kind == "f" else X.dtype
-            yield Shift(family, severity, move(X, size, rng).astype(kept), everything)
+def other_shares(classes: int, rng: np.random.Generator) -> list[Floats]:
+    """Class shares from two Dirichlet laws, of two classes alone, and of half of them alone."""
+    few = np.zeros((2, classes))
+    for row, count in zip(few, (min(2, classes), max(1, classes // 2)), strict=True):
+        row[rng.choice(classes, size=count, replace=False)] = 1.0 / count
+    return [*(rng.dirichlet(np.full(classes, one)) for one in CONCENTRATIONS), *few]
 
 
-def drawn_anew(labels: NDArray[np.int64], confidence: Floats, *, seed: int) -> Iterator[Shift]:
-    """The same rows in other shares: class priors from Dirichlet laws, and samples the model is less sure of."""
-    count = len(labels)
-    for severity, concentration in enumerate((10.0, 1.0, 0.3), start=1):
-        rng = np.random.default_rng((seed, 100, severity))
-        prior = rng.dirichlet(np.full(int(labels.max()) + 1, concentration))
-        yield _drawn("class priors", severity, prior[labels] / np.bincount(labels)[labels], count, rng)
-    ranks = np.argsort(np.argsort(confidence)) / max(1, len(confidence) - 1)
-    for severity, strength in enumerate((1.0, 2.0, 4.0), start=1):
-        rng = np.random.default_rng((seed, 101, severity))
-        yield _drawn("unsure samples", severity, np.exp(-strength * ranks), count, rng)
-
-
-def _drawn(family: str, severity: int, weights: Floats, count: int, rng: np.random.Generator) -> Shift:
-    indices = np.sort(rng.choice(len(weights), size=count, p=weights / weights.sum()))
-    return Shift(family, severity, np.empty((count, 0)), indices)
-
-
-def _leading_noise(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Noise along the leading directions only."""
-    centred = X - X.mean(axis=0)
-    _, values, directions = np.linalg.svd(centred, full_matrices=False)
-    scale = values[:_LEADING] / math.sqrt(len(X))
-    return X + size * (rng.standard_normal((len(X), len(scale))) * scale) @ directions[:_LEADING]
-
-
-def _rare_noise(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """Large noise on one number in twenty."""
-    return X + size * X.std(axis=0) * rng.standard_normal(X.shape) * (rng.random(X.shape) < _RARE)
-
-
-def _rescaled_columns(X: Floats, size: float, rng: np.random.Generator) -> Floats:
-    return X.mean(axis=0) + (X - X.mean(axis=0)) * np.exp(size * rng.standard_normal(X.shape[1]))
-
-
-# Each family as a function of the rows, the size of the shift and a generator, with the sizes at the severities.
-_MOVES: dict[str, tuple[Callable[[Floats, float, np.random.Generator], Floats], tuple[float, float, float]]] = {
-    "noise": (lambda X, size, rng: X + size * X.std(axis=0) * rng.standard_normal(X.shape), (0.3, 0.8, 1.6)),
-    "leading noise": (_leading_noise, (0.3, 0.8, 1.6)),
-    "rare noise": (_rare_noise, (3.0, 6.0, 12.0)),
-    "toward the mean": (lambda X, size, _: X.mean(axis=0) + (1.0 - size) * (X - X.mean(axis=0)), (0.3, 0.6, 0.85)),
-    "translation": (lambda X, size, rng: X + size * X.std(axis=0) * rng.standard_normal(X.shape[1]), (0.2, 0.5, 1.0)),
-    "rescaled columns": (_rescaled_columns, (0.2, 0.5, 1.0)),
-    # Numbers, here and there, or whole columns are replaced by the mean of their column.
-    "lost numbers": (lambda X, size, rng: np.where(rng.random(X.shape) < size, X.mean(axis=0), X), (0.2, 0.4, 0.7)),
-    "lost columns": (lambda X, size, rng: np.where(rng.random(X.shape[1]) < size, X.mean(axis=0), X), (0.2, 0.4, 0.7)),
-    # Every row is mixed with a part of another.
-    "mixing": (lambda X, size, rng: (1.0 - size) * X + size * X[rng.permutation(len(X))], (0.15, 0.3, 0.45)),
-}
+def drawn_with_shares(labels: NDArray[np.int64], shares: Floats, m: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Indices of `m` samples with these class shares, or of as many as there are without drawing any twice."""
+    counts = np.bincount(labels, minlength=len(shares))
+    limits = [counts[k] / shares[k] for k in np.flatnonzero(shares > _SMALL)]
+    total = min([float(m), *limits])
+    wanted = np.minimum(counts, np.round(total * shares).astype(np.int64))
+    parts = [rng.choice(np.flatnonzero(labels == k), wanted[k], replace=False) for k in np.flatnonzero(wanted)]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.intp)

@@ -23,6 +23,9 @@ from deep.outputs import Outputs
 class COT(SupervisedEstimator):
     """The cost of moving the predicted probabilities onto labels that have the class shares of the training data.
 
+    The published method takes the predicted class to be the likeliest one. Where a model decides otherwise, what this
+    costs in expectation is added.
+
     Attributes:
         shares: Share of each class in distribution.
     """
@@ -35,7 +38,8 @@ class COT(SupervisedEstimator):
         return replace(self, shares=label_shares(source.known_labels, source.classes))
 
     def _score(self, target: Outputs) -> float:
-        return transport(probabilities(target.logits), self.shares).cost
+        rows = probabilities(target.logits)
+        return transport(rows, self.shares).cost + regret(rows, target)
 
 
 @register
@@ -59,3 +63,8 @@ class COTT(COT):
     def _score(self, target: Outputs) -> float:
         costs = transport(probabilities(target.logits), self.shares).costs
         return float(np.mean(-costs < self.threshold))
+
+
+def regret(rows: Floats, outputs: Outputs) -> float:
+    """How much more often predicted classes are wrong than the likeliest ones, if the probabilities are right."""
+    return float((rows.max(axis=1) - rows[np.arange(len(rows)), outputs.predicted]).mean())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.softmax import fit_temperature, probabilities
 from deep.outputs import Outputs
@@ -11,7 +13,7 @@ from deep.outputs import Outputs
 
 @register
 class AC(SupervisedEstimator):
-    """One less the mean confidence, after temperature scaling.
+    """One less the mean probability of the predicted class, after temperature scaling.
 
     Attributes:
         temperature: Fitted on labelled in-distribution samples.
@@ -25,7 +27,8 @@ class AC(SupervisedEstimator):
         return replace(self, temperature=fit_temperature(source.logits, source.known_labels))
 
     def _score(self, target: Outputs) -> float:
-        return float(1.0 - probabilities(target.logits / self.temperature).max(axis=1).mean())
+        rows = probabilities(target.logits / self.temperature)
+        return float(1.0 - rows[np.arange(len(rows)), target.predicted].mean())
 
 
 @register

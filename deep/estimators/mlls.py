@@ -11,6 +11,7 @@ import numpy as np
 
 from deep.estimators.base import LEARNT, SupervisedEstimator, register
 from deep.estimators.class_shares import maximum_likelihood_shares
+from deep.estimators.cot import regret
 from deep.estimators.softmax import BiasCorrected, Floats, fit_temperature, probabilities
 from deep.estimators.transport import transport
 from deep.outputs import Outputs
@@ -68,7 +69,8 @@ class COTMLLS(SupervisedEstimator):
         return replace(self, label_shift=MLLS().fit(source), temperature=temperature)
 
     def _score(self, target: Outputs) -> float:
-        return transport(probabilities(target.logits / self.temperature), self.label_shift.shares(target)).cost
+        rows = probabilities(target.logits / self.temperature)
+        return transport(rows, self.label_shift.shares(target)).cost + regret(rows, target)
 
 
 @register
@@ -88,8 +90,7 @@ class COTAdapted(MLLS):
         shares = self.shares(target)
         rows = self.scaling.probabilities(target.logits) * (shares / self.source_shares)
         rows /= rows.sum(axis=1, keepdims=True)
-        regret = rows.max(axis=1) - rows[np.arange(len(rows)), target.predicted]
-        return transport(rows, shares).cost + float(regret.mean())
+        return transport(rows, shares).cost + regret(rows, target)
 
 
 def class_errors(source: Outputs) -> Floats:

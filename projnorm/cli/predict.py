@@ -79,6 +79,14 @@ class ModelOptions(Config):
 class AnswerOptions(Config):
     """What is estimated and printed."""
 
+    shift: str = setting(
+        "any",
+        "What is known of the shift: nothing; only class shares changed; or class shares are those of the source.",
+        choices=("any", "classes", "inputs"),
+    )
+    class_shares: tuple[float, ...] = setting(
+        (), "Class shares of the targets where they are known, in the order of the columns, such as 0.3,0.7."
+    )
     methods: tuple[str, ...] = setting(("default",), "default, all, or names such as COT,ATC.", nonempty=True)
     calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
     level: float = setting(0.9, "Level of the interval.", above=0.0, below=1.0)
@@ -126,7 +134,9 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
         options.pop("model"),
         source,
         targets,
-        methods=answer.methods[0] if answer.methods[0] in ("default", "all") else answer.methods,
+        shift=answer.shift,
+        class_shares=answer.class_shares or None,
+        methods=_methods(answer),
         calibration=sets or ("auto" if answer.calibrate else "none"),
         level=answer.level,
         seed=answer.seed,
@@ -147,6 +157,13 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
         return 0
     likely = answer.fail_probability or 0.5
     return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
+
+
+def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
+    """Methods as `estimate_errors` takes them; all that cost little where they are to be printed."""
+    if answer.methods[0] not in ("default", "all"):
+        return answer.methods
+    return "cheap" if answer.methods[0] == "default" and answer.all_methods else answer.methods[0]
 
 
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:

@@ -14,4 +14,5 @@ if TYPE_CHECKING:
     from projnorm.vision.images import ImageNetInput, ImageSet, Splits
     from projnorm.vision.networks import NETWORKS, resnet18, resnet50, vgg11
     from projnorm.vision.settings import PAPER_FAMILIES, PROBE_FAMILIES, SEVERITIES, ImageNetwork, ShiftedImages
+    from projnorm.vision.transformations import TRANSFORMATIONS, transform
     from projnorm.vision.weights import LoadedNetwork, load_network

@@ -15,7 +15,7 @@ from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig, SmallSamplesConfig
 from deep.experiments.ntk_predict import METHOD, TUNED, chosen_variant, run_ntk_predict, variant_qualities
 from deep.experiments.small_samples import run_small_samples
-from deep.method_quality import DEFAULT, SizeQuality, difference, predictions, size_quality, smallest_size
+from deep.method_quality import STACK, SizeQuality, difference, predictions, size_quality, smallest_size
 from deep.runs import Run, kernel_rows, open_run
 from deep.samples import few_indices
 from deep.stages import data_of, outputs_of
@@ -207,10 +207,10 @@ def test_the_default_beats_its_parts_where_their_noise_is_independent():
     arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
     found = predictions(arrays, 100)
     quality = {method: size_quality(one, arrays) for method, one in found.items()}
-    assert quality[DEFAULT].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
-    assert quality[DEFAULT].mae.low <= quality[DEFAULT].mae.value <= quality[DEFAULT].mae.high
+    assert quality[STACK].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
+    assert quality[STACK].mae.low <= quality[STACK].mae.value <= quality[STACK].mae.high
     assert quality["COT"].coverage.value == pytest.approx(0.9, abs=0.1)
-    won = difference(found[DEFAULT], found["ATC"], arrays)
+    won = difference(found[STACK], found["ATC"], arrays)
     assert won.mae.high < 0.0 < won.r_squared.low
     same = difference(found["COT"], found["COT"], arrays)
     assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)

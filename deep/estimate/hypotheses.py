@@ -1,0 +1,162 @@
+"""What may have changed between the source and a target, the error under each hypothesis, and which are refuted.
+
+Without labels the error is not identified: every estimate assumes something about the shift. Here the assumptions are
+named, those that outputs can refute are tested, and each gives an error.
+
+| hypothesis | error | refuted by |
+| --- | --- | --- |
+| no shift | that of the source | the outputs |
+| class shares | expected from probabilities adapted to the estimated shares | the outputs |
+| inputs | COT: the outputs moved onto labels with the shares of the source | calibration sets, in part |
+| class shares and inputs | COT of adapted probabilities | nothing |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deep.estimate.shift_test import ShiftTest, TestResult
+from deep.estimators.cbpe import CBPE
+from deep.estimators.class_shares import label_shares
+from deep.estimators.cot import regret
+from deep.estimators.doc import DoC
+from deep.estimators.softmax import Floats, probabilities
+from deep.estimators.transport import transport
+from deep.outputs import Outputs
+
+NO_SHIFT, CLASS_SHARES, INPUTS, BOTH = "no shift", "class shares", "inputs", "class shares and inputs"
+# Level of the tests. So small because a wrong rejection costs far more than a wrong acceptance: what the tests accept
+# differs from the source by little.
+ALPHA = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisResult:
+    """The error under one hypothesis about the shift.
+
+    Attributes:
+        name: "no shift", "class shares", "inputs", or "class shares and inputs".
+        error: Estimated error if the hypothesis holds.
+        p_value: Probability of outputs as unlikely as these if it holds; nan where nothing can refute it.
+        refuted: Whether the test rejects it.
+    """
+
+    name: str
+    error: float
+    p_value: float
+    refuted: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What the outputs on a target say about the shift and the error.
+
+    Attributes:
+        no_shift: Test that nothing changed.
+        class_shares: Test that nothing but the class shares changed.
+        shares: Class shares of the target if only they changed, or those that are known.
+        distance: Total variation distance of these from the shares of the source.
+        source_error: Error of the model on the source.
+        confidence: Error that calibrated confidence expects: right if neither shares nor inputs changed much.
+        adapted: Error that probabilities adapted to the shares expect: right if only shares changed.
+        moved: COT onto the shares of the source, or onto known ones: right if they are so.
+        moved_adapted: COT of adapted probabilities onto their shares.
+        excess: By how much the test of class shares is exceeded, per sample; 0 where it accepts.
+        resolution: How much of the classes the outputs reveal, as in `HypothesisTests`.
+    """
+
+    no_shift: TestResult
+    class_shares: TestResult
+    shares: Floats
+    distance: float
+    source_error: float
+    confidence: float
+    adapted: float
+    moved: float
+    moved_adapted: float
+    excess: float
+    resolution: float
+
+    @property
+    def results(self) -> tuple[HypothesisResult, ...]:
+        """The error under each hypothesis, and whether it is refuted."""
+        found = [
+            HypothesisResult(name, error, test.p_value, test.p_value < ALPHA)
+            for name, error, test in (
+                (NO_SHIFT, self.source_error, self.no_shift),
+                (CLASS_SHARES, self.adapted, self.class_shares),
+            )
+        ]
+        found += [HypothesisResult(INPUTS, self.moved, np.nan, refuted=False)]
+        return (*found, HypothesisResult(BOTH, self.moved_adapted, np.nan, refuted=False))
+
+    @property
+    def accepts_no_shift(self) -> bool:
+        """Whether "no shift" is not refuted."""
+        return self.no_shift.p_value >= ALPHA
+
+    @property
+    def accepts_class_shares(self) -> bool:
+        """Whether a change of class shares alone, or no shift, is not refuted."""
+        return self.class_shares.p_value >= ALPHA or self.accepts_no_shift
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HypothesisTests:
+    """Everything that is learnt from the source to judge targets.
+
+    Attributes:
+        source: Labelled outputs, calibrated.
+        test: Test of class shares.
+        confidence: Method that expects the error from confidence: CBPE for two classes, DoC for more, where isotonic
+            regressions of each class would not add up.
+        resolution: How much of the classes the outputs reveal: one less the Brier score of the probabilities over that
+            of the class shares. Where it is small, estimated class shares are at the mercy of any other change.
+        known_shares: Class shares of the target, where they are known.
+    """
+
+    source: Outputs
+    test: ShiftTest
+    confidence: CBPE | DoC
+    resolution: float
+    known_shares: Floats | None = None
+
+    @classmethod
+    def fit(cls, source: Outputs, raw: Outputs, known_shares: Floats | None = None) -> HypothesisTests:
+        """Learn from labelled samples: calibrated outputs, and the same as the model gave them."""
+        test, labels = ShiftTest.fit(source), source.known_labels
+        rows = test.scaling.probabilities(source.logits)
+        # The sum of squared differences from one-hot labels.
+        score = float(np.sum(rows**2) - 2.0 * rows[np.arange(len(rows)), labels].sum() + len(rows))
+        shares = label_shares(labels, source.classes)
+        base = len(rows) * (1.0 - float(np.sum(shares**2)))
+        resolution = max(0.0, 1.0 - score / base) if base > 0.0 else 0.0
+        confidence = CBPE().fit(raw) if source.classes == 2 else DoC().fit(source)
+        return cls(source, test, confidence, resolution, known_shares)
+
+    def evidence(self, target: Outputs, raw: Outputs) -> Evidence:
+        """What calibrated outputs on a target say, and the same as the model gave them."""
+        own = label_shares(self.source.known_labels, self.source.classes)
+        shares = self.test.likely_shares(target) if self.known_shares is None else self.known_shares
+        adapted = self.test.adapted(target, shares)
+        expected = float(1.0 - adapted[np.arange(len(target)), target.predicted].mean())
+        confidence = self.confidence.score(raw if isinstance(self.confidence, CBPE) else target)
+        weight = self.resolution if self.known_shares is None else 1.0
+        rows = probabilities(target.logits)
+        test = self.test.only_shares_changed(target, self.known_shares)
+        onto = own if self.known_shares is None else shares
+        return Evidence(
+            self.test.nothing_changed(target),
+            test,
+            shares,
+            0.5 * float(np.abs(shares - own).sum()),
+            self.source.error,
+            confidence,
+            weight * expected + (1.0 - weight) * confidence,
+            transport(rows, onto).cost + regret(rows, target),
+            transport(adapted, shares).cost + regret(adapted, target),
+            test.beyond(ALPHA) * (1.0 / len(target) + 1.0 / len(self.source)),
+            self.resolution,
+        )
