@@ -18,6 +18,8 @@ def __getattr__(name: str) -> Any:
 
 
 if TYPE_CHECKING:
+    from deep.benchmark.experiment import BenchmarkConfig, run_benchmark
+    from deep.benchmark.leaderboard import Standing, standings
     from deep.calibration import Quality, qualities
     from deep.config import (
         METHODS,

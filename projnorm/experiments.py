@@ -206,6 +206,14 @@ EXPERIMENTS = (
         "figures.small_samples:show",
         device=True,
     ),
+    Experiment(
+        "benchmark",
+        "benchmark",
+        "Compare error estimates on data sets with real shifts: the leaderboard.",
+        "deep.benchmark.experiment:BenchmarkConfig",
+        "deep.benchmark.experiment:run_benchmark",
+        "figures.benchmark:show",
+    ),
 )
 
 

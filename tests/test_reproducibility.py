@@ -225,6 +225,7 @@ CASES = {
     "deep ensemble": ("{run} --json", ""),
     "deep residuals": ("{run} --json", ""),
     "deep table": ("{run}", ""),
+    "benchmark": ("--suites made --m 60 --methods DoC", "benchmark"),
 }
 # They list, draw or print what others computed, or compute it again to compare.
 COMPUTE_NOTHING = {
