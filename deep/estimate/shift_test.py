@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import nnls
-from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.special import chdtrc, chdtri, logsumexp
 
 from deep.estimators.class_shares import maximum_likelihood_shares
 from deep.estimators.softmax import BiasCorrected, Floats
@@ -63,11 +62,11 @@ class TestResult:
     @classmethod
     def of(cls, statistic: float, degrees: int) -> TestResult:
         """The result for a chi-squared statistic."""
-        return cls(float(chi2.sf(statistic, max(1, degrees))), statistic, max(1, degrees))
+        return cls(float(chdtrc(max(1, degrees), statistic)), statistic, max(1, degrees))
 
     def beyond(self, alpha: float) -> float:
         """By how much the statistic exceeds the largest value that a test of this level accepts."""
-        return max(0.0, self.statistic - float(chi2.isf(alpha, self.degrees)))
+        return max(0.0, self.statistic - float(chdtri(self.degrees, alpha)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
