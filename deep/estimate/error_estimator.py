@@ -304,8 +304,8 @@ class ErrorEstimator:
 
 
 _LITTLE_SAID = (
-    "The outputs say little of the classes even on the source, so neither class shares nor changes of the inputs show in "
-    "them; the range may not hold. A few labels would decide."
+    "The outputs say little of the classes even on the source, so neither class shares nor changes of the inputs show "
+    "in them; the range may not hold. A few labels would decide."
 )
 _OUTSIDE = (
     "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
