@@ -10,7 +10,10 @@ Properties of Generalized Method of Moments Estimators", 1982),
 
 over shares that are not negative. Since :math:`W` counts the noise of the target and of the labelled samples, and the
 minimum that of the shares, J is about :math:`\chi^2` with as many degrees of freedom as there are functions beyond the
-shares that are not zero. "Nothing changed" is the same test with the shares of the source.
+shares that are not zero. Since :math:`W` is itself estimated, J is compared with Hotelling's :math:`F`, whose second
+degrees of freedom are those of :math:`W` (Nel and van der Merwe, "A Solution to the Multivariate Behrens-Fisher
+Problem", 1986): few where the target has much of a class with few labelled samples. "Nothing changed" is the same test
+with the shares of the source.
 
 The functions are the calibrated probabilities, the largest, the second largest and the entropy, and whether confidence
 and energy lie below quantiles of the source. With many classes the probabilities are left out and the shares are those
@@ -25,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import nnls
-from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.special import fdtrc, fdtri, logsumexp
 
 from deep.estimators.class_shares import maximum_likelihood_shares
 from deep.estimators.softmax import BiasCorrected, Floats
@@ -52,22 +54,26 @@ class TestResult:
 
     Attributes:
         p_value: Probability of a statistic as large as this if the hypothesis holds.
-        statistic: Value of the statistic, about chi-squared.
+        statistic: Value of the statistic; divided by its degrees of freedom it has about an F distribution.
         degrees: Its degrees of freedom.
+        second_degrees: Degrees of freedom of the denominator.
     """
 
     p_value: float
     statistic: float
     degrees: int
+    second_degrees: float
 
     @classmethod
-    def of(cls, statistic: float, degrees: int) -> TestResult:
-        """The result for a chi-squared statistic."""
-        return cls(float(chi2.sf(statistic, max(1, degrees))), statistic, max(1, degrees))
+    def of(cls, distance: float, degrees: int, functions: int, covariance_degrees: float) -> TestResult:
+        """The result for a squared distance in units of a covariance that has degrees of freedom of its own."""
+        degrees, second = max(1, degrees), max(1.0, covariance_degrees - functions + 1.0)
+        statistic = distance * min(1.0, second / max(1.0, covariance_degrees))
+        return cls(float(fdtrc(degrees, second, statistic / degrees)), statistic, degrees, second)
 
     def beyond(self, alpha: float) -> float:
         """By how much the statistic exceeds the largest value that a test of this level accepts."""
-        return max(0.0, self.statistic - float(chi2.isf(alpha, self.degrees)))
+        return max(0.0, self.statistic - self.degrees * float(fdtri(self.degrees, self.second_degrees, 1.0 - alpha)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +142,8 @@ class ShiftTest:
         m, n = len(target), int(self.counts.sum())
         difference = self._means_of(target) - self.mean
         covariance = _ridged(self.covariance * (1.0 / m + 1.0 / n), m, n)
-        return TestResult.of(float(difference @ cho_solve(cho_factor(covariance), difference)), len(difference))
+        distance = float(difference @ cho_solve(cho_factor(covariance), difference))
+        return TestResult.of(distance, len(difference), len(difference), n - 1)
 
     def only_shares_changed(self, target: Outputs, shares: Floats | None = None) -> TestResult:
         """Test that the target is as the source but for its class shares: those that fit best, or given ones."""
@@ -158,7 +165,8 @@ class ShiftTest:
                 break
             shares = _simplex_fit(A[:, self.counts > 0], b, self.counts > 0)
         used = 0 if fixed is not None else int(np.sum(shares > _NO_SHARE)) - 1
-        return TestResult.of(float(np.sum((b - A @ shares) ** 2)), len(mean) - used)
+        distance = float(np.sum((b - A @ shares) ** 2))
+        return TestResult.of(distance, len(mean) - used, len(mean), self._covariance_degrees(shares, m))
 
     def _means_of(self, target: Outputs) -> Floats:
         rows = self.scaling.probabilities(target.logits)
@@ -174,6 +182,14 @@ class ShiftTest:
             return (self.covariances[0] + between) / m + noise.sum() * self.covariances[0]
         within = np.tensordot(shares, self.covariances, axes=1)
         return (within + between) / m + np.tensordot(noise, self.covariances, axes=1)
+
+    def _covariance_degrees(self, shares: Floats, m: int) -> float:
+        """Degrees of freedom of that covariance, by what each class has in it."""
+        if len(self.covariances) == 1:
+            return float(self.counts.sum() - np.count_nonzero(self.counts))
+        noise = np.divide(shares**2, self.counts, out=np.zeros_like(shares), where=self.counts > 0)
+        parts = shares / m + noise
+        return float(parts.sum() ** 2 / np.sum(parts**2 / (self.counts + _PRIOR_SAMPLES - 1)))
 
 
 def _functions(rows: Floats, logits: NDArray[np.floating], edges: tuple[Floats, Floats]) -> Floats:
@@ -204,7 +220,7 @@ def _ridged(covariance: Floats, m: int, n: int) -> Floats:
 
 def _simplex_fit(A: Floats, b: Floats, used: NDArray[np.bool_]) -> Floats:
     """Shares, none negative, that add up to one and bring `A q` nearest to `b`."""
-    weight = _SUM_WEIGHT * max(1.0, float(np.abs(A).max()))
+    weight = _SUM_WEIGHT * float(np.abs(A).max(initial=1.0))
     found, _ = nnls(np.vstack([A, np.full(A.shape[1], weight)]), np.append(b, weight))
     shares = np.zeros(len(used))
     shares[used] = found / max(found.sum(), 1e-300)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
-from scipy.stats import rankdata
 
 from deep.estimators.softmax import Floats
 
@@ -85,8 +84,10 @@ def needs_calibration(x: Floats, is_class: NDArray[np.bool_]) -> bool:
 
 def _separation(x: Floats, is_class: NDArray[np.bool_]) -> float:
     """Area under the receiver operating characteristic."""
-    inside = int(is_class.sum())
-    above = float(rankdata(x)[is_class].sum()) - inside * (inside + 1) / 2
+    inside, ordered = int(is_class.sum()), np.sort(x)
+    # Ties have the mean of their ranks.
+    ranks = 0.5 * (1 + np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right"))
+    above = float(ranks[is_class].sum()) - inside * (inside + 1) / 2
     return above / (inside * (len(x) - inside))
 
 

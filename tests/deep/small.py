@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deep.config import DeepConfig, ImageData, ProjNormConfig, RotationConfig
+from deep.outputs import Outputs
 from deep.recipe import Recipe
 from projnorm.vision.settings import ImageNetwork
 
@@ -25,3 +26,15 @@ def world(
     labels = rng.integers(classes, size=n)
     points = (1.0 - shift) * 2.0 * np.eye(classes, width)[labels] + noise * rng.standard_normal((n, width))
     return points.astype(np.float32), labels
+
+
+def gaussian_outputs(n: int, shares, rng: np.random.Generator, *, spread: float = 1.0, noise: float = 0.0) -> Outputs:
+    """Labelled outputs of the best classifier of normal classes around corners, on inputs with noise added.
+
+    Under equal shares and without noise its probabilities are calibrated.
+    """
+    classes = len(shares)
+    labels = rng.choice(classes, size=n, p=np.asarray(shares) / np.sum(shares))
+    points = 2.0 * np.eye(classes)[labels] + spread * rng.standard_normal((n, classes))
+    points += noise * rng.standard_normal(points.shape)
+    return Outputs(2.0 * points / spread**2, labels=labels, features=points, name="drawn")
