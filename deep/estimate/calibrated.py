@@ -26,8 +26,8 @@ FOR_INPUTS = ("COT", "AC", "MI", "FeatureShift")
 FOR_BOTH = ("COT", "COT-MLLS", "AC", "Entropy", "MI", "FeatureShift", "ClassFeatureShift", "ATC")
 # Fewer draws with their own shares teach nothing.
 FEWEST_SETS = 6
-# So many draws that are not refuted give the distribution of what is missed there.
-_FEWEST_ACCEPTED = 20
+# Of the draws that are not refuted, so many whose estimates are nearest give what is missed there; fewer do not.
+_NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Odds, before the target is seen, that class shares stayed as they were.
 _PRIOR_ODDS = 4.0
 # "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
@@ -65,7 +65,7 @@ class CalibratedAnswers:
         likeness: How much a draw looks like one with its own shares, 1 if it does.
         own: What `likeness` says of draws with their own shares, each without its family.
         other: The same of draws with other shares.
-        missed: True error less the estimate, on draws that "class shares" accepts.
+        accepted: Estimated and true error of each draw that "class shares" accepts, shape ``(draws, 2)``.
         widest: Standard deviation of the prediction that one draw in twenty exceeds when its family is left out.
     """
 
@@ -75,7 +75,7 @@ class CalibratedAnswers:
     likeness: ScoreRegression
     own: Floats
     other: Floats
-    missed: Floats
+    accepted: Floats
     widest: float
 
     @classmethod
@@ -95,13 +95,13 @@ class CalibratedAnswers:
         both = ScoreRegression.fit(for_both, errors, families)
         likeness = ScoreRegression.fit(for_both, own.astype(float), families)
         left_out = likeness.left_out().mean
-        missed = [
-            error - (one.confidence if one.accepts_no_shift else one.adapted)
-            for error, one in zip(errors, evidence, strict=True)
-            if one.accepts_class_shares
+        accepted = [
+            (one.adapted, error) for error, one in zip(errors, evidence, strict=True) if one.accepts_class_shares
         ]
         widest = float(np.quantile(inputs.left_out().deviation, 0.95))
-        return cls(methods, inputs, both, likeness, left_out[own], left_out[~own], np.array(missed), widest)
+        return cls(
+            methods, inputs, both, likeness, left_out[own], left_out[~own], np.array(accepted).reshape(-1, 2), widest
+        )
 
     def answer(
         self,
@@ -112,7 +112,9 @@ class CalibratedAnswers:
         level: float,
     ) -> Answer:
         """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
-        if shift == "classes" or (shift == "any" and evidence.accepts_class_shares):
+        # What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
+        only_shares = evidence.accepts_class_shares and not evidence.accepts_no_shift
+        if shift == "classes" or (shift == "any" and only_shares):
             return self._accepted(evidence, shift, sizes, level)
         law = self.mixture(scores, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
@@ -149,9 +151,12 @@ class CalibratedAnswers:
     def _accepted(self, evidence: Evidence, shift: str, sizes: tuple[int, int], level: float) -> Answer:
         """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""
         plain = answer_from_outputs(evidence, shift, sizes, level)
-        if len(self.missed) < _FEWEST_ACCEPTED:
+        if len(self.accepted) < _FEWEST_ACCEPTED:
             return plain
-        low, high = np.quantile(self.missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
+        estimates, errors = self.accepted.T
+        nearest = np.argsort(np.abs(estimates - plain.error), kind="stable")[:_NEAREST]
+        missed = errors[nearest] - estimates[nearest]
+        low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
         return _with_noise(plain.error, plain.error + min(0.0, low), plain.error + max(0.0, high), sizes, level)
 
 

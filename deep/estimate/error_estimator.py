@@ -82,7 +82,7 @@ class ErrorEstimator:
         target = target.without_labels()
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
         scores, notes = self._scores(target, m)
-        evidence = self._tests(self.source).evidence(self._scaling(target), target)
+        evidence = self._tests.evidence(self._scaling(target), target)
         if self.calibration is None:
             estimate = self._from_outputs(target, evidence, scores, notes)
         else:
@@ -110,7 +110,7 @@ class ErrorEstimator:
     def _slice_spread(self) -> float:
         """How much confidence misses the errors of slices of the source by."""
         if ("slices", 0) not in self._cache:
-            tests = self._tests(self.source)
+            tests = self._tests
             self._cache["slices", 0] = slice_spread(
                 self.source, lambda part: tests.expected(self._scaling(part), part), seed=self.seed
             )
@@ -118,12 +118,12 @@ class ErrorEstimator:
         assert isinstance(spread, float)
         return spread
 
-    def _tests(self, source: Outputs) -> HypothesisTests:
-        """The tests of hypotheses against labelled samples: the whole source, or the part that methods learn from."""
-        key = ("tests", len(source))
-        if key not in self._cache:
-            self._cache[key] = HypothesisTests.fit(self._scaling(source), source, self.class_shares)
-        tests = self._cache[key]
+    @property
+    def _tests(self) -> HypothesisTests:
+        """The tests of hypotheses against the source."""
+        if ("tests", 0) not in self._cache:
+            self._cache["tests", 0] = HypothesisTests.fit(self._scaling(self.source), self.source, self.class_shares)
+        tests = self._cache["tests", 0]
         assert isinstance(tests, HypothesisTests)
         return tests
 
@@ -204,7 +204,7 @@ class ErrorEstimator:
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
         warnings = (_OUTSIDE,) if far and not evidence.accepts_class_shares else ()
         based_on = answers.methods[1] if self.wanted is None else self.wanted
-        if shift == "any" and evidence.accepts_class_shares:
+        if shift == "any" and evidence.accepts_class_shares and not evidence.accepts_no_shift:
             based_on = _based_on(evidence, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
@@ -227,7 +227,7 @@ class ErrorEstimator:
         self, draws: list[Draw], m: int, regressed: tuple[tuple[str, ...], tuple[str, ...]]
     ) -> tuple[dict[str, Floats], dict[str, Floats], list[Evidence]]:
         """All methods on draws with their own shares, those of the regressions on all, and the evidence of all."""
-        estimators, tests = self._estimators(m), self._tests(self.learnt_from)
+        estimators, tests = self._estimators(m), self._tests
         both = set(regressed[0]) | set(regressed[1])
         rows: list[dict[str, float]] = []
         evidence = []
