@@ -23,8 +23,8 @@ _CALIBRATED = (
     "target at its estimate, the bar its interval."
 )
 _UNCALIBRATED = (
-    "The error that each method alone predicts; circles are the methods that the estimate is made of. The interval "
-    "covers sampling noise only."
+    "The error that each method alone predicts; circles are the methods that the estimate is made of. The range covers "
+    "the hypotheses that were not refuted, sampling noise, and an allowance for real shifts."
 )
 
 
@@ -53,11 +53,27 @@ def build(estimate: ErrorEstimate) -> Table:
     return Table.of(estimate.methods, columns)
 
 
+def build_hypotheses(estimate: ErrorEstimate) -> Table:
+    """One row per hypothesis about the shift."""
+    columns: dict[str, Column] = {
+        "what changed": lambda one: one.name,
+        "error (%)": number("error", ".1f", 100),
+        "p-value": number("p_value", ".2g"),
+        "refuted": lambda one: "yes" if one.refuted else "no",
+    }
+    return Table.of(estimate.hypotheses, columns)
+
+
 def show(estimate: ErrorEstimate) -> Shown:
     """The card: the answer first, then the picture and what every method says."""
     caption = _UNCALIBRATED if estimate.calibration is None else _CALIBRATED
     return Shown(
-        [estimate.sentence, *(f"Warning: {warning}" for warning in estimate.warnings), build(estimate)],
+        [
+            estimate.sentence,
+            *(f"Warning: {warning}" for warning in estimate.warnings),
+            *([build_hypotheses(estimate)] if estimate.hypotheses else []),
+            build(estimate),
+        ],
         {"error_card": replace(draw.of(estimate), caption=caption)},
         estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
