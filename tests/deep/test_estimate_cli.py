@@ -91,8 +91,8 @@ def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
     code, out, err = projnorm("predict", *OUTPUTS)
     assert (code, err) == (0, "")
     assert out.startswith("new: Estimated error")
-    assert "90 % interval" in out
-    assert "sampling noise only, not the method's own error under shift" in out
+    assert "90 % range" in out
+    assert "The range covers sampling noise, the hypotheses that were not refuted, and an allowance" in out
     assert "not run: needs features" in projnorm("predict", *OUTPUTS, "--all-methods")[1]
 
 
@@ -105,6 +105,15 @@ def test_json_has_everything_and_a_threshold_its_probability(predict):
     assert code == 1
     assert above["probability_above"] > 0.5
     assert predict(*OUTPUTS, "--fail-above", str(found["error"]), "--fail-probability", "0.6")[1] == 0
+
+
+def test_what_is_known_of_the_shift_is_an_option(predict):
+    by_shift = {shift: predict(*OUTPUTS, "--shift", shift)[0][0] for shift in ("any", "inputs")}
+    assert by_shift["inputs"]["based_on"] == ["COT"]
+    assert [one["name"] for one in by_shift["any"]["hypotheses"]][:2] == ["no shift", "class shares"]
+    (known,), code = predict(*OUTPUTS, "--class-shares", "0.2,0.3,0.5")
+    assert code == 0
+    assert known["class_shares"] == pytest.approx([0.2, 0.3, 0.5])
 
 
 def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(predict, folder):
@@ -121,14 +130,16 @@ def test_labelled_shifted_sets_behind_one_option_give_the_full_interval(predict,
 def test_a_network_is_built_by_the_users_file(predict):
     weights = (*BUILT, "--weights", "w.pth")
     more = ("--init", "w0.pth", "--second", "w0.pth", "--target", "f3-1-inputs.npz", "--methods", "ProjNorm,COT,GDE")
-    (first, second), code = predict(*INPUTS, *weights, *more)
+    sets = ("--calibration", *(f"f{i}-1-inputs.npz" for i in range(6)))
+    (first, second), code = predict(*INPUTS, *weights, *more, *sets)
     assert code == 0
     assert (first["target"], second["target"]) == ("new-inputs", "f3-1-inputs")
     scores = {one["method"]: one["score"] for one in first["methods"]}
     assert scores["ProjNorm"] > 0.0
     assert scores["GDE"] > 0.0
-    assert first["based_on"] == ["COT"]  # the others cannot be asked where features moved
-    assert first["calibration"]["origin"].startswith("features of the source")
+    assert first["based_on"] == ["ProjNorm", "COT", "GDE"]
+    assert first["calibration"]["origin"] == "given"
+    assert first["hypotheses"] == []
     assert predict(*INPUTS, *weights, "--no-calibrate")[0][0]["calibration"] is None
 
 
@@ -173,6 +184,11 @@ def test_tables_of_inputs_go_to_the_model_as_they_are(predict, folder, ending):
         ((*OUTPUTS, "--target", "./new.npz"), "two sets are called 'new'"),
         (("--source", "val.npz", "--target", "val-inputs.npz"), "needs one of the arrays `logits`"),
         ((*OUTPUTS, "--level", "1.5"), "--level must be below 1"),
+        ((*OUTPUTS, "--shift", "both"), "--shift"),
+        ((*OUTPUTS, "--class-shares", "0.5,0.5"), "must be 3 numbers from 0 to 1, one for each class"),
+        ((*OUTPUTS, "--class-shares", "0.5,0.2,0.2"), "must add up to 1; got 0.9"),
+        ((*OUTPUTS, "--class-shares", "1.5,-0.5,0"), "must be 3 numbers from 0 to 1"),
+        ((*OUTPUTS, "--class-shares", "many"), "--class-shares"),
         ((*OUTPUTS, "--methods", "Entropy"), "need calibration; pass labelled shifted sets as --calibration, or"),
         ((*OUTPUTS, "--weights", "w.pth"), "--weights needs --model"),
         ((*OUTPUTS, "--preprocess", "unit"), "--preprocess needs --model to be FILE.py:FUNCTION"),

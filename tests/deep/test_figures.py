@@ -108,7 +108,9 @@ def estimate(calibration: CalibrationSummary | None) -> ErrorEstimate:
         MethodResult("COT", 0.3, 0.31, 0.02, ""),
         MethodResult("ProjNorm", math.nan, math.nan, math.nan, "not run: needs the network and its initial weights"),
     )
-    return ErrorEstimate("new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, 0.06, ("be careful",), calibration)
+    return ErrorEstimate(
+        "new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, 0.06, ("be careful",), calibration=calibration
+    )
 
 
 PREDICTED, TRUE = np.array([0.2, 0.5]), np.array([0.25, 0.45])
