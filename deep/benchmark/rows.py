@@ -27,6 +27,8 @@ SOURCE_ERROR = "the source error"
 OUTPUTS_ONLY, WITH_MODEL = "default, outputs only", "default, model and inputs"
 _NETWORKS = frozenset({"network", "initial", "second network"})
 # What a method may raise on a set that it was not made for; it is recorded, and the others go on.
+# Columns of a table on which methods are run that train on every target.
+_MOST_COLUMNS = 50
 _FAILURES = (InputError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -105,6 +107,9 @@ def output_answers(given: GivenOutputs, methods: Sequence[str], level: float, se
     temperature = fit_temperature(source.logits, source.known_labels)
     scaled = [replace(one, logits=one.logits / temperature) for one in sets]
     for method in methods:
+        # A method that trains on every target takes too long on vectors of words.
+        if ESTIMATORS[method].costly and np.shape(given.source.inputs)[1:] > (_MOST_COLUMNS,):
+            continue
         if not ESTIMATORS[method].lacking(given.source, Resources(seed=seed)):
             _run(found, method, partial(_scores, method, scaled[0], scaled[1:], seed))
     return found

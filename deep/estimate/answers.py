@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from deep.estimate.hypotheses import Evidence
+from deep.estimate.hypotheses import Assessment
 
 # With two classes COT has half of the weight where excess times the squared difference from confidence is this.
 _HALF = 1e-3
@@ -40,31 +40,31 @@ class Answer:
         return replace(self, low=max(0.0, low), high=min(1.0, high))
 
 
-def answer_from_outputs(evidence: Evidence, shift: str, sizes: tuple[int, int], level: float) -> Answer:
+def answer_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Answer:
     """The estimate and the range.
 
     Args:
-        evidence: What the outputs say under each hypothesis.
+        assessment: What the outputs say under each hypothesis.
         shift: What the user says of the shift: "any", "classes" or "inputs".
         sizes: Number of samples of the source and of the target.
         level: Level of the range.
     """
-    e = evidence
+    e = assessment
     above = _ABOVE
     if shift == "classes":
-        error, said = e.adapted, [e.adapted]
+        error, said = e.adapted_error, [e.adapted_error]
     elif shift == "inputs":
-        error, said, above = e.moved, [e.moved, _further(e)], _ABOVE / 2
+        error, said, above = e.cot, [e.cot, _upper_cot(e)], _ABOVE / 2
     elif e.accepts_no_shift:
-        error, said = e.confidence, [e.confidence, e.source_error, e.adapted]
+        error, said = e.confidence_error, [e.confidence_error, e.source_error, e.adapted_error]
     elif e.accepts_class_shares:
-        error, said = e.adapted, [e.adapted, e.confidence]
+        error, said = e.adapted_error, [e.adapted_error, e.confidence_error]
     else:
-        odds = e.excess * (e.moved - e.confidence) ** 2 / _HALF
+        odds = e.excess * (e.cot - e.confidence_error) ** 2 / _HALF
         weight = odds / (1.0 + odds) if len(e.shares) == 2 else 1.0
-        error, above = weight * e.moved + (1.0 - weight) * e.confidence, _ABOVE / 2
-        said = [error, e.moved, _further(e), min(error, e.moved_adapted)]
-        said += [e.confidence] if weight < 0.5 else []
+        error, above = weight * e.cot + (1.0 - weight) * e.confidence_error, _ABOVE / 2
+        said = [error, e.cot, _upper_cot(e), min(error, e.cot_adapted)]
+        said += [e.confidence_error] if weight < 0.5 else []
     return _ranged(min(1.0, max(0.0, error)), said, above, sizes, level)
 
 
@@ -78,9 +78,9 @@ def sampling_noise(error: float, n: int, m: int) -> float:
     return math.hypot(math.sqrt(p * (1.0 - p) * (1.0 / n + 1.0 / m)), 0.5 / m)
 
 
-def _further(e: Evidence) -> float:
+def _upper_cot(e: Assessment) -> float:
     """COT, and what it is likely to miss."""
-    return e.moved + _BEYOND * max(0.0, e.moved - e.source_error)
+    return e.cot + _BEYOND * max(0.0, e.cot - e.source_error)
 
 
 def answer_from_methods(errors: list[float], sizes: tuple[int, int], level: float) -> Answer:

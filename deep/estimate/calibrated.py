@@ -17,7 +17,7 @@ import numpy as np
 
 from deep.estimate.answers import Answer, answer_from_outputs, sampling_noise
 from deep.estimate.calibration_sets import Draw
-from deep.estimate.hypotheses import Evidence
+from deep.estimate.hypotheses import Assessment
 from deep.estimate.score_regression import ScoreRegression
 from deep.estimators.softmax import Floats
 
@@ -29,9 +29,11 @@ FEWEST_SETS = 6
 # Of the draws that are not refuted, so many whose estimates are nearest give what is missed there; fewer do not.
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Odds, before the target is seen, that class shares stayed as they were.
-_PRIOR_ODDS = 4.0
+_PRIOR_ODDS = 15.0
 # "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
-_MOST_WEIGHT = 0.8
+_MOST_WEIGHT = 0.6
+# Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
+_UNSURE = 0.08
 _STEPS = 60
 
 
@@ -83,7 +85,7 @@ class CalibratedAnswers:
         cls,
         draws: Sequence[Draw],
         tables: Mapping[str, Floats],
-        evidence: Sequence[Evidence],
+        assessments: Sequence[Assessment],
         methods: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> CalibratedAnswers:
         """Learn from draws, the scores of each by method, and what the outputs on each say."""
@@ -96,7 +98,9 @@ class CalibratedAnswers:
         likeness = ScoreRegression.fit(for_both, own.astype(float), families)
         left_out = likeness.left_out().mean
         accepted = [
-            (one.adapted, error) for error, one in zip(errors, evidence, strict=True) if one.accepts_class_shares
+            (one.adapted_error, error)
+            for error, one in zip(errors, assessments, strict=True)
+            if one.accepts_class_shares
         ]
         widest = float(np.quantile(inputs.left_out().deviation, 0.95))
         return cls(
@@ -105,7 +109,7 @@ class CalibratedAnswers:
 
     def answer(
         self,
-        evidence: Evidence,
+        assessment: Assessment,
         scores: Mapping[str, float],
         shift: str,
         sizes: tuple[int, int],
@@ -113,23 +117,25 @@ class CalibratedAnswers:
     ) -> Answer:
         """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
         # What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
-        only_shares = evidence.accepts_class_shares and not evidence.accepts_no_shift
+        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
         if shift == "classes" or (shift == "any" and only_shares):
-            return self._accepted(evidence, shift, sizes, level)
-        law = self.mixture(scores, shift)
+            return self._accepted(assessment, shift, sizes, level)
+        law = self.mixture(scores, assessment, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
         wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
         return _with_noise(error, low, high, sizes, level)
 
-    def mixture(self, scores: Mapping[str, float], shift: str) -> Mixture:
+    def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
         x, z = (np.array([scores[one] for one in names]) for names in self.methods)
         inputs, both = self.inputs.predict(x), self.both.predict(z)
         weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores)
-        return Mixture(
-            (float(inputs.mean[0]), float(both.mean[0])), (float(inputs.deviation[0]), float(both.deviation[0])), weight
-        )
+        deviations = (float(inputs.deviation[0]), float(both.deviation[0]))
+        first = float(inputs.mean[0])
+        if deviations[0] > _UNSURE and not assessment.accepts_no_shift:
+            first = 0.5 * (first + assessment.cot)
+        return Mixture((first, float(both.mean[0])), deviations, weight)
 
     def p_value_of_inputs(self, scores: Mapping[str, float]) -> float:
         """Part of the draws with their own shares that look less like such than the target does."""
@@ -148,9 +154,9 @@ class CalibratedAnswers:
     def _likeness(self, scores: Mapping[str, float]) -> float:
         return float(self.likeness.predict([scores[one] for one in self.methods[1]]).mean[0])
 
-    def _accepted(self, evidence: Evidence, shift: str, sizes: tuple[int, int], level: float) -> Answer:
+    def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Answer:
         """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""
-        plain = answer_from_outputs(evidence, shift, sizes, level)
+        plain = answer_from_outputs(assessment, shift, sizes, level)
         if len(self.accepted) < _FEWEST_ACCEPTED:
             return plain
         estimates, errors = self.accepted.T

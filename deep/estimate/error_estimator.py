@@ -13,7 +13,7 @@ from deep.calibration import Floats, Interval, Line, family_draws, left_out_pred
 from deep.estimate.answers import Answer, answer_from_methods, answer_from_outputs
 from deep.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
 from deep.estimate.calibration_sets import CalibrationSets, Draw
-from deep.estimate.hypotheses import INPUTS, Evidence, HypothesisResult, HypothesisTests
+from deep.estimate.hypotheses import INPUTS, Assessment, HypothesisResult, HypothesisTests
 from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult, joined, percent
 from deep.estimate.scaling import Scaling
 from deep.estimate.slices import slice_spread
@@ -82,13 +82,13 @@ class ErrorEstimator:
         target = target.without_labels()
         m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
         scores, notes = self._scores(target, m)
-        evidence = self._tests.evidence(self._scaling(target), target)
+        assessment = self._tests.assess(self._scaling(target), target)
         if self.calibration is None:
-            estimate = self._from_outputs(target, evidence, scores, notes)
+            estimate = self._from_outputs(target, assessment, scores, notes)
         else:
-            estimate = self._calibrated(target, evidence, m, scores, notes)
-        warnings = (*self._general_warnings(target), *self._shift_warnings(evidence), *estimate.warnings)
-        shares = tuple(evidence.shares.tolist())
+            estimate = self._calibrated(target, assessment, m, scores, notes)
+        warnings = (*self._general_warnings(target), *self._shift_warnings(assessment), *estimate.warnings)
+        shares = tuple(assessment.shares.tolist())
         return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
 
     @property
@@ -153,13 +153,13 @@ class ErrorEstimator:
         return scores, notes
 
     def _from_outputs(
-        self, target: Outputs, evidence: Evidence, scores: Mapping[str, float], notes: Mapping[str, str]
+        self, target: Outputs, assessment: Assessment, scores: Mapping[str, float], notes: Mapping[str, str]
     ) -> ErrorEstimate:
         """The answer without calibration sets: by the hypotheses, or by the methods that the user names."""
         sizes = (len(self.source), len(target))
         if self.wanted is None:
-            based_on, hypotheses = _based_on(evidence, self.shift), evidence.results
-            answer = answer_from_outputs(evidence, self.shift, sizes, self.level).at_least(
+            based_on, hypotheses = _based_on(assessment, self.shift), assessment.results
+            answer = answer_from_outputs(assessment, self.shift, sizes, self.level).at_least(
                 self._slice_spread, self.level
             )
         else:
@@ -177,7 +177,7 @@ class ErrorEstimator:
     def _calibrated(
         self,
         target: Outputs,
-        evidence: Evidence,
+        assessment: Assessment,
         m: int,
         scores: Mapping[str, float],
         notes: Mapping[str, str],
@@ -186,26 +186,26 @@ class ErrorEstimator:
         draws, table, answers = self._learnt(m)
         usable = answers is not None and all(math.isfinite(scores[one]) for names in answers.methods for one in names)
         if answers is None or not usable:
-            plain = self._from_outputs(target, evidence, scores, notes)
+            plain = self._from_outputs(target, assessment, scores, notes)
             return replace(plain, warnings=(*plain.warnings, _too_few(draws)))
         sizes = (len(self.source), len(target))
         shift = self.shift if self.wanted is None else "inputs"
-        answer = answers.answer(evidence, scores, shift, sizes, self.level)
+        answer = answers.answer(assessment, scores, shift, sizes, self.level)
         own = np.array([not draw.has_other_shares for draw in draws])
         kept = [draw for draw, is_own in zip(draws, own, strict=True) if is_own]
         results = [_by_line(method, score, table.get(method), kept, notes[method]) for method, score in scores.items()]
         p_value = answers.p_value_of_inputs(scores)
         hypotheses = [
             HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
-            for one in evidence.results
+            for one in assessment.results
         ]
-        law = answers.mixture(scores, self.shift)
+        law = answers.mixture(scores, assessment, self.shift)
         hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], law.means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
-        warnings = (_OUTSIDE,) if far and not evidence.accepts_class_shares else ()
+        warnings = (_OUTSIDE,) if far and not assessment.accepts_class_shares else ()
         based_on = answers.methods[1] if self.wanted is None else self.wanted
-        if shift == "any" and evidence.accepts_class_shares and not evidence.accepts_no_shift:
-            based_on = _based_on(evidence, shift)
+        if shift == "any" and assessment.accepts_class_shares and not assessment.accepts_no_shift:
+            based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
 
@@ -216,21 +216,21 @@ class ErrorEstimator:
             assert self.calibration is not None
             draws = self.calibration.draws(m, seed=self.seed)
             regressed = _chosen(self.wanted, self._estimators(m))
-            table, scores, evidence = self._score_draws(draws, m, regressed)
+            table, scores, assessment = self._score_draws(draws, m, regressed)
             few = sum(not draw.has_other_shares for draw in draws) < FEWEST_SETS or not all(regressed)
-            answers = None if few else CalibratedAnswers.fit(draws, scores, evidence, regressed)
+            answers = None if few else CalibratedAnswers.fit(draws, scores, assessment, regressed)
             self._cache[key] = (draws, table, answers)
         draws, table, answers = self._cache[key]  # type: ignore[misc] # of the type just put there
         return draws, table, answers
 
     def _score_draws(
         self, draws: list[Draw], m: int, regressed: tuple[tuple[str, ...], tuple[str, ...]]
-    ) -> tuple[dict[str, Floats], dict[str, Floats], list[Evidence]]:
-        """All methods on draws with their own shares, those of the regressions on all, and the evidence of all."""
+    ) -> tuple[dict[str, Floats], dict[str, Floats], list[Assessment]]:
+        """All methods on draws with their own shares, those of the regressions on all, and the assessment of all."""
         estimators, tests = self._estimators(m), self._tests
         both = set(regressed[0]) | set(regressed[1])
         rows: list[dict[str, float]] = []
-        evidence = []
+        assessment = []
         for draw in tracked(draws, description="scores", total=len(draws)):
             raw = draw.outputs.without_labels()
             scaled = self._scaling(raw)
@@ -241,10 +241,10 @@ class ErrorEstimator:
                     for one in asked
                 }
             )
-            evidence.append(tests.evidence(scaled, raw))
+            assessment.append(tests.assess(scaled, raw))
         own = [row for row, draw in zip(rows, draws, strict=True) if not draw.has_other_shares]
         table = {one: np.array([row[one] for row in own]) for one in estimators}
-        return table, {one: np.array([row[one] for row in rows]) for one in both}, evidence
+        return table, {one: np.array([row[one] for row in rows]) for one in both}, assessment
 
     def _summary(self, kept: list[Draw], answers: CalibratedAnswers) -> CalibrationSummary:
         """How well the regression on draws with their own shares predicts those of families left out."""
@@ -283,13 +283,13 @@ class ErrorEstimator:
             )
         return warnings
 
-    def _shift_warnings(self, evidence: Evidence) -> list[str]:
+    def _shift_warnings(self, assessment: Assessment) -> list[str]:
         """Warnings about what the answer assumes of the shift."""
         if self.wanted is not None:
             return []
-        if self.shift == "classes" and not evidence.accepts_class_shares:
+        if self.shift == "classes" and not assessment.accepts_class_shares:
             return ["The outputs are not those of the source with other class shares, so more than these has changed."]
-        if evidence.resolution < _LITTLE_RESOLUTION:
+        if assessment.resolution < _LITTLE_RESOLUTION:
             return [_LITTLE_SAID]
         return []
 
@@ -352,14 +352,14 @@ def _chosen(wanted: tuple[str, ...] | None, fitted: Mapping[str, Estimator]) -> 
     return first, second
 
 
-def _based_on(evidence: Evidence, shift: str) -> tuple[str, ...]:
+def _based_on(assessment: Assessment, shift: str) -> tuple[str, ...]:
     """The methods that an answer from outputs is made of."""
     if shift == "inputs":
         return ("COT",)
-    if shift == "classes" or (evidence.accepts_class_shares and not evidence.accepts_no_shift):
+    if shift == "classes" or (assessment.accepts_class_shares and not assessment.accepts_no_shift):
         return ("MLLS",)
-    confidence = "CBPE" if len(evidence.shares) == 2 else "DoC"
-    return (confidence,) if evidence.accepts_no_shift else ("COT", confidence)
+    confidence = "CBPE" if len(assessment.shares) == 2 else "DoC"
+    return (confidence,) if assessment.accepts_no_shift else ("COT", confidence)
 
 
 def _by_line(method: str, score: float, known: Floats | None, draws: list[Draw], note: str) -> MethodResult:

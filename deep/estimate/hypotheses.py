@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deep.estimate.shift_test import MOST_CLASSES, ShiftTest, TestResult
+from deep.estimate.shift_test import MOST_CLASSES, HotellingTest, ShiftTest
 from deep.estimators.cbpe import CBPE
 from deep.estimators.class_shares import label_shares
 from deep.estimators.cot import regret
@@ -52,7 +52,7 @@ class HypothesisResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class Assessment:
     """What the outputs on a target say about the shift and the error.
 
     Attributes:
@@ -61,23 +61,23 @@ class Evidence:
         shares: Class shares of the target if only they changed, or those that are known.
         distance: Total variation distance of these from the shares of the source.
         source_error: Error of the model on the source.
-        confidence: Error that calibrated confidence expects: right if neither shares nor inputs changed much.
-        adapted: Error that probabilities adapted to the shares expect: right if only shares changed.
-        moved: COT onto the shares of the source, or onto known ones: right if they are so.
-        moved_adapted: COT of adapted probabilities onto their shares.
+        confidence_error: Error that calibrated confidence expects: right if neither shares nor inputs changed much.
+        adapted_error: Error that probabilities adapted to the shares expect: right if only shares changed.
+        cot: COT onto the shares of the source, or onto known ones: right if they are so.
+        cot_adapted: COT of adapted probabilities onto their shares.
         excess: By how much the test of class shares is exceeded, per sample; 0 where it accepts.
         resolution: How much of the classes the outputs reveal, as in `HypothesisTests`.
     """
 
-    no_shift: TestResult
-    class_shares: TestResult
+    no_shift: HotellingTest
+    class_shares: HotellingTest
     shares: Floats
     distance: float
     source_error: float
-    confidence: float
-    adapted: float
-    moved: float
-    moved_adapted: float
+    confidence_error: float
+    adapted_error: float
+    cot: float
+    cot_adapted: float
     excess: float
     resolution: float
 
@@ -88,11 +88,11 @@ class Evidence:
             HypothesisResult(name, error, test.p_value, test.p_value < ALPHA)
             for name, error, test in (
                 (NO_SHIFT, self.source_error, self.no_shift),
-                (CLASS_SHARES, self.adapted, self.class_shares),
+                (CLASS_SHARES, self.adapted_error, self.class_shares),
             )
         ]
-        found += [HypothesisResult(INPUTS, self.moved, np.nan, refuted=False)]
-        return (*found, HypothesisResult(BOTH, self.moved_adapted, np.nan, refuted=False))
+        found += [HypothesisResult(INPUTS, self.cot, np.nan, refuted=False)]
+        return (*found, HypothesisResult(BOTH, self.cot_adapted, np.nan, refuted=False))
 
     @property
     def accepts_no_shift(self) -> bool:
@@ -140,10 +140,10 @@ class HypothesisTests:
         return cls(source, test, confidence, resolution, known_shares)
 
     def expected(self, target: Outputs, raw: Outputs) -> float:
-        """The error that confidence expects on a target; arguments as in `evidence`."""
+        """The error that confidence expects on a target; arguments as in `assess`."""
         return self.confidence.score(raw if isinstance(self.confidence, CBPE) else target)
 
-    def evidence(self, target: Outputs, raw: Outputs) -> Evidence:
+    def assess(self, target: Outputs, raw: Outputs) -> Assessment:
         """What calibrated outputs on a target say, and the same as the model gave them."""
         own = label_shares(self.source.known_labels, self.source.classes)
         shares = self.test.likely_shares(target) if self.known_shares is None else self.known_shares
@@ -154,7 +154,7 @@ class HypothesisTests:
         rows = probabilities(target.logits)
         test = self.test.only_shares_changed(target, self.known_shares)
         onto = own if self.known_shares is None else shares
-        return Evidence(
+        return Assessment(
             self.test.nothing_changed(target),
             test,
             shares,

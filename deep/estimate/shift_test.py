@@ -49,7 +49,7 @@ _NO_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TestResult:
+class HotellingTest:
     """What a test of a hypothesis says.
 
     Attributes:
@@ -65,7 +65,7 @@ class TestResult:
     second_degrees: float
 
     @classmethod
-    def of(cls, distance: float, degrees: int, functions: int, covariance_degrees: float) -> TestResult:
+    def of(cls, distance: float, degrees: int, functions: int, covariance_degrees: float) -> HotellingTest:
         """The result for a squared distance in units of a covariance that has degrees of freedom of its own."""
         degrees, second = max(1, degrees), max(1.0, covariance_degrees - functions + 1.0)
         statistic = distance * min(1.0, second / max(1.0, covariance_degrees))
@@ -137,15 +137,15 @@ class ShiftTest:
         rows = self.scaling.probabilities(target.logits) * ratio
         return rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-300)
 
-    def nothing_changed(self, target: Outputs) -> TestResult:
+    def nothing_changed(self, target: Outputs) -> HotellingTest:
         """Test that the target is as the source."""
         m, n = len(target), int(self.counts.sum())
         difference = self._means_of(target) - self.mean
         covariance = _ridged(self.covariance * (1.0 / m + 1.0 / n), m, n)
         distance = float(difference @ cho_solve(cho_factor(covariance), difference))
-        return TestResult.of(distance, len(difference), len(difference), n - 1)
+        return HotellingTest.of(distance, len(difference), len(difference), n - 1)
 
-    def only_shares_changed(self, target: Outputs, shares: Floats | None = None) -> TestResult:
+    def only_shares_changed(self, target: Outputs, shares: Floats | None = None) -> HotellingTest:
         """Test that the target is as the source but for its class shares: those that fit best, or given ones."""
         m, n = len(target), int(self.counts.sum())
         mean = self._means_of(target)
@@ -166,7 +166,7 @@ class ShiftTest:
             shares = _simplex_fit(A[:, self.counts > 0], b, self.counts > 0)
         used = 0 if fixed is not None else int(np.sum(shares > _NO_SHARE)) - 1
         distance = float(np.sum((b - A @ shares) ** 2))
-        return TestResult.of(distance, len(mean) - used, len(mean), self._covariance_degrees(shares, m))
+        return HotellingTest.of(distance, len(mean) - used, len(mean), self._covariance_degrees(shares, m))
 
     def _means_of(self, target: Outputs) -> Floats:
         rows = self.scaling.probabilities(target.logits)

@@ -85,12 +85,14 @@ def image_shifts() -> list[tuple[str, int, Callable[[Bytes, int], Bytes]]]:
 
 
 def shifted_images(images: NDArray[Any], *, seed: int) -> Iterator[Shift]:
-    """The images under every shift, in the form they came in."""
+    """The images under every shift that changes them, in the form they came in."""
     is_bytes = images.dtype == np.uint8
     colours_last = images if is_bytes else np.round(np.moveaxis(images, 1, 3).astype(np.float64) * 255.0)
     pixels: Bytes = np.ascontiguousarray(colours_last.astype(np.uint8))
     for family, severity, change in image_shifts():
         rows: NDArray[Any] = change(pixels, seed)
+        if np.array_equal(rows, pixels):  # a change of colours of grey images is none
+            continue
         if not is_bytes:
             rows = np.ascontiguousarray(np.moveaxis(rows, 3, 1) / 255.0).astype(images.dtype)
         yield Shift(family, severity, rows)

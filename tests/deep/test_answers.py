@@ -1,4 +1,4 @@
-"""The answer from outputs alone: limits of what the evidence says, and what moves the ends of the range."""
+"""The answer from outputs alone: limits of what the assessment says, and what moves the ends of the range."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from deep.estimate.answers import answer_from_methods, answer_from_outputs, sampling_noise
-from deep.estimate.hypotheses import ALPHA, BOTH, CLASS_SHARES, INPUTS, NO_SHIFT, Evidence, HypothesisTests
+from deep.estimate.hypotheses import ALPHA, BOTH, CLASS_SHARES, INPUTS, NO_SHIFT, Assessment, HypothesisTests
 from deep.estimate.scaling import Scaling
-from deep.estimate.shift_test import TestResult as Result
+from deep.estimate.shift_test import HotellingTest as Result
 from deep.estimators.doc import DoC
 from tests.deep.small import gaussian_outputs
 
@@ -20,21 +20,21 @@ YES, NO = Result(0.5, 10.0, 12, 300.0), Result(1e-9, 90.0, 12, 300.0)
 SIZES = (1000, 500)
 
 
-def evidence(no_shift=NO, class_shares=NO, classes=3, **values) -> Evidence:
-    said = {"source_error": 0.1, "confidence": 0.12, "adapted": 0.16, "moved": 0.2, "moved_adapted": 0.3}
+def assessment(no_shift=NO, class_shares=NO, classes=3, **values) -> Assessment:
+    said = {"source_error": 0.1, "confidence_error": 0.12, "adapted_error": 0.16, "cot": 0.2, "cot_adapted": 0.3}
     rest = {"distance": 0.0, "excess": 0.0, "resolution": 0.8, "shares": np.full(classes, 1 / classes)}
-    return Evidence(no_shift=no_shift, class_shares=class_shares, **(said | rest | values))
+    return Assessment(no_shift=no_shift, class_shares=class_shares, **(said | rest | values))
 
 
 @pytest.mark.parametrize(
     ("found", "shift", "error"),
     [
-        (evidence(YES, YES), "any", 0.12),
-        (evidence(YES, NO), "any", 0.12),
-        (evidence(NO, YES), "any", 0.16),
-        (evidence(NO, NO), "any", 0.2),
-        *((evidence(no, shares), "classes", 0.16) for no in (YES, NO) for shares in (YES, NO)),
-        *((evidence(no, shares), "inputs", 0.2) for no in (YES, NO) for shares in (YES, NO)),
+        (assessment(YES, YES), "any", 0.12),
+        (assessment(YES, NO), "any", 0.12),
+        (assessment(NO, YES), "any", 0.16),
+        (assessment(NO, NO), "any", 0.2),
+        *((assessment(no, shares), "classes", 0.16) for no in (YES, NO) for shares in (YES, NO)),
+        *((assessment(no, shares), "inputs", 0.2) for no in (YES, NO) for shares in (YES, NO)),
     ],
 )
 def test_the_hypothesis_that_is_not_refuted_or_is_stated_gives_the_error(found, shift, error):
@@ -45,28 +45,30 @@ def test_the_hypothesis_that_is_not_refuted_or_is_stated_gives_the_error(found, 
 
 def test_with_two_classes_cot_has_the_more_weight_the_less_class_shares_explain():
     errors = [
-        answer_from_outputs(evidence(classes=2, excess=excess, moved=0.3), "any", SIZES, 0.9).error
+        answer_from_outputs(assessment(classes=2, excess=excess, cot=0.3), "any", SIZES, 0.9).error
         for excess in (0.0, 0.01, 0.1, 1.0, 1e9)
     ]
     assert errors[0] == pytest.approx(0.12)
     assert errors == sorted(errors)
     assert errors[-1] == pytest.approx(0.3)
-    near = answer_from_outputs(evidence(classes=2, excess=0.01, moved=0.125), "any", SIZES, 0.9)
+    near = answer_from_outputs(assessment(classes=2, excess=0.01, cot=0.125), "any", SIZES, 0.9)
     assert near.error == pytest.approx(0.12, abs=1e-4), "what hardly differs is not switched between"
 
 
 def test_the_range_spans_what_hypotheses_say_that_are_not_refuted():
-    for found, said in ((evidence(YES, YES), (0.1, 0.12, 0.16)), (evidence(NO, YES), (0.12, 0.16))):
+    for found, said in ((assessment(YES, YES), (0.1, 0.12, 0.16)), (assessment(NO, YES), (0.12, 0.16))):
         answer = answer_from_outputs(found, "any", (10**9, 10**9), 0.9)
         assert answer.low < min(said)
         assert answer.high > max(said)
     # COT is too low where networks are sure of their mistakes, so the range goes beyond it.
-    refuted = answer_from_outputs(evidence(), "any", (10**9, 10**9), 0.9)
+    refuted = answer_from_outputs(assessment(), "any", (10**9, 10**9), 0.9)
     assert refuted.high - 0.2 > 0.2 - refuted.low > 0.0
 
 
 @pytest.mark.parametrize("shift", ["any", "classes", "inputs"])
-@pytest.mark.parametrize("found", [evidence(YES, YES), evidence(NO, YES), evidence(), evidence(classes=2, excess=0.1)])
+@pytest.mark.parametrize(
+    "found", [assessment(YES, YES), assessment(NO, YES), assessment(), assessment(classes=2, excess=0.1)]
+)
 def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
     by_level = [answer_from_outputs(found, shift, SIZES, level) for level in (0.01, 0.5, 0.9, 0.999)]
     by_size = [answer_from_outputs(found, shift, (1000, m), 0.9) for m in (1, 30, 300, 10**6)]
@@ -78,7 +80,7 @@ def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
 
 def test_errors_beyond_zero_and_one_are_cut():
     for value, end in ((-0.1, 0.0), (1.2, 1.0)):
-        found = evidence(YES, YES, confidence=value, source_error=value, adapted=value)
+        found = assessment(YES, YES, confidence_error=value, source_error=value, adapted_error=value)
         answer = answer_from_outputs(found, "any", SIZES, 0.9)
         assert answer.error == end
         assert 0.0 <= answer.low < answer.high <= 1.0
@@ -112,7 +114,7 @@ def test_errors_under_each_hypothesis_by_hand():
     rng = np.random.default_rng(0)
     source, target = gaussian_outputs(1000, [1 / 3] * 3, rng), gaussian_outputs(800, [0.7, 0.2, 0.1], rng)
     scaling = Scaling.fit(source)
-    found = fitted(source).evidence(scaling(target.without_labels()), target.without_labels())
+    found = fitted(source).assess(scaling(target.without_labels()), target.without_labels())
     results = {one.name: one for one in found.results}
     assert list(results) == [NO_SHIFT, CLASS_SHARES, INPUTS, BOTH]
     assert results[NO_SHIFT].error == source.error
@@ -136,15 +138,15 @@ def test_known_shares_are_used_and_tested():
     rng = np.random.default_rng(1)
     source, target = gaussian_outputs(1000, [1 / 3] * 3, rng), gaussian_outputs(800, [0.7, 0.2, 0.1], rng)
     right, wrong = (
-        fitted(source, known_shares=np.array(one)).evidence(Scaling.fit(source)(target), target)
+        fitted(source, known_shares=np.array(one)).assess(Scaling.fit(source)(target), target)
         for one in ([0.7, 0.2, 0.1], [0.1, 0.2, 0.7])
     )
     assert right.accepts_class_shares
     assert not wrong.accepts_class_shares
     np.testing.assert_array_equal(wrong.shares, [0.1, 0.2, 0.7])
-    assert right.moved == pytest.approx(target.error, abs=0.03)
-    assert wrong.moved > 0.4
-    assert right.adapted == pytest.approx(target.error, abs=0.03)
+    assert right.cot == pytest.approx(target.error, abs=0.03)
+    assert wrong.cot > 0.4
+    assert right.adapted_error == pytest.approx(target.error, abs=0.03)
 
 
 def test_resolution_is_one_for_sure_and_right_outputs_and_none_for_useless_ones():

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from deep.estimate.calibrated import _MOST_WEIGHT, CalibratedAnswers, Mixture
 from deep.estimate.calibration_sets import Draw
 from deep.outputs import Outputs
-from tests.deep.test_answers import NO, YES, evidence
+from tests.deep.test_answers import NO, YES, assessment
 
 SIZES = (1000, 500)
 
@@ -67,8 +67,8 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
             draws.append(draw(error, f"f{family}", has_other_shares=has_other))
             first.append(score)
             second.append(float(has_other) + 0.05 * rng.standard_normal())
-            adapted = evidence(NO, YES, adapted=draws[-1].error - 0.03)
-            found.append(adapted if len(found) < accepted else evidence())
+            adapted = assessment(NO, YES, adapted_error=draws[-1].error - 0.03)
+            found.append(adapted if len(found) < accepted else assessment())
     tables = {"A": np.array(first), "B": np.array(second)}
     return CalibratedAnswers.fit(draws, tables, found, (("A",), ("A", "B")))
 
@@ -76,9 +76,9 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
 def test_a_target_is_predicted_by_the_regression_of_the_hypothesis_it_looks_like():
     answers = learnt()
     own, other = {"A": 0.2, "B": 0.0}, {"A": 0.2, "B": 1.0}
-    assert answers.answer(evidence(), own, "any", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
-    assert answers.answer(evidence(), other, "any", SIZES, 0.9).error == pytest.approx(0.4, abs=0.06)
-    assert answers.answer(evidence(), other, "inputs", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
+    assert answers.answer(assessment(), own, "any", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
+    assert answers.answer(assessment(), other, "any", SIZES, 0.9).error == pytest.approx(0.4, abs=0.06)
+    assert answers.answer(assessment(), other, "inputs", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
     assert answers.weight_of_inputs(own) > 0.9
     assert answers.weight_of_inputs(other) < 0.5
     assert answers.p_value_of_inputs(other) < 0.1 < answers.p_value_of_inputs(own)
@@ -96,20 +96,22 @@ def test_weights_and_p_values_are_probabilities():
 
 def test_the_interval_never_leaves_the_other_hypothesis_out():
     answers, scores = learnt(), {"A": 0.2, "B": 0.0}
-    law = answers.mixture(scores, "any")
+    law = answers.mixture(scores, assessment(), "any")
     assert law.weight > _MOST_WEIGHT
-    any_shift, inputs = (answers.answer(evidence(), scores, shift, (10**6, 10**6), 0.95) for shift in ("any", "inputs"))
+    any_shift, inputs = (
+        answers.answer(assessment(), scores, shift, (10**6, 10**6), 0.95) for shift in ("any", "inputs")
+    )
     assert any_shift.high > inputs.high
     assert any_shift.high == pytest.approx(replace(law, weight=_MOST_WEIGHT).quantile(0.975), abs=1e-6)
 
 
 def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed():
-    scores, accepted = {"A": 0.3, "B": 0.0}, evidence(NO, YES, adapted=0.16)
+    scores, accepted = {"A": 0.3, "B": 0.0}, assessment(NO, YES, adapted_error=0.16)
     few, many = learnt(), learnt(accepted=30)
     for answers in (few, many):
         found = answers.answer(accepted, scores, "any", SIZES, 0.9)
         assert found.error == pytest.approx(0.16)
-        assert answers.answer(evidence(), scores, "classes", SIZES, 0.9).error == pytest.approx(0.16)
+        assert answers.answer(assessment(), scores, "classes", SIZES, 0.9).error == pytest.approx(0.16)
     assert len(few.missed) == 0
     # All estimates were three points too low, and nothing else.
     np.testing.assert_allclose(many.missed, 0.03, atol=1e-9)
@@ -121,9 +123,9 @@ def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
     answers = learnt()
     for score in (-1.0, 0.0, 0.2, 3.0):
         for m in (1, 20, 10**6):
-            found = answers.answer(evidence(), {"A": score, "B": 0.0}, "any", (1000, m), 0.9)
+            found = answers.answer(assessment(), {"A": score, "B": 0.0}, "any", (1000, m), 0.9)
             assert 0.0 <= found.low <= found.error <= found.high <= 1.0
-    one = answers.answer(evidence(), {"A": 0.2, "B": 0.0}, "any", (1000, 1), 0.9)
+    one = answers.answer(assessment(), {"A": 0.2, "B": 0.0}, "any", (1000, 1), 0.9)
     assert one.high - one.low > 0.5
 
 
@@ -134,6 +136,6 @@ def test_intervals_hold_on_a_new_family_as_often_as_they_say():
         has_other, score = seed % 2, rng.uniform(0.05, 0.35)
         truth = (1 + has_other) * score + 0.02 * rng.standard_normal()
         scores = {"A": score, "B": has_other + 0.05 * rng.standard_normal()}
-        found = answers.answer(evidence(), scores, "any", (10**6, 10**6), 0.9)
+        found = answers.answer(assessment(), scores, "any", (10**6, 10**6), 0.9)
         held += found.low <= truth <= found.high
     assert held >= 31  # of 40 at 90 %, fewer than 31 has a probability of 0.5 %

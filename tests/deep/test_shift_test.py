@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import f
 
-from deep.estimate.shift_test import _RIDGE, MOST_CLASSES, ShiftTest, TestResult as Result, _functions
+from deep.estimate.shift_test import _RIDGE, MOST_CLASSES, HotellingTest as Result, ShiftTest, _functions
 from deep.outputs import Outputs
 from tests.deep.small import gaussian_outputs
 
