@@ -135,7 +135,7 @@ def estimate_errors(
     named = _named(targets, has_model=model is not None)
     device = _device(model, device)
     with _one_thread(device, asked, uses_network=is_network(model)):
-        sets = _Sets(model, source, others, prepare, device, collate)
+        sets = ModelSamples(model, source, others, prepare, device, collate)
         resources = sets.resources(init, seed)
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
         for one in outputs:
@@ -158,7 +158,7 @@ def estimate_errors(
         return [estimator.estimate(one) for one in outputs]
 
 
-class _Sets:
+class ModelSamples:
     """The source, and how other samples are turned into what the model says of them."""
 
     def __init__(
@@ -291,7 +291,7 @@ def _name_of(target: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: _Sets) -> Floats | None:
+def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: ModelSamples) -> Floats | None:
     """Known class shares of the targets, one for each column."""
     if shares is None:
         return None

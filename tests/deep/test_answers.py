@@ -123,10 +123,10 @@ def test_errors_under_each_hypothesis_by_hand():
     assert not results[CLASS_SHARES].refuted
     assert found.accepts_class_shares
     assert not found.accepts_no_shift
-    assert found.confidence == pytest.approx(DoC().fit(scaling(source)).score(scaling(target)))
+    assert found.confidence_error == pytest.approx(DoC().fit(scaling(source)).score(scaling(target)))
     np.testing.assert_allclose(found.shares, [0.7, 0.2, 0.1], atol=0.05)
     assert found.distance == pytest.approx(0.7 - 1 / 3, abs=0.05)
-    assert found.adapted == pytest.approx(target.error, abs=0.03)
+    assert found.adapted_error == pytest.approx(target.error, abs=0.03)
     # COT onto equal shares has to move a third of the samples to classes that they are not of.
     assert results[INPUTS].error > target.error + 0.1
     assert math.isnan(results[INPUTS].p_value)
