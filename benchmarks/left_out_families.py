@@ -1,10 +1,11 @@
 """Error estimates under corruptions of families that no calibration set has, and under other class shares.
 
-Run: python benchmarks/left_out_families.py digits OUT.json, or
-python benchmarks/left_out_families.py CIFAR10.npz WEIGHTS.pth OUT.json for ResNet18 on CIFAR-10 at 32 px. Each family of
-CIFAR-C is left out of the calibration in turn; a line on temperature-scaled COT, fitted to the same calibration sets, is
-the peer. Clean images are drawn in other class shares: Dirichlet(1), Dirichlet(0.3), two and five classes. About twelve
-minutes on one core.
+Run: python benchmarks/left_out_families.py digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
+python benchmarks/left_out_families.py CIFAR10.npz WEIGHTS.pth OUT.json
+
+Each family of CIFAR-C is left out of the calibration in turn. The peer is temperature-scaled COT, with the network by a
+line that is fitted to the same calibration sets. Clean images are drawn in other class shares: Dirichlet(1),
+Dirichlet(0.3), two and five classes. About fifteen minutes on one core.
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ class ModelSamples:
         device: str,
         collate: Collate | None,
     ) -> None:
+        """Read the source and run the model on it."""
         self.classifier: Classifier | None = None
         self.others: tuple[Classifier, ...] = ()
         self.collate = collate
