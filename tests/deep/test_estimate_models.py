@@ -207,12 +207,9 @@ def test_a_pipeline_sees_a_data_frame_as_it_is(labels):
 
 
 FOREST = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype", min_samples_leaf=5)
-TOO_HIGH = "CBPE leaves classes that are told apart without a mistake uncalibrated, and a hesitant model is said to err"
 
 
-@pytest.mark.parametrize(
-    "model", [pipeline(), pytest.param(FOREST, marks=pytest.mark.xfail(reason=TOO_HIGH, strict=True))]
-)
+@pytest.mark.parametrize("model", [pipeline(), FOREST])
 def test_the_error_on_a_data_frame_with_missing_numbers_is_estimated(model):
     fitted = model.fit(FRAME, BOUGHT)
     estimate = estimate_error(fitted, (FRAME, BOUGHT), FRAME.iloc[::2])
