@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import write_result
+from torch import nn
 
 from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.error_estimator import ErrorEstimator, halves
@@ -35,26 +36,17 @@ SIZES = {"digits": (400, 200), "cifar10": (1000, 200)}
 
 def main(arguments: list[str]) -> None:
     """Train, estimate, print, save."""
-    prepare, name = ImageNetInput(32), "digits" if arguments[0] == "digits" else "cifar10"
-    if name == "digits":
-        splits = digits()
-        network = load_network("small-cnn", "random", num_outputs=10, seed=0).model
-        learnt, source, recipe = _take(splits.train, 0, 600), _take(splits.train, 600, 898), Recipe(180, 0.05, 64)
-    else:
-        splits = load_splits(Path(arguments[0]))
-        network = load_network("resnet18", arguments[1], num_outputs=10, seed=0, drop_head=True).model
-        learnt, source = _take(splits.train, 0, 18_000), _take(splits.train, 18_000, 20_000)
-        recipe = Recipe(lr=1e-2, epochs=4)
-    train(network, learnt.images, learnt.labels, recipe, seed=0, prepare=prepare)
+    name = "digits" if arguments[0] == "digits" else "cifar10"
+    network, prepare, source, test = trained(arguments)
     samples = ModelSamples(network, (source.images, source.labels), (), prepare, "cpu", None)
     first, held_out = halves(samples.source, 0)
     sets = samples.shifted("auto", held_out, 0, keep_inputs=False)
     assert sets is not None
     outputs = replace(samples.source, inputs=None)
     rows: list[dict[str, object]] = []
-    few = _take(splits.test, 0, 2_000)
+    few = _take(test, 0, 2_000)
     for m in SIZES[name]:
-        rows += _shares(samples, splits.test, _estimators(outputs, first, sets), m)
+        rows += _shares(samples, test, _estimators(outputs, first, sets), m)
         for family in FAMILIES:
             left = [number for number, one in enumerate(sets.families.tolist()) if family not in one]
             others = CalibrationSets(tuple(sets.sets[number] for number in left), sets.families[left], sets.origin)
@@ -64,6 +56,22 @@ def main(arguments: list[str]) -> None:
     for one in result["summary"]:
         print(one)
     write_result(Path(arguments[-1]), "python benchmarks/left_out_families.py DATA [WEIGHTS] OUT.json", result)
+
+
+def trained(arguments: list[str]) -> tuple[nn.Module, ImageNetInput, ImageSet, ImageSet]:
+    """A network, how it sees images, labelled images that it was not trained on, and test images."""
+    prepare = ImageNetInput(32)
+    if arguments[0] == "digits":
+        splits = digits()
+        network = load_network("small-cnn", "random", num_outputs=10, seed=0).model
+        learnt, source, recipe = _take(splits.train, 0, 600), _take(splits.train, 600, 898), Recipe(180, 0.05, 64)
+    else:
+        splits = load_splits(Path(arguments[0]))
+        network = load_network("resnet18", arguments[1], num_outputs=10, seed=0, drop_head=True).model
+        learnt, source = _take(splits.train, 0, 18_000), _take(splits.train, 18_000, 20_000)
+        recipe = Recipe(lr=1e-2, epochs=4)
+    train(network, learnt.images, learnt.labels, recipe, seed=0, prepare=prepare)
+    return network, prepare, source, splits.test
 
 
 def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, ErrorEstimator]:

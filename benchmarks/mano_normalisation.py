@@ -1,0 +1,58 @@
+"""MaNo with its normalisation chosen for each target as in the paper, on the source, or always the same.
+
+Run: python benchmarks/mano_normalisation.py digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
+python benchmarks/mano_normalisation.py CIFAR10.npz WEIGHTS.pth OUT.json
+
+The network and the targets, 19 families of corruptions at three severities, are those of left_out_families.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from harness import write_result
+from left_out_families import SEVERITIES, trained
+
+from deep.estimate.estimate import ModelSamples
+from deep.estimators.mano import POWER, is_sure, quadratic
+from deep.estimators.softmax import probabilities
+from deep.training import one_thread
+from projnorm.fit_quality import fit_quality
+from projnorm.vision import FAMILIES, corrupt
+
+M = 1_000
+
+
+def main(arguments: list[str]) -> None:
+    """Train, score, print, save."""
+    network, prepare, source, test = trained(arguments)
+    samples = ModelSamples(network, (source.images, source.labels), (), prepare, "cpu", None)
+    sure_there = is_sure(samples.source.logits)
+    rows, errors, sure = [], [], []
+    for family in FAMILIES:
+        for severity in SEVERITIES:
+            images = corrupt(test.images[:M], family, severity, seed=1)
+            outputs = samples.of((images, test.labels[:M]), family)
+            scores = [
+                float(np.mean(one**POWER) ** (1.0 / POWER))
+                for one in (probabilities(outputs.logits), quadratic(outputs.logits))
+            ]
+            sure.append(is_sure(outputs.logits))
+            rows.append([*scores, scores[0 if sure[-1] else 1], scores[0 if sure_there else 1]])
+            errors.append(outputs.error)
+    names = ("always softmax", "always quadratic", "chosen for each target", "chosen on the source")
+    found = {
+        name: asdict(fit_quality(np.array(column), np.array(errors)))
+        for name, column in zip(names, np.array(rows).T, strict=True)
+    }
+    result = {"targets": len(errors), "source_is_sure": sure_there, "targets_that_are_sure": sum(sure), "rows": found}
+    print(result)
+    write_result(Path(arguments[-1]), "python benchmarks/mano_normalisation.py DATA [WEIGHTS] OUT.json", result)
+
+
+if __name__ == "__main__":
+    with one_thread("cpu"):
+        main(sys.argv[1:])
