@@ -97,7 +97,8 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
 def interval(estimate: ErrorEstimate) -> str:
     """The answer in a few words."""
     error, low, high = (f"{100 * value:.1f} %" for value in (estimate.error, estimate.low, estimate.high))
-    return f"{error}, {100 * estimate.level:g} % interval {low} to {high}"
+    kind = "range" if estimate.calibration is None else "interval"
+    return f"{error}, {100 * estimate.level:g} % {kind} {low} to {high}"
 
 
 def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult]) -> None:

@@ -29,6 +29,9 @@ _FEWEST_TO_HALVE = 20
 _MOST_PARTS = 10
 # Fewer samples are warned of.
 _FEW = 30
+# A predicted class without labelled samples is warned of from this part of the target on, and a source error from this
+# much above that of the most frequent class on.
+_UNSEEN, _ABOVE_CHANCE = 0.01, 0.01
 # Outputs that reveal less of the classes than this are warned of.
 _LITTLE_RESOLUTION = 0.35
 # "Inputs" is refuted where fewer calibration sets with their own class shares look less like such than this part.
@@ -165,7 +168,8 @@ class ErrorEstimator:
         else:
             based_on, hypotheses = tuple(one for one in self.wanted if math.isfinite(scores[one])), ()
             if raw := [method for method in based_on if not ESTIMATORS[method].is_error]:
-                remedy = f"; {self.remedy}" if self.remedy else ""
+                more = f"pass {FEWEST_SETS - 1} labelled shifted sets or more as `calibration`"
+                remedy = f"; {more if self.calibration is not None else self.remedy}" if self.remedy else ""
                 raise InputError(f"{joined(raw)}: scores that are no errors need calibration{remedy}.")
             answer = answer_from_methods([scores[one] for one in based_on], sizes, self.level)
         results = [
@@ -183,13 +187,15 @@ class ErrorEstimator:
         notes: Mapping[str, str],
     ) -> ErrorEstimate:
         """The answer that is learnt from the scores and errors of labelled shifted sets of the same size."""
+        if assessment.shares_are_known_to_differ:  # the calibration sets do not have these shares
+            return self._from_outputs(target, assessment, scores, notes)
         draws, table, answers = self._learnt(m)
         usable = answers is not None and all(math.isfinite(scores[one]) for names in answers.methods for one in names)
         if answers is None or not usable:
             plain = self._from_outputs(target, assessment, scores, notes)
             return replace(plain, warnings=(*plain.warnings, _too_few(draws)))
         sizes = (len(self.source), len(target))
-        shift = self.shift if self.wanted is None else "inputs"
+        shift = self.shift if self.wanted is None and self.class_shares is None else "inputs"
         answer = answers.answer(assessment, scores, shift, sizes, self.level)
         own = np.array([not draw.has_other_shares for draw in draws])
         kept = [draw for draw, is_own in zip(draws, own, strict=True) if is_own]
@@ -203,8 +209,9 @@ class ErrorEstimator:
         hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], law.means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
         warnings = (_OUTSIDE,) if far and not assessment.accepts_class_shares else ()
-        based_on = answers.methods[1] if self.wanted is None else self.wanted
-        if shift == "any" and assessment.accepts_class_shares and not assessment.accepts_no_shift:
+        based_on = answers.methods[0] if shift == "inputs" else answers.methods[1]
+        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
+        if shift == "classes" or (shift == "any" and only_shares):
             based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
@@ -273,10 +280,16 @@ class ErrorEstimator:
             for what, one in (("The source", self.source), ("The target", target))
             if len(one) < _FEW
         ]
-        if are_probabilities(self.source.logits):
+        if are_probabilities(self.source.logits) or are_probabilities(target.logits):
             warnings.append("What was given as logits looks like probabilities, and softmax is applied to logits.")
-        chance = 1.0 - float(np.bincount(self.source.known_labels).max()) / len(self.source)
-        if self.source.error > chance > 0.0:
+        counts = np.bincount(self.source.known_labels, minlength=self.source.classes)
+        predicted = np.bincount(target.predicted, minlength=self.source.classes)
+        if missing := np.flatnonzero((counts == 0) & (predicted > _UNSEEN * len(target))).tolist():
+            shown = f"{predicted[missing[0]]:,} samples of the target are predicted to be of class {missing[0]}"
+            warnings.append(f"{shown}, of which the source has no labelled sample; nothing is known of its errors.")
+        chance = 1.0 - float(counts.max()) / len(self.source)
+        has_threshold = self.source.predictions is not None
+        if self.source.error > chance + _ABOVE_CHANCE and chance > 0.0 and not has_threshold:
             warnings.append(
                 f"The error on the source is {percent(self.source.error)}, and {percent(chance)} for always saying its "
                 "most frequent class: are its labels in another order, or are source and target swapped?"
@@ -315,6 +328,7 @@ class ErrorEstimator:
             answer.sampling_noise,
             hypotheses=hypotheses,
             remedy=self.remedy,
+            assumed="known class shares" if self.class_shares is not None else self.shift,
         )
 
 
@@ -358,8 +372,9 @@ def _based_on(assessment: Assessment, shift: str) -> tuple[str, ...]:
         return ("COT",)
     if shift == "classes" or (assessment.accepts_class_shares and not assessment.accepts_no_shift):
         return ("MLLS",)
-    confidence = "CBPE" if len(assessment.shares) == 2 else "DoC"
-    return (confidence,) if assessment.accepts_no_shift else ("COT", confidence)
+    if assessment.accepts_no_shift:
+        return (assessment.confidence_method,)
+    return ("COT", assessment.confidence_method) if len(assessment.shares) == 2 else ("COT",)
 
 
 def _by_line(method: str, score: float, known: Floats | None, draws: list[Draw], note: str) -> MethodResult:

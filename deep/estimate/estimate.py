@@ -102,7 +102,7 @@ def estimate_errors(
         shift: What is known of the shift: "any", nothing; "classes", only class shares have changed; "inputs", class
             shares are those of the source.
         class_shares: Share of each class in the targets, where it is known: one number per class in the order of the
-            columns, or numbers by class.
+            columns (of a table: of the names of the classes), or numbers by class.
         methods: "default"; "cheap", which also runs every method that needs no training; "all"; or names, in upper or
             lower case, which the estimate is then made of.
         calibration: "auto" makes shifted copies of the source where it is images; "none" makes none; or labelled
@@ -132,6 +132,8 @@ def estimate_errors(
         shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
         raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
     asked, wanted = _methods(methods)
+    if wanted is not None and (shift != "any" or class_shares is not None):
+        raise InputError("`shift` and `class_shares` are for the default; leave them out, or `methods`.")
     named = _named(targets, has_model=model is not None)
     device = _device(model, device)
     with _one_thread(device, asked, uses_network=is_network(model)):

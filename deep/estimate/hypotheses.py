@@ -33,6 +33,8 @@ ALPHA = 1e-3
 # Largest statistic per degree of freedom that "class shares" is accepted with. With few labelled samples of a class the
 # test itself accepts far more, also networks that call everything one class.
 _WORST_FIT = 2.0
+# Known class shares nearer than this to those of the source are the same.
+_SAME_SHARES = 0.05
 # Draws of class shares for the bias of COT.
 _BIAS_DRAWS = 2
 
@@ -70,6 +72,8 @@ class Assessment:
         cot_adapted: COT of adapted probabilities onto their shares.
         excess: By how much the test of class shares is exceeded, per sample; 0 where it accepts.
         resolution: How much of the classes the outputs reveal, as in `HypothesisTests`.
+        confidence_method: Name of the method behind `confidence_error`.
+        has_known_shares: Whether the class shares were given.
     """
 
     no_shift: HotellingTest
@@ -83,6 +87,8 @@ class Assessment:
     cot_adapted: float
     excess: float
     resolution: float
+    confidence_method: str = DoC.name
+    has_known_shares: bool = False
 
     @property
     def results(self) -> tuple[HypothesisResult, ...]:
@@ -92,13 +98,18 @@ class Assessment:
             HypothesisResult(NO_SHIFT, self.source_error, self.no_shift.p_value, not self.accepts_no_shift),
             HypothesisResult(CLASS_SHARES, self.adapted_error, self.class_shares.p_value, shares),
         ]
-        found += [HypothesisResult(INPUTS, self.cot, np.nan, refuted=False)]
-        return (*found, HypothesisResult(BOTH, self.cot_adapted, np.nan, refuted=False))
+        found += [HypothesisResult(INPUTS, min(1.0, self.cot), np.nan, refuted=False)]
+        return (*found, HypothesisResult(BOTH, min(1.0, self.cot_adapted), np.nan, refuted=False))
 
     @property
     def accepts_no_shift(self) -> bool:
-        """Whether "no shift" is not refuted."""
-        return self.no_shift.p_value >= ALPHA
+        """Whether "no shift" is not refuted, neither by the outputs nor by class shares that are known."""
+        return self.no_shift.p_value >= ALPHA and not self.shares_are_known_to_differ
+
+    @property
+    def shares_are_known_to_differ(self) -> bool:
+        """Whether class shares were given that are not those of the source."""
+        return self.has_known_shares and self.distance > _SAME_SHARES
 
     @property
     def accepts_class_shares(self) -> bool:
@@ -168,6 +179,8 @@ class HypothesisTests:
             transport(adapted, shares).cost + regret(adapted, target),
             test.beyond(ALPHA) * (1.0 / len(target) + 1.0 / len(self.source)),
             self.resolution,
+            self.confidence.name,
+            self.known_shares is not None,
         )
 
     def transport_bias(self, m: int) -> float:

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from deep.calibration import Floats, Interval
 from deep.estimate.hypotheses import HypothesisResult
 
-_WORDS = {"inputs": "class shares are those of the source", "class shares and inputs": "they have changed too"}
+_STATED = {
+    "classes": " Only class shares are taken to have changed, as stated.",
+    "inputs": " Class shares are taken to be those of the source, as stated.",
+    "known class shares": " Class shares are taken to be those that were given.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class CalibrationSummary:
             "errors": self.errors.tolist(),
             "predicted": self.predicted.tolist(),
             "mae": self.mae,
-            "coverage": [share.value, share.low, share.high],
+            "coverage": [one if math.isfinite(one) else None for one in (share.value, share.low, share.high)],
             "median_width": self.coverage.width,
         }
 
@@ -110,6 +114,7 @@ class ErrorEstimate:
         calibration: What a calibrated estimate is based on; None where there were no calibration sets.
         truth: True error, where the target came with labels; they serve for nothing else.
         remedy: How to have calibration sets, where there are none.
+        assumed: What the user said of the shift: "any", "classes", "inputs" or "known class shares".
     """
 
     target: str
@@ -129,6 +134,7 @@ class ErrorEstimate:
     calibration: CalibrationSummary | None = None
     truth: float | None = None
     remedy: str = ""
+    assumed: str = "any"
 
     def probability_above(self, threshold: float) -> float:
         """Probability that the error is above a threshold, as far as the interval covers.
@@ -167,7 +173,7 @@ class ErrorEstimate:
             return (
                 f"{head}, without calibration sets. The range covers {self.covers}, measured on a benchmark; a change "
                 "of what the inputs mean can exceed it."
-                f"{f' For a narrower answer, {self.remedy}.' if self.remedy else ''}"
+                f"{f' For a better founded answer, {self.remedy}.' if self.remedy else ''}"
             )
         count = len(set(c.families.tolist()))
         return (
@@ -179,14 +185,14 @@ class ErrorEstimate:
 
     def to_dict(self) -> dict[str, object]:
         """The estimate as plain JSON values, with the sentence and what the interval covers."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "remedy"}
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("remedy", "assumed")}
         return own | {
             "covers": self.covers,
             "sentence": self.sentence,
             "based_on": list(self.based_on),
             "warnings": list(self.warnings),
-            "methods": [asdict(one) for one in self.methods],
-            "hypotheses": [asdict(one) for one in self.hypotheses],
+            "methods": [_finite(asdict(one)) for one in self.methods],
+            "hypotheses": [_finite(asdict(one)) for one in self.hypotheses],
             "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
@@ -230,17 +236,30 @@ class ErrorEstimate:
         """What the outputs say of the shift."""
         if not self.hypotheses:
             return ""
+        if self.assumed != "any":
+            return _STATED[self.assumed]
         if "no shift" in self.survivors:
             return " The outputs show no shift."
         if "class shares" in self.survivors:
             return " A change of class shares alone explains the outputs."
-        open_ones = [one for one in self.hypotheses if not one.refuted]
-        said = ", and ".join(f"{percent(one.error)} if {_WORDS[one.name]}" for one in open_ones)
-        return f" Inputs have changed: the error is {said}; the true class shares or a few labels would decide."
+        inputs, both = self.hypotheses[2:]
+        unlikely = ", which they do not look like," if inputs.refuted else ","
+        return (
+            f" Inputs have changed: the error is {percent(inputs.error)} if class shares are those of the source"
+            f"{unlikely} and {percent(both.error)} if class shares have changed too; the true class shares or a few "
+            "labels would decide."
+        )
 
     @property
     def _truth(self) -> str:
         return "" if self.truth is None else f" The true error, from the target's labels, is {percent(self.truth)}."
+
+
+def _finite(values: dict[str, object]) -> dict[str, object]:
+    """The same with None for numbers that are not finite, as JSON has it."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
 
 
 def percent(share: float) -> str:
@@ -257,7 +276,5 @@ def _coverage(measured: Coverage) -> str:
     share = measured.share
     if math.isnan(share.value):
         return "how often such intervals hold cannot be measured with so few families"
-    return (
-        f"such intervals held on {100 * share.value:.0f} % of the sets of a family they had not seen "
-        f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
-    )
+    ends = f" [{100 * share.low:.0f}, {100 * share.high:.0f}]" if math.isfinite(share.low) else ""
+    return f"such intervals held on {100 * share.value:.0f} % of the sets of a family they had not seen{ends}"

@@ -22,6 +22,7 @@ from deep.tables import TableEncoder
 # A slice has so many samples, and so many columns are cut, those with the most distinct values.
 _FEWEST_SAMPLES, _MOST_COLUMNS = 50, 12
 _CLUSTERS, _BLOCKS = 6, 4
+_ROUNDING = 1e-9
 # Fewer slices say nothing of the spread.
 _FEWEST_SLICES = 5
 
@@ -60,7 +61,7 @@ def _rows(source: Outputs) -> Floats | None:
     known = np.isfinite(rows)
     means = np.where(known, rows, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     rows = np.where(known, rows, means)
-    varies = rows.std(axis=0) > 0.0
+    varies = rows.std(axis=0) > _ROUNDING * np.abs(rows).max(axis=0)  # a constant may have a spread by rounding
     return rows[:, varies] if varies.any() else None
 
 

@@ -17,11 +17,12 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar, nnls
 
 from deep.estimators.softmax import Floats
-from projnorm.errors import InputError
 
 # The penalty of the published code of RLLS: this part of three times its bound on the noise of C, which holds with
 # probability 1 - _DELTA.
 _PART, _DELTA = 0.01, 0.05
+# Smaller probabilities count as this, so that no sample is impossible under all classes of the source.
+_SMALLEST = 1e-12
 # Steps of expectation maximisation before those of Newton's method.
 _FIRST_STEPS = 10
 # Ridge of a Newton step in units of the trace of the Hessian; it moves no maximum.
@@ -52,15 +53,10 @@ def maximum_likelihood_shares(
         source_shares: Class shares under which they are calibrated; classes without any get no share here either.
         tolerance: Largest amount by which the mean log-likelihood may fall short of its maximum.
         most_steps: Most quadratic steps.
-
-    Raises:
-        InputError: If a sample is impossible under every class that has a share in the source.
     """
     used = np.flatnonzero(source_shares > 0.0)
-    ratios = probabilities[:, used] / source_shares[used]
+    ratios = np.maximum(probabilities[:, used], _SMALLEST) / source_shares[used]
     largest = ratios.max(axis=1, keepdims=True)
-    if not (largest > 0.0).all():
-        raise InputError("`probabilities` must be positive for a class that `source_shares` has, in every row.")
     ratios /= largest  # which changes no share
     shares = source_shares[used] / source_shares[used].sum()
     for _ in range(_FIRST_STEPS):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.special import log_softmax, softmax
 
 from projnorm.errors import InputError
@@ -36,8 +36,10 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
 
     Guo et al., "On Calibration of Modern Neural Networks" (ICML 2017). The likelihood is log-concave in the inverse of
     the temperature, so the one maximum is where its derivative is zero, and Newton's method between bounds finds it.
+    Samples without a mistake would sharpen without end, so they are taken to hold half a mistake.
     """
     logits = _below_largest(logits, labels)
+    coldest = _coldest(logits, labels)
     own = float(logits[np.arange(len(labels)), labels].mean())
 
     def derivatives(inverse: float) -> tuple[float, float]:
@@ -47,12 +49,12 @@ def fit_temperature(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> 
         means, squares = np.einsum("jk,jk->j", rows, logits), np.einsum("jk,jk,jk->j", rows, logits, logits)
         return float(means.mean()) - own, float((squares - means**2).mean())
 
-    low, high = 1.0 / HOTTEST, 1.0 / COLDEST
+    low, high = 1.0 / HOTTEST, 1.0 / coldest
     if derivatives(low)[0] >= 0.0:
         return HOTTEST
     if derivatives(high)[0] <= 0.0:
-        return COLDEST
-    inverse = 1.0
+        return coldest
+    inverse = min(1.0, 0.5 * (low + high))
     for _ in range(_MOST_STEPS):
         slope, curvature = derivatives(inverse)
         low, high = (inverse, high) if slope < 0.0 else (low, inverse)
@@ -87,7 +89,9 @@ class BiasCorrected:
         This weighs as much as one sample of each class, and keeps classes without a sample finite.
         """
         first = fit_temperature(logits, labels)
-        logits = _below_largest(logits, labels) / first
+        logits = _below_largest(logits, labels)
+        coldest = _coldest(logits, labels)
+        logits = logits / first
         count, classes = logits.shape
         shares = np.bincount(labels, minlength=classes) / count
         own = float(logits[np.arange(count), labels].mean())
@@ -106,7 +110,7 @@ class BiasCorrected:
             slope = np.einsum("jk,jk->", exps, logits) / count - own
             return value, np.concatenate([[slope], units * (exps.mean(axis=0) - shares + bias / count)])
 
-        bounds = [(first / HOTTEST, first / COLDEST), *[(None, None)] * classes]
+        bounds = [(first / HOTTEST, first / coldest), *[(None, None)] * classes]
         start = np.concatenate([[1.0], np.zeros(classes)])
         found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_L_BFGS).x
         return cls(first / float(found[0]), units * found[1:])
@@ -114,6 +118,21 @@ class BiasCorrected:
     def probabilities(self, logits: NDArray[np.floating]) -> Floats:
         """Softmax along the classes of the scaled logits."""
         return softmax(np.asarray(logits, dtype=np.float64) / self.temperature + self.bias, axis=1)
+
+
+def _coldest(logits: Floats, labels: NDArray[np.int64]) -> float:
+    """The lowest temperature to choose: where no sample is wrong, that which expects half a mistake."""
+    if not (logits[np.arange(len(labels)), labels] >= logits.max(axis=1)).all():
+        return COLDEST
+
+    def excess(log_temperature: float) -> float:
+        confidence = softmax(logits / math.exp(log_temperature), axis=1).max(axis=1)
+        return 1.0 - float(confidence.mean()) - 0.5 / (len(labels) + 1)
+
+    low, high = math.log(COLDEST), math.log(HOTTEST)
+    if excess(low) >= 0.0:
+        return COLDEST
+    return HOTTEST if excess(high) <= 0.0 else math.exp(float(brentq(excess, low, high)))
 
 
 def _below_largest(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> Floats:

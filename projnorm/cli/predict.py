@@ -85,7 +85,8 @@ class AnswerOptions(Config):
         choices=("any", "classes", "inputs"),
     )
     class_shares: tuple[float, ...] = setting(
-        (), "Class shares of the targets where they are known, in the order of the columns, such as 0.3,0.7."
+        (),
+        "Class shares of the targets, where known, in the order of the columns (of a table: by name), as 0.3,0.7.",
     )
     methods: tuple[str, ...] = setting(("default",), "default, all, or names such as COT,ATC.", nonempty=True)
     calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
@@ -161,7 +162,7 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
 
 def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
     """Methods as `estimate_errors` takes them; all that cost little where they are to be printed."""
-    if answer.methods[0] not in ("default", "all"):
+    if answer.methods[0] not in ("default", "cheap", "all"):
         return answer.methods
     return "cheap" if answer.methods[0] == "default" and answer.all_methods else answer.methods[0]
 

@@ -213,7 +213,7 @@ def test_what_cannot_be_asked_is_said_in_a_line(options, message):
 def test_a_model_with_calibration_none_is_told_how_to_calibrate(linear):
     with pytest.raises(InputError, match=r'need calibration; .*, or calibration="auto"'):
         asked(linear, methods="Entropy", calibration="none")
-    words = 'For a narrower answer, pass labelled shifted sets as `calibration`, or calibration="auto".'
+    words = 'For a better founded answer, pass labelled shifted sets as `calibration`, or calibration="auto".'
     assert words in asked(linear, calibration="none").sentence
 
 

@@ -17,7 +17,7 @@ import deep
 from deep.config import run_methods
 from deep.estimators import ESTIMATORS, Resources, build
 from deep.estimators.class_shares import label_shares
-from deep.estimators.softmax import COLDEST, HOTTEST, fit_temperature
+from deep.estimators.softmax import HOTTEST, fit_temperature
 from deep.outputs import Outputs
 from ntk.variants import Blocks
 from projnorm_theory import projnorm_linear_from_gram
@@ -115,7 +115,9 @@ def test_the_temperature_is_that_of_a_fine_grid_and_undoes_a_scaling():
     found = fit_temperature(LOGITS, LABELS)
     assert found == pytest.approx(grid[np.argmin(losses)], rel=2e-3)
     assert fit_temperature(3.0 * LOGITS, LABELS) == pytest.approx(3.0 * found, rel=1e-5)
-    assert fit_temperature(LOGITS, LOGITS.argmax(axis=1)) == pytest.approx(COLDEST, rel=1e-3)
+    right = 3.0 * np.eye(CLASSES)[LABELS]
+    unsure = 1.0 - softmax(right / fit_temperature(right, LABELS), axis=1).max(axis=1).mean()
+    assert unsure == pytest.approx(0.5 / (len(LABELS) + 1), rel=1e-3)  # without a mistake, half of one is expected
     assert fit_temperature(LOGITS, (LOGITS.argmax(axis=1) + 1) % CLASSES) == pytest.approx(HOTTEST, rel=1e-3)
 
 
