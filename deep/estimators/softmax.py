@@ -121,7 +121,7 @@ class BiasCorrected:
 
 
 def _coldest(logits: Floats, labels: NDArray[np.int64]) -> float:
-    """The lowest temperature to choose: where no sample is wrong, that which expects half a mistake."""
+    """The lowest temperature to choose: where no sample is wrong, that which expects half a mistake, or one."""
     if not (logits[np.arange(len(labels)), labels] >= logits.max(axis=1)).all():
         return COLDEST
 
@@ -129,10 +129,10 @@ def _coldest(logits: Floats, labels: NDArray[np.int64]) -> float:
         confidence = softmax(logits / math.exp(log_temperature), axis=1).max(axis=1)
         return 1.0 - float(confidence.mean()) - 0.5 / (len(labels) + 1)
 
-    low, high = math.log(COLDEST), math.log(HOTTEST)
-    if excess(low) >= 0.0:
-        return COLDEST
-    return HOTTEST if excess(high) <= 0.0 else math.exp(float(brentq(excess, low, high)))
+    if excess(0.0) <= 0.0:
+        return 1.0
+    coldest = math.log(COLDEST)
+    return COLDEST if excess(coldest) >= 0.0 else math.exp(float(brentq(excess, coldest, 0.0)))
 
 
 def _below_largest(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> Floats:
