@@ -4,7 +4,7 @@ Where the outputs refute neither "no shift" nor "class shares", confidence says 
 does. With two classes it rests on a single share, so there confidence keeps a weight that falls with how far the
 outputs are from what class shares explain and with how much the two disagree. The range spans
 what the hypotheses say, the sampling noise, and an allowance: real shifts make models worse in ways that outputs do not
-show. The constants were chosen on a part of the benchmark of real shifts, see docs/which-method.md.
+show. The constants were chosen on an earlier draw of most sets of the benchmark, see docs/which-method.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ these odds, and the ends of the interval are quantiles of the mixture.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -124,7 +123,7 @@ class CalibratedAnswers:
         error = min(1.0, max(0.0, law.quantile(0.5)))
         wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
-        return _with_noise(error, low, high, sizes, level)
+        return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
 
     def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
@@ -163,13 +162,5 @@ class CalibratedAnswers:
         nearest = np.argsort(np.abs(estimates - plain.error), kind="stable")[:_NEAREST]
         missed = errors[nearest] - estimates[nearest]
         low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
-        return _with_noise(plain.error, plain.error + min(0.0, low), plain.error + max(0.0, high), sizes, level)
-
-
-def _with_noise(error: float, low: float, high: float, sizes: tuple[int, int], level: float) -> Answer:
-    """An interval that is no narrower than the sampling noise."""
-    noise = sampling_noise(error, *sizes)
-    reach = NormalDist().inv_cdf(0.5 + level / 2.0) * noise
-    low, high = min(low, error - reach), max(high, error + reach)
-    assert math.isfinite(low + high)
-    return Answer(error, max(0.0, low), min(1.0, high), noise)
+        ends = plain.error + min(0.0, low), plain.error + max(0.0, high)
+        return Answer(plain.error, *ends, plain.sampling_noise).at_least(0.0, level)

@@ -206,7 +206,8 @@ class ErrorEstimator:
             for one in assessment.results
         ]
         law = answers.mixture(scores, assessment, self.shift)
-        hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], law.means, strict=True)]
+        means = np.clip(law.means, 0.0, 1.0).tolist()
+        hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
         warnings = (_OUTSIDE,) if far and not assessment.accepts_class_shares else ()
         based_on = answers.methods[0] if shift == "inputs" else answers.methods[1]
