@@ -1,49 +1,397 @@
-"""One batched forward and backward pass that keeps, at every layer with parameters, what a gradient is made of.
+"""One batched forward and backward pass that keeps, wherever parameters are used, what their gradients are made of.
 
-With batch norm in eval mode the samples of a batch do not see each other, so the backward pass of ``f(x).sum()`` holds
-the output gradient of every sample at every layer. The parameters are frozen meanwhile: no weight gradient is formed.
+The samples of a batch do not see each other, so the backward pass of ``f(x).sum()`` holds the output gradient of every
+sample at every layer. The parameters are frozen meanwhile: no weight gradient is formed.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
+from ntk.per_sample import per_sample_gradients, requiring_only
+from ntk.samples import Values, called, count_rows
 from projnorm.errors import InputError
+from projnorm.files import reason
 
-SUPPORTED: tuple[type[nn.Module], ...] = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
+# How the outputs of a batch, shape (samples, outputs), become one number per sample.
+Scalar = Callable[[Tensor], Tensor]
+
+# Routes of parameters that no rule covers, and of those that the output does not depend on.
+AUTOGRAD, UNUSED = "autograd", "unused"
+
+
+class UnsupportedNetworkError(InputError):
+    """A network whose samples have no gradients of their own; the message names the layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Parameters whose gradients are computed together: those of a layer, or of layers that share some.
+
+    Attributes:
+        name: Name of the layer, or of the parameter.
+        roots: Indices of the parameters.
+        sizes: Number of entries of each.
+        uses: Indices of the uses of a pass that they enter.
+        route: "autograd" where no rule covers them, "unused" where the output does not depend on them, else empty.
+    """
+
+    name: str
+    roots: tuple[int, ...]
+    sizes: tuple[int, ...]
+    uses: tuple[int, ...]
+    route: str = ""
+
+    @property
+    def parameters(self) -> int:
+        """Number of entries of all of them."""
+        return sum(self.sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """What one layer saw of a batch: its input, and the gradient of each sample's network output by its output."""
+    """What a batch leaves of one block.
 
-    name: str
-    module: nn.Module
-    inputs: Tensor
-    grads: Tensor
-
-
-class UnsupportedNetworkError(InputError):
-    """A network that the engine has no exact rule for; the message names the layer."""
-
-
-def parameter_layers(model: nn.Module, layers: Sequence[str] = ()) -> dict[str, nn.Module]:
-    """The layers whose parameters are the coordinates of the features, by name, in the order of the network.
-
-    Of a network in eval mode; those called, or inside a module called, as `layers` says, or all where it says nothing.
-    Each must have an exact rule.
+    Attributes:
+        block: The parameters.
+        samples: Number of samples.
+        uses: Inputs and output gradients wherever the parameters are used.
+        rows: Gradients by plain autograd, one row a sample, where no rule covers them.
+        graph: Leaves, by parameter, that values computed from parameters are functions of.
     """
-    owners: dict[nn.Parameter, str] = {}
-    found: dict[str, nn.Module] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
+
+    block: Block
+    samples: int
+    uses: tuple[Use, ...]
+    rows: Tensor | None
+    graph: Mapping[int, Tensor]
+
+    @property
+    def single(self) -> Use | None:
+        """The only use, in which every parameter enters as it is; None where there are several, or derived values."""
+        if len(self.uses) != 1:
+            return None
+        entered = self.uses[0].roles.values()
+        plain = all(one.value is None for one in entered) and len(entered) == len(self.block.roots)
+        return self.uses[0] if plain else None
+
+    @property
+    def device(self) -> torch.device:
+        """Where it was computed."""
+        tensors = [self.rows, *(use.grads for use in self.uses)]
+        return next((t.device for t in tensors if t is not None), torch.device("cpu"))
+
+    def part(self, rows: slice) -> Captured:
+        """Some of the samples."""
+        uses = tuple(
+            replace(use, inputs=None if use.inputs is None else use.inputs[rows], grads=use.grads[rows])
+            for use in self.uses
+        )
+        samples = len(range(self.samples)[rows])
+        return replace(self, samples=samples, uses=uses, rows=None if self.rows is None else self.rows[rows])
+
+    def moved(self, device: torch.device) -> Captured:
+        """The same on another device."""
+        uses = tuple(
+            replace(use, inputs=None if use.inputs is None else use.inputs.to(device), grads=use.grads.to(device))
+            for use in self.uses
+        )
+        return replace(self, uses=uses, rows=None if self.rows is None else self.rows.to(device))
+
+    def write_rows(self, out: Tensor) -> None:
+        """Put the gradient of every sample into `out`, one row a sample, parameter after parameter.
+
+        The type of `out`, of shape ``(samples, parameters)``, is that of the arithmetic.
+        """
+        if self.rows is not None:
+            out.copy_(self.rows)
+            return
+        columns = dict(zip(self.block.roots, torch.split(out, list(self.block.sizes), dim=1), strict=True))
+        if self.single is not None:
+            for role, followed in self.single.roles.items():
+                self._write(self.single, role, columns[followed.roots[0]])
+            return
+        out.zero_()
+        for use in self.uses:
+            for role, followed in use.roles.items():
+                if followed.value is None:
+                    column = columns[followed.roots[0]]
+                    rows = torch.empty_like(column, memory_format=torch.contiguous_format)
+                    self._write(use, role, rows)
+                    column += rows
+                    continue
+                rows = out.new_empty(len(out), followed.value.numel())
+                self._write(use, role, rows)
+                for root, gradient in self._taken_back(followed.value, followed.roots, rows):
+                    columns[root] += gradient.reshape(len(out), -1)
+
+    @staticmethod
+    def _write(use: Use, role: str, out: Tensor) -> None:
+        x = use.grads if use.inputs is None else use.inputs
+        if out.is_contiguous():
+            use.operation.write(role, x, use.grads, out)
+            return
+        rows = torch.empty_like(out, memory_format=torch.contiguous_format)
+        use.operation.write(role, x, use.grads, rows)
+        out.copy_(rows)
+
+    def _taken_back(self, value: Tensor, roots: Sequence[int], rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Gradients by a derived value as gradients by the parameters that it was computed from."""
+        leaves = [self.graph[root].to(value.device) for root in roots]
+        grads = rows.to(value).view(len(rows), *value.shape)
+        try:
+            found = torch.autograd.grad(
+                value, leaves, grads, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+        except RuntimeError:  # an operation that cannot be batched
+            each = [torch.autograd.grad(value, leaves, g, retain_graph=True, allow_unused=True) for g in grads]
+            found = tuple(None if one[0] is None else torch.stack(one) for one in zip(*each, strict=True))  # type: ignore[misc]
+        for root, gradient in zip(roots, found, strict=True):
+            if gradient is not None:
+                yield root, gradient.to(rows)
+
+
+class Network:
+    """A network whose parameters were followed to their uses.
+
+    Attributes:
+        model: The network, in eval mode.
+        names: Names of the parameters whose gradients are the features, in the order of the network.
+        parameters: Those parameters.
+        left_out: Names of the others: frozen, or outside the layers that were chosen.
+        outputs: Number of outputs per sample.
+        apart: By how much an output moved with the other samples of its batch, against the largest or 1.
+        blocks: Parameters that are computed together.
+        reasons: Names of parameters that no rule covers, each with the call that it ends up in.
+        inner: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
+        one_by_one: Whether plain autograd takes the samples one by one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        values: Callable[[int], Values],
+        *,
+        layers: Sequence[str] = (),
+        frozen: bool = False,
+        by_autograd: Mapping[str, str] | None = None,
+        inner: frozenset[int] = frozenset(),
+        only_autograd: bool = False,
+        one_by_one: bool = False,
+    ) -> None:
+        """Look at the network.
+
+        Args:
+            model: The network.
+            values: Gives the values of so many samples; the first ones are always the same.
+            layers: Modules or parameters to use; all where there is none.
+            frozen: Whether parameters that require no gradient are used, too.
+            by_autograd: Names of parameters to leave to plain autograd, and why.
+            inner: Numbers of steps at which neighbouring rows are of neighbouring samples.
+            only_autograd: Whether all parameters are left to plain autograd.
+            one_by_one: Whether plain autograd takes the samples one by one.
+        """
+        _require_independence(model)
+        self.model = model
+        named, self.left_out = used_parameters(model, layers, frozen=frozen)
+        self.names, self.parameters = tuple(named), tuple(named.values())
+        self.reasons = dict.fromkeys(named, "as asked") if only_autograd else dict(by_autograd or {})
+        self._values, self.inner, self.one_by_one = values, inner, one_by_one
+        self._steps: list[Step] = []
+        self._follow()
+
+    def _follow(self) -> None:
+        few, more = self._values(2), self._values(3)
+        log = ShapeLog()
+        with requiring_only(self.model):
+            with log:
+                outputs = called(self.model, few).detach()
+            follower = Follower(self.parameters, log=log.calls)
+            try:
+                with follower:
+                    others = called(self.model, more).detach()
+            except NotFollowedError:
+                why = "a forward pass that differs with the number of samples"
+                self.reasons = dict.fromkeys(self.names, why)
+                others, follower = called(self.model, more).detach(), Follower(self.parameters)
+        self.outputs, self.output_dtype = outputs.shape[1], outputs.dtype
+        moved = (others[:2] - outputs).abs().max() / max(1.0, float(outputs.abs().max()))
+        self.apart = float(moved)
+        self._steps = [
+            replace(step, layouts=tuple(replace(one, inner=number in self.inner) for one in step.layouts))
+            for number, step in enumerate(follower.steps)
+        ]
+        for step in self._steps:
+            if step.kind == "leave":
+                self.reasons |= {
+                    self.names[root]: step.call for root in step.roots if self.names[root] not in self.reasons
+                }
+        self.blocks = tuple(self._blocks([list(roles.values()) for _, roles in follower.opened]))
+        self._step_of_use = [number for number, _ in follower.opened]
+
+    def _blocks(self, uses: Sequence[Sequence[Followed]]) -> Iterator[Block]:
+        sizes = [p.numel() for p in self.parameters]
+        groups = _Groups(len(sizes))
+        left = {root for root, name in enumerate(self.names) if name in self.reasons}
+        # Of parameters that a value was computed from together, all are left if one is.
+        derived = [one.roots for use in uses for one in use if len(one.roots) > 1]
+        while more := {root for roots in derived if left & set(roots) for root in roots} - left:
+            left |= more
+            self.reasons |= {self.names[root]: "a value computed with others of these" for root in more}
+        entered: dict[int, list[int]] = {}
+        for number, use in enumerate(uses):
+            joined = [root for one in use for root in one.roots if root not in left]
+            groups.join(joined)
+            for root in joined:
+                entered.setdefault(root, []).append(number)
+        ruled = [roots for roots in groups.all() if not left & set(roots)]
+        for roots in sorted([*ruled, *([tuple(sorted(left))] if left else [])]):
+            numbers = tuple(sorted({number for root in roots for number in entered.get(root, [])}))
+            is_left = roots[0] in left
+            route = AUTOGRAD if is_left else "" if numbers else UNUSED
+            yield Block(
+                self._name(roots), roots, tuple(sizes[root] for root in roots), () if is_left else numbers, route
+            )
+
+    def _name(self, roots: Sequence[int]) -> str:
+        names = [self.names[root] for root in roots]
+        owners = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+        if len(names) == 1 and not names[0].endswith((".weight", ".bias")):
+            return names[0]
+        return owners[0] + (f" and {len(owners) - 1} more" if len(owners) > 1 else "") or names[0]
+
+    def other_way(self, blocks: Sequence[Block]) -> Network | None:
+        """The network with some blocks followed in another way; None where there is no other.
+
+        Rows of a batch that are several to a sample may be in either order; if neither is right, no rule is; and if
+        plain autograd of a batch is not right, one sample at a time is.
+        """
+        reasons, inner, one_by_one = dict(self.reasons), set(self.inner), self.one_by_one
+        for block in blocks:
+            steps = {self._step_of_use[use] for use in block.uses}
+            folded = {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
+            if block.route == AUTOGRAD:
+                if one_by_one:
+                    return None
+                one_by_one = True
+            elif folded - inner:
+                inner |= folded
+            else:
+                reasons |= {self.names[root]: "a call that was not followed" for root in block.roots}
+        other = copy.copy(self)
+        other.reasons, other.inner, other.one_by_one = reasons, frozenset(inner), one_by_one
+        other._follow()  # noqa: SLF001
+        return other
+
+    def capture(self, values: Values, scalar: Scalar) -> list[Captured]:
+        """What each block leaves of a batch."""
+        single = count_rows(values) == 1  # networks may treat a batch of one in another way
+        given = _doubled(values) if single else values
+        follower = Follower(self.parameters, list(self._steps))
+        uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else []
+        if changed := follower.changed_inputs():
+            raise UnsupportedNetworkError(
+                f"the input of a call of {changed[0]!r} is changed in place after it was used, so it has no gradient; "
+                "use the out-of-place operation."
+            )
+        rows = None
+        if any(block.route == AUTOGRAD for block in self.blocks):
+            rows = per_sample_gradients(self.model, self._left(), values, scalar, one_by_one=self.one_by_one)
+        samples, graph = count_rows(given), follower.graph_roots
+        found = [
+            Captured(block, samples, tuple(_only(uses[number], block) for number in block.uses), None, graph)
+            for block in self.blocks
+        ]
+        found = [one.part(slice(0, 1)) for one in found] if single else found
+        return [replace(one, rows=rows) if one.block.route == AUTOGRAD else one for one in found]
+
+    def _uses(self, follower: Follower, values: Values, scalar: Scalar) -> list[Use]:
+        """One forward and backward pass."""
+        with requiring_only(self.model):
+            try:
+                with follower:
+                    numbers = scalar(called(self.model, values))
+            except NotFollowedError:
+                raise UnsupportedNetworkError(
+                    'the forward pass uses parameters in an order that depends on the samples; pass route="autograd".'
+                ) from None
+            leaves = follower.leaves
+            return follower.uses(torch.autograd.grad(numbers.sum(), leaves, allow_unused=True) if leaves else ())
+
+    def plain_gradient(
+        self, values: Values, scalar: Scalar, weights: Tensor, take: Callable[[int, Tensor], None]
+    ) -> None:
+        """The gradient of a weighted sum over samples by plain autograd; `take` gets that of each parameter."""
+        kept, handles = [(p, p.grad) for p in self.parameters], []
+        try:
+            for p in self.parameters:
+                p.grad = None
+            with requiring_only(self.model, self.parameters):
+                for index, p in enumerate(self.parameters):
+                    hook = _hand_over(take, index)
+                    handles.append(p.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+                numbers = scalar(called(self.model, values))
+                if numbers.requires_grad:
+                    (numbers * weights.to(numbers)).sum().backward()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise UnsupportedNetworkError(f"autograd cannot differentiate the network: {reason(error)}.") from error
+        finally:
+            for handle in handles:
+                handle.remove()
+            for p, grad in kept:
+                p.grad = grad
+
+    def _left(self) -> dict[str, nn.Parameter]:
+        block = next(block for block in self.blocks if block.route == AUTOGRAD)
+        return {self.names[root]: self.parameters[root] for root in block.roots}
+
+
+class _Groups:
+    """Sets of numbers that are joined step by step."""
+
+    def __init__(self, count: int) -> None:
+        self._of = [{number} for number in range(count)]
+
+    def join(self, numbers: Sequence[int]) -> None:
+        joined = set().union(*(self._of[number] for number in numbers))
+        for number in joined:
+            self._of[number] = joined
+
+    def all(self) -> list[tuple[int, ...]]:
+        return sorted({tuple(sorted(group)) for group in self._of})
+
+
+def used_parameters(
+    model: nn.Module, layers: Sequence[str], *, frozen: bool
+) -> tuple[dict[str, nn.Parameter], tuple[str, ...]]:
+    """The parameters that are used, and the names of those that are not."""
+    everything = dict(model.named_parameters())
+    for wanted in layers:
+        if not any(_is_in(name, [wanted]) for name in everything):
+            raise InputError(
+                f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(everything)}."
+            )
+    if not everything:
+        raise UnsupportedNetworkError("the network has no parameters.")
+    inside = {name: p for name, p in everything.items() if not layers or _is_in(name, layers)}
+    chosen = {name: p for name, p in inside.items() if frozen or p.requires_grad}
+    if not chosen:
+        raise InputError("all parameters are frozen (`requires_grad` is False); pass frozen=True to use them.")
+    if any(p.is_inference() for p in chosen.values()):
+        raise InputError("the network was made under torch.inference_mode(), so it has no gradients; make it outside.")
+    return chosen, tuple(name for name in everything if name not in chosen)
+
+
+def _require_independence(model: nn.Module) -> None:
+    for name, module in model.named_modules():
         if module.training and isinstance(module, _BatchNorm | _DropoutNd):
             raise UnsupportedNetworkError(
                 f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent or "
@@ -53,143 +401,33 @@ def parameter_layers(model: nn.Module, layers: Sequence[str] = ()) -> dict[str, 
             raise UnsupportedNetworkError(
                 f"layer {name!r} ({type(module).__name__}) keeps no running statistics, so samples are not independent."
             )
-        parameters = list(module.parameters(recurse=False))
-        if not parameters:
-            continue
-        for parameter in parameters:
-            if parameter in owners:
-                raise UnsupportedNetworkError(
-                    f"layers {owners[parameter]!r} and {name!r} share a parameter; tied weights have no exact rule."
-                )
-            owners[parameter] = name
-        found[name] = module
-    chosen = {name: module for name, module in found.items() if not layers or _is_in(name, layers)}
-    for wanted in layers:
-        if not any(_is_in(name, [wanted]) for name in found):
-            raise InputError(f"`layers` names {wanted!r}, where the network has no parameters; it has {_some(found)}.")
-    for name, module in chosen.items():
-        _require_rule(name, module)
-    covered = count_parameters(*chosen.values())
-    expected = sum(p.numel() for key, p in model.named_parameters() if not layers or _is_in(key, layers))
-    if covered != expected:
-        raise UnsupportedNetworkError(f"the rules cover {covered:,} of {expected:,} parameters.")
-    if not chosen:
-        raise UnsupportedNetworkError("the network has no parameters.")
-    return chosen
 
 
-def count_parameters(*layers: nn.Module) -> int:
-    """Parameters that these layers own themselves."""
-    return sum(p.numel() for layer in layers for p in layer.parameters(recurse=False))
+def _hand_over(take: Callable[[int, Tensor], None], index: int) -> Callable[[Tensor], None]:
+    def hook(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        take(index, parameter.grad.detach())
+        parameter.grad = None
+
+    return hook
 
 
-def capture(model: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> list[Captured]:
-    """Inputs and output gradients of `layers`, which come from `parameter_layers`, for the batch `x`."""
-    inputs: dict[str, Tensor] = {}
-    versions: dict[str, int] = {}
-    grads: dict[str, Tensor] = {}
-    leaves: list[Tensor] = []
-
-    def keep(name: str, x_in: Tensor, out: Tensor) -> Tensor:
-        if name in inputs:
-            raise UnsupportedNetworkError(f"layer {name!r} is called more than once in a forward pass.")
-        inputs[name], versions[name] = x_in.detach(), x_in._version  # noqa: SLF001
-        if not out.requires_grad:
-            # Nothing before this layer has a gradient: the backward pass may end here. The copy can be changed in
-            # place by a ReLU, which a leaf cannot.
-            leaves.append(out.requires_grad_())
-            out = out.clone()
-        out.register_hook(partial(grads.__setitem__, name))  # type: ignore[no-untyped-call]
-        return out
-
-    with requiring_grad(model.parameters(), required=False), _hooked(layers, keep), torch.enable_grad():
-        outputs = model(x)
-        if not _one_number_a_sample(outputs, len(x)):
-            shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-            raise UnsupportedNetworkError(
-                f"the network must give one number per sample; got {shape} for a batch of {x.shape[0]}. Replace its "
-                "last layer by one with a single output."
-            )
-        for name in layers:
-            if name not in inputs:
-                raise UnsupportedNetworkError(f"layer {name!r} is not called in the forward pass.")
-        torch.autograd.grad(outputs.sum(), leaves, allow_unused=True)
-    for name, module in layers.items():
-        if inputs[name]._version != versions[name]:  # noqa: SLF001
-            raise UnsupportedNetworkError(
-                f"the input of layer {name!r} ({type(module).__name__}) is changed in place after the layer has used "
-                "it; use the out-of-place operation."
-            )
-        if name not in grads:
-            raise UnsupportedNetworkError(f"the output does not depend on layer {name!r}.")
-        _require_rows(name, module, inputs[name], grads[name], len(x))
-    return [Captured(name, module, inputs[name], grads[name].detach()) for name, module in layers.items()]
+def _only(use: Use, block: Block) -> Use:
+    """A use with the roles that parameters of a block have in it."""
+    roles = {role: one for role, one in use.roles.items() if set(one.roots) <= set(block.roots)}
+    return replace(use, roles=roles)
 
 
-@contextmanager
-def requiring_grad(parameters: Iterable[nn.Parameter], *, required: bool) -> Iterator[None]:
-    """Let parameters require a gradient, or none, for the time being."""
-    flags = [(parameter, parameter.requires_grad) for parameter in parameters]
-    for parameter, _ in flags:
-        parameter.requires_grad_(required)
-    try:
-        yield
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-
-
-def _one_number_a_sample(outputs: object, samples: int) -> bool:
-    """Also where a single sample was squeezed to a number without a shape."""
-    if not isinstance(outputs, Tensor) or outputs.numel() != samples:
-        return False
-    return outputs.ndim == 0 or outputs.shape[0] == samples
-
-
-def _require_rows(name: str, module: nn.Module, given: Tensor, grads: Tensor, samples: int) -> None:
-    """What the rules take for granted of a layer's input: one sample per row, and for a linear layer nothing else."""
-    described = f"layer {name!r} ({type(module).__name__})"
-    if not len(given) == len(grads) == samples:
-        raise UnsupportedNetworkError(
-            f"{described} sees {len(given)} rows in a batch of {samples}; it must see samples."
-        )
-    dimensions = {nn.Linear: (2,), nn.Conv2d: (4,)}.get(type(module), (2, 3, 4))
-    if given.ndim not in dimensions:
-        raise UnsupportedNetworkError(f"{described} sees an input of shape {tuple(given.shape)}, which has no rule.")
-
-
-@contextmanager
-def _hooked(layers: Mapping[str, nn.Module], keep: Callable[..., Tensor]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for name, module in layers.items():
-            handle = module.register_forward_hook(
-                lambda _module, args, named, out, name=name: keep(name, *args, *named.values(), out),
-                with_kwargs=True,
-            )
-            stack.callback(handle.remove)
-        yield
-
-
-def _require_rule(name: str, module: nn.Module) -> None:
-    described = f"layer {name!r} ({type(module).__name__})"
-    if type(module) not in SUPPORTED:
-        raise UnsupportedNetworkError(
-            f"{described} has parameters and no exact rule; supported are {', '.join(t.__name__ for t in SUPPORTED)}."
-        )
-    known = {"weight", "bias"}
-    if extra := {key for key, _ in module.named_parameters(recurse=False)} - known:
-        raise UnsupportedNetworkError(f"{described} has parameters without a rule: {', '.join(sorted(extra))}.")
-    if isinstance(module, nn.Conv2d):
-        if module.groups != 1:
-            raise UnsupportedNetworkError(f"{described} has groups={module.groups}; only groups=1 has a rule.")
-        if module.padding_mode != "zeros":
-            raise UnsupportedNetworkError(f"{described} pads with {module.padding_mode!r}; only zeros have a rule.")
+def _doubled(values: Values) -> Values:
+    if isinstance(values, dict):
+        return {name: torch.cat([t, t]) for name, t in values.items()}
+    return torch.cat([values, values])
 
 
 def _is_in(name: str, layers: Sequence[str]) -> bool:
     return any(name == layer or name.startswith(f"{layer}.") for layer in layers)
 
 
-def _some(found: Mapping[str, nn.Module], count: int = 5) -> str:
-    names = list(found)
-    return ", ".join(names[:count]) + (", ..." if len(names) > count else "")
+def _some(found: Iterable[str], count: int = 5) -> str:
+    owners = list(dict.fromkeys(name.rpartition(".")[0] or name for name in found))
+    return ", ".join(owners[:count]) + (", ..." if len(owners) > count else "")

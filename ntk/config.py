@@ -12,7 +12,8 @@ from projnorm.vision.settings import LARGEST_SEED, PROBE_FAMILIES, ImageNetwork,
 
 EXACT, COORDINATES, PROJECTION = KINDS = ("exact", "coordinates", "projection")
 ACCUMULATE = ("float32", "float64")
-ROUTES = ("best", "direct", "structured")
+ROUTES = ("best", "direct", "structured", "autograd")
+MEAN, RANDOM_OUTPUT, FULL = OUTPUTS = ("mean", "random", "full")
 # The paper's number of coordinates.
 DEFAULT_COUNT = 500_000
 
@@ -41,20 +42,43 @@ class KernelConfig(KernelKind):
     """Which kernel to compute, and how."""
 
     seed: int = setting(0, "Seed of the coordinates or of the projection.", least=0)
-    layers: tuple[str, ...] = setting((), "Modules whose parameters are used; all where there is none.")
+    layers: tuple[str, ...] = setting((), "Modules or parameters that are used; all where there is none.")
+    frozen: bool = setting(False, "Use parameters with requires_grad=False, too, which are left out by default.")
+    outputs: str = setting(
+        MEAN,
+        "Kernel of a network with several outputs: the mean over them, a random combination of them, the number of "
+        "one, counted from 0, or full, with a row for each output of each sample.",
+    )
     route: str = setting(
         "best",
-        "How a layer's share is computed: the best route of each layer, or direct or structured wherever there is one; "
-        "for coordinates, direct forms every gradient and indexes it.",
+        "How a layer's share is computed: the best route of each layer, direct or structured wherever there is one, or "
+        "autograd, with gradients of every sample by plain autograd; for coordinates, direct forms every gradient and "
+        "indexes it.",
         choices=ROUTES,
     )
     memory: float = setting(4e9, "Largest number of bytes that the process may use; on a GPU, of its memory.", above=0)
+    disk: str = setting(
+        "auto",
+        "Whether panels that do not fit into memory are written to disk: auto if that is faster than passing samples "
+        "through the network again, always if there is room, or never.",
+        choices=("auto", "always", "never"),
+    )
     panel: int = setting(
         1024, "Number of samples in a panel, two of which make a tile; made smaller where `memory` asks.", least=1
     )
     batch: int = setting(64, "Number of samples in a forward and backward pass.", least=1)
     device: str = setting("auto", "Device that computes: auto, or one that torch knows.")
-    checks: int = setting(4, "Number of entries that are compared with plain autograd.", least=0)
+    checks: int = setting(
+        3, "Number of samples on which every layer is compared with plain autograd; 0 for no check.", least=0
+    )
+
+    def check(self) -> None:
+        """A kind of kernel over the outputs, or the number of one."""
+        super().check()
+        if self.outputs not in OUTPUTS and not self.outputs.isdecimal():
+            raise InputError(
+                f"`outputs` must be {', '.join(OUTPUTS)}, or the number of one output; got {self.outputs!r}."
+            )
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ntk.capture import Captured, count_parameters
-from ntk.geometry import ConvGeometry, patches
+from ntk.capture import UNUSED, Captured
+from ntk.following import Use
+from ntk.geometry import ConvGeometry
+from ntk.operations import Convolution, Embedding, Linear
 
 Factors = tuple[Tensor, ...]
 
@@ -27,9 +30,7 @@ _SHORT_PRODUCT = 64
 _ELEMENTWISE = 40
 # Rows of a symmetric product that are multiplied with those after them only.
 _STRIP = 128
-# Entries of patches unfolded at once.
-_PATCH_ENTRIES_AT_ONCE = 1 << 24
-# Pairs of positions and samples that a structured convolution holds at once.
+# Pairs of positions and samples that a structured rule holds at once.
 _PAIRS_AT_ONCE = 1 << 22
 
 
@@ -51,71 +52,99 @@ class Workspace:
 
 
 class Rule(ABC):
-    """A way to contract one layer, which was captured at the size of image that it will be used with.
-
-    Inputs and output gradients are kept as they are, unless a subclass says otherwise.
+    """A way to contract one block, which was captured at the size of input that it will be used with.
 
     Attributes:
-        route: One of "direct" and "structured".
+        route: One of "direct", "structured", "autograd" and "unused".
         shapes: Shape per sample of each tensor that is kept.
+        dtypes: Type of each tensor that is kept; None for that of the products.
         multiply_adds: Number of multiply-adds of the products, for a pair of samples.
         formed: Number of values that a product needs for a sample besides those kept.
     """
 
     route = "structured"
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype | None, ...]
     multiply_adds: int
     formed = 0
 
-    def __init__(self, captured: Captured) -> None:
-        """Look at one captured sample."""
-        self.shapes: tuple[tuple[int, ...], ...] = tuple(captured.inputs.shape[1:]), tuple(captured.grads.shape[1:])
-        self._bias = getattr(captured.module, "bias", None) is not None
-
     @property
     def cost(self) -> int:
-        """What the rules of a layer are compared by: the multiply-adds, unless a subclass says otherwise."""
+        """What the rules of a block are compared by: the multiply-adds, unless a subclass says otherwise."""
         return self.multiply_adds
 
+    @abstractmethod
     def write(self, captured: Captured, out: Factors) -> None:
         """Put what is kept of a batch into `out`, one sample per row."""
-        out[0].copy_(captured.inputs)
-        out[1].copy_(captured.grads)
 
     @abstractmethod
-    def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
-        """The layer's share of the kernel between two batches; of one with itself, its upper triangle."""
+    def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor | None:
+        """The block's share of the kernel between two batches; of one with itself, its upper triangle."""
+
+
+class Unused(Rule):
+    """Parameters that the output does not depend on: nothing is kept, and nothing added."""
+
+    route = UNUSED
+
+    def __init__(self) -> None:
+        """Nothing to look at."""
+        self.shapes, self.dtypes, self.multiply_adds = (), (), 0
+
+    def write(self, captured: Captured, out: Factors) -> None:
+        """Nothing."""
+
+    def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> None:
+        """Nothing."""
+
+
+class _Kept(Rule):
+    """A rule that keeps the input and the output gradient of the only use."""
+
+    def __init__(self, use: Use) -> None:
+        """Look at one captured sample."""
+        assert use.inputs is not None
+        self.shapes = tuple(use.inputs.shape[1:]), tuple(use.grads.shape[1:])
+        self.dtypes = (None, None)
+        self._bias = "bias" in use.roles
+
+    def write(self, captured: Captured, out: Factors) -> None:
+        """Both."""
+        use = captured.uses[0]
+        assert use.inputs is not None
+        out[0].copy_(use.inputs)
+        out[1].copy_(use.grads)
 
 
 class DirectRows(Rule):
     """The gradients themselves, formed once and kept, one row a sample."""
 
-    route = "direct"
-
     def __init__(self, captured: Captured) -> None:
         """One number kept per parameter."""
-        super().__init__(captured)
-        self.multiply_adds = count_parameters(captured.module)
-        self.shapes = ((self.multiply_adds,),)
+        self.route = captured.block.route or "direct"
+        self.multiply_adds = captured.block.parameters
+        self.shapes, self.dtypes = ((self.multiply_adds,),), (None,)
 
     def write(self, captured: Captured, out: Factors) -> None:
         """The gradient rows."""
-        write_gradient_rows(captured, out[0])
+        captured.write_rows(out[0])
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """One product."""
         return upper_product(a[0]) if b is None else a[0] @ b[0].T
 
 
-class DirectFormed(Rule):
+class DirectFormed(_Kept):
     """The gradients formed when they are needed, where inputs and output gradients take less room."""
 
     route = "direct"
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, use: Use) -> None:
         """One number formed per parameter."""
-        super().__init__(captured)
-        self._layer = captured.name, captured.module
-        self.multiply_adds = self.formed = count_parameters(captured.module)
+        super().__init__(use)
+        # Only what says how the parameters are used; the tensors of the sample are not held.
+        self._empty = captured.part(slice(0, 0))
+        self.multiply_adds = self.formed = captured.block.parameters
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
@@ -133,33 +162,76 @@ class DirectFormed(Rule):
         return out
 
     def _rows(self, factors: Factors, part: slice, out: Tensor) -> Tensor:
-        write_gradient_rows(Captured(*self._layer, factors[0][part], factors[1][part]), out)
+        use = replace(self._empty.uses[0], inputs=factors[0][part], grads=factors[1][part])
+        replace(self._empty, samples=len(out), uses=(use,)).write_rows(out)
         return out
 
 
-class StructuredLinear(Rule):
-    """``(A A^T + 1) * (B B^T)``, the one for the bias."""
+class StructuredLinear(_Kept):
+    """``(A A^T + 1) * (B B^T)`` for a layer that each sample uses once, the one for the bias."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, use: Use) -> None:
         """Two products, of inputs and of output gradients."""
-        super().__init__(captured)
+        super().__init__(use)
+        self._weight = "weight" in use.roles
         self.multiply_adds = sum(map(math.prod, self.shapes))
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Two products, multiplied entry by entry."""
-        b = a if b is None else b
-        return (a[0] @ b[0].T + float(self._bias)) * (a[1] @ b[1].T)
+        (x_a, g_a), (x_b, g_b) = ([t.flatten(1) for t in factors] for factors in (a, a if b is None else b))
+        of_grads = g_a @ g_b.T
+        if not self._weight:
+            return of_grads
+        return (x_a @ x_b.T + float(self._bias)) * of_grads
 
 
-class StructuredConv(Rule):
+class StructuredEmbedding(Rule):
+    """Inner products of gradients wherever two samples look up the same row."""
+
+    def __init__(self, operation: Embedding, use: Use) -> None:
+        """One product for every pair of tokens."""
+        self._operation = operation
+        assert use.inputs is not None
+        numbers, grads = operation.pairs(use.inputs, use.grads)
+        self.shapes, self.dtypes = (tuple(numbers.shape[1:]), tuple(grads.shape[1:])), (torch.int64, None)
+        self.tokens, width = grads.shape[1:]
+        self.multiply_adds = self.tokens**2 * width
+
+    @property
+    def cost(self) -> int:
+        """The multiply-adds, with the comparison of every pair on top."""
+        return self.multiply_adds + 2 * _ELEMENTWISE * self.tokens**2
+
+    def write(self, captured: Captured, out: Factors) -> None:
+        """The numbers looked up, and the gradients by what was found."""
+        use = captured.uses[0]
+        assert use.inputs is not None
+        for kept, given in zip(out, self._operation.pairs(use.inputs, use.grads), strict=True):
+            kept.copy_(given)
+
+    def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
+        """Block by block, so that the pairs of tokens stay few."""
+        other = a if b is None else b
+        size = max(1, int(math.sqrt(_PAIRS_AT_ONCE)) // self.tokens)
+        out = a[1].new_zeros(len(a[1]), len(other[1]))
+        for i in range(0, len(out), size):
+            for j in range(i if b is None else 0, out.shape[1], size):
+                (n_a, g_a), (n_b, g_b) = (t[i : i + size] for t in a), (t[j : j + size] for t in other)
+                products = g_a.flatten(0, 1) @ g_b.flatten(0, 1).T
+                products *= n_a.reshape(-1, 1) == n_b.reshape(1, -1)
+                by_sample = products.view(len(n_a), self.tokens, len(n_b), self.tokens)
+                out[i : i + size, j : j + size] = by_sample.sum((1, 3))
+        return out
+
+
+class StructuredConv(_Kept):
     """Inner products of pixels and of output gradients, summed over the pairs of positions."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, operation: Convolution, use: Use) -> None:
         """Products of output gradients at every pair of positions, and of pixels at every pair in a phase."""
-        super().__init__(captured)
-        assert isinstance(captured.module, nn.Conv2d)
-        (_, *size_in), (_, *size_out) = self.shapes
-        self.geometry = g = ConvGeometry.of(captured.module, (size_in[0], size_in[1]), (size_out[0], size_out[1]))
+        super().__init__(use)
+        (_, *shape_in), (_, *shape_out) = self.shapes
+        self.geometry = g = ConvGeometry.of(operation.window, tuple(shape_in), tuple(shape_out))
         of_pixels = sum(g.phase_size(phase) ** 2 * g.channels_in for phase in g.phases())
         self.multiply_adds = g.positions**2 * g.channels_out + of_pixels
 
@@ -175,7 +247,7 @@ class StructuredConv(Rule):
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of positions stay few."""
-        other = a if b is None else b
+        a, other = (tuple(t[:, 0] for t in factors) for factors in (a, a if b is None else b))
         largest = max([self.geometry.positions, *map(self.geometry.phase_size, self.geometry.phases())])
         pairs = max(1, _PAIRS_AT_ONCE // largest**2)
         rows = max(1, min(len(a[0]), pairs // len(other[0])))
@@ -199,46 +271,37 @@ class StructuredConv(Rule):
         return of_patches.mul_(of_grads).sum(dim=(0, 1, 3, 4))
 
 
-# Layers whose gradients need not be formed; those of the others are.
-_STRUCTURED: dict[type[nn.Module], type[Rule]] = {nn.Linear: StructuredLinear, nn.Conv2d: StructuredConv}
-
-
 def rule_for(captured: Captured, *, route: str = "best") -> Rule:
-    """The rule for a layer that was captured at the size of image it will be used with.
+    """The rule for a block that was captured at the size of input it will be used with.
 
-    The route is "best" for the cheaper one, "direct" or "structured" to force it where the layer has it.
+    The route is "best" for the cheaper one, "direct" or "structured" to force it where the block has it.
     """
-    rows, formed = DirectRows(captured), DirectFormed(captured)
-    direct: Rule = rows if rows.multiply_adds <= sum(map(math.prod, formed.shapes)) else formed
-    structured_rule = _STRUCTURED.get(type(captured.module))
-    if route == "direct" or structured_rule is None:
+    if captured.block.route == UNUSED:
+        return Unused()
+    rows, use = DirectRows(captured), captured.single
+    if use is None or use.inputs is None:
+        return rows
+    direct: Rule = rows
+    if isinstance(use.operation, Linear | Convolution):
+        formed = DirectFormed(captured, use)
+        direct = rows if rows.multiply_adds <= sum(map(math.prod, formed.shapes)) else formed
+    structured = _structured(use)
+    if route == "direct" or structured is None:
         return direct
-    structured = structured_rule(captured)
     return structured if route == "structured" or structured.cost < direct.cost else direct
 
 
-def write_gradient_rows(captured: Captured, out: Tensor) -> None:
-    """Put the gradient of every sample into `out`: the layer's weight, then its bias, one row a sample.
-
-    The type of `out`, of shape ``(samples, parameters)``, is that of the arithmetic.
-    """
-    module, x, grads = captured.module, captured.inputs.to(out.dtype), captured.grads.to(out.dtype)
-    weight, bias = out, None
-    if getattr(module, "bias", None) is not None:
-        outputs = grads.shape[1]
-        weight, bias = out[:, :-outputs], out[:, -outputs:]
-    if isinstance(module, nn.Conv2d):
-        by_output = weight.view(len(weight), grads.shape[1], -1)
-        at_once = max(1, _PATCH_ENTRIES_AT_ONCE // (by_output.shape[2] * math.prod(grads.shape[2:])))
-        for start in range(0, len(x), at_once):
-            part = slice(start, start + at_once)
-            _write_conv_weight(module, x[part], grads[part].flatten(2), by_output[part])
-    elif isinstance(module, nn.Linear):
-        torch.mul(grads[:, :, None], x[:, None, :], out=weight.view(len(weight), grads.shape[1], -1))
-    else:
-        weight.copy_(_over_positions(_normalised(module, x) * grads))
-    if bias is not None:
-        bias.copy_(_over_positions(grads))
+def _structured(use: Use) -> Rule | None:
+    """The rule that forms no gradient, for the blocks that have one."""
+    operation = use.operation
+    if isinstance(operation, Linear):
+        return StructuredLinear(use) if operation.positions(use.grads) == 1 else None
+    if isinstance(operation, Embedding):
+        return StructuredEmbedding(operation, use)
+    if isinstance(operation, Convolution) and "weight" in use.roles:
+        plain = operation.groups == use.grads.shape[1] == 1 and not operation.transposed
+        return StructuredConv(operation, use) if plain and len(operation.window.size) == 2 else None
+    return None
 
 
 def upper_product(rows: Tensor) -> Tensor:
@@ -247,27 +310,6 @@ def upper_product(rows: Tensor) -> Tensor:
     for i in range(0, len(rows), _STRIP):
         out[i : i + _STRIP, i:] = rows[i : i + _STRIP] @ rows[i:].T
     return out
-
-
-def _write_conv_weight(module: nn.Conv2d, x: Tensor, grads: Tensor, out: Tensor) -> None:
-    right = patches(module, x).transpose(1, 2)
-    if out.is_contiguous():  # into its place: a fresh result of this size costs more than the product
-        torch.bmm(grads, right, out=out)
-    else:
-        out.copy_(torch.bmm(grads, right))
-
-
-def _normalised(module: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
-    assert module.running_mean is not None
-    assert module.running_var is not None
-    shape = (1, -1, *[1] * (x.ndim - 2))
-    mean, variance = (s.to(x).reshape(shape) for s in (module.running_mean, module.running_var))
-    return (x - mean) * (variance + module.eps).rsqrt()
-
-
-def _over_positions(values: Tensor) -> Tensor:
-    return values.flatten(2).sum(2) if values.ndim > 2 else values
 
 
 def _position_pairs(a: Tensor, b: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from ntk.config import GramConfig
 from ntk.experiment import DrawnImages, Experiment
 from ntk.kernels import as_sets
-from ntk.plan import TRAIN, Plan, Tile, chunks, loads
+from ntk.plan import FITS, ON_DISK, TRAIN, Plan, Tile, chunks, loads
 from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
 from projnorm.records import RunContext
 from projnorm.vision import load_splits
@@ -62,11 +62,15 @@ def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sampl
             for tiles in tasks
         )
         device_bytes += held - plan.samples * sample_bytes
-    return device_cost([[_job(plan, tiles) for tiles in tasks]], workers, assumptions, device_bytes=device_bytes)
+    if workers == 1 or plan.overflow != ON_DISK:
+        passes = [plan.passes if workers == 1 else plan.samples_in(loads(tiles, plan.room)) for tiles in tasks]
+        stages = [[_job(plan, tiles, passed) for tiles, passed in zip(tasks, passes, strict=True)]]
+    else:
+        stages = [[_job(plan, (), panel.samples) for panel in plan.panels], [_job(plan, tiles, 0) for tiles in tasks]]
+    return device_cost(stages, workers, assumptions, device_bytes=device_bytes)
 
 
-def _job(plan: Plan, tiles: Sequence[Tile]) -> Job:
-    passes = plan.samples_in(loads(tiles, plan.room))
+def _job(plan: Plan, tiles: Sequence[Tile], passes: int) -> Job:
     multiply_adds = sum(map(plan.tile_multiply_adds, tiles)) + passes * plan.fill_multiply_adds
     return Job("tiles", 2 * multiply_adds, {"through the network": passes})
 
@@ -81,7 +85,8 @@ def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
     sizes = {t.name: data.m for t in experiment.targets} | {t.name: len(t.images) for t in given}
     targets = {t.name: _repeated(t.images.images, sizes[t.name]) for t in experiment.targets}
     sets = as_sets(_repeated(images.train.images, data.n), targets)
-    return experiment.task(context, sets).plan, sets[TRAIN][:1].nbytes
+    folder = next(one for one in (context.root, *context.root.absolute().parents) if one.is_dir())
+    return experiment.task(context, sets).planned(folder), sets[TRAIN][:1].nbytes
 
 
 def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
@@ -98,11 +103,15 @@ def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:
 def _summary(plan: Plan) -> tuple[str, ...]:
     cut = plan.cut
     panels = f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once"
-    passes = f"{plan.passes:,} samples through the network in batches of {cut.batch}"
+    waiting = {
+        FITS: "all panels fit into memory",
+        ON_DISK: f"panels wait on disk, {plan.disk_bytes / 1e9:.3g} GB at a time",
+    }.get(plan.overflow, "panels that do not fit into memory are computed again")
+    passes = f"{plan.passes:,} samples through the network in batches of {cut.batch}; {waiting}"
     return (
         f"{panels}; {len(plan.tiles)} tiles, {plan.pairs:,} pairs, {plan.tile_bytes / 1e9:.3g} GB on disk",
         f"{2 * plan.multiply_adds / 1e12:.3g} TFLOP in products",
-        f"{passes}, {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each",
+        f"{passes}; {2 * plan.fill_multiply_adds / 1e9:.3g} GFLOP each",
         f"about {plan.peak_bytes / 1e9:.2f} GB at most, of the {plan.memory / 1e9:.3g} GB allowed",
     )
 
@@ -115,5 +124,6 @@ def _values(plan: Plan) -> dict[str, object]:
         "tiles": len(plan.tiles),
         "panels": len(plan.panels),
         "panels_kept": plan.room,
+        "overflow": plan.overflow,
         **{name: getattr(plan, name) for name in (*names, "peak_bytes", "memory")},
     }

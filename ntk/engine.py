@@ -5,118 +5,157 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk.capture import (
-    Captured,
-    UnsupportedNetworkError,
-    capture,
-    count_parameters,
-    parameter_layers,
-    requiring_grad,
-)
-from ntk.config import KernelConfig
+from ntk.capture import AUTOGRAD, Block, Captured, Network, Scalar
+from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.kinds import FeatureMap, LayerCost, feature_map
+from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
 from ntk.plan import Sizes
+from ntk.samples import Prepare, Samples, Values, called, values_hash
 from projnorm.device import choose_device
 from projnorm.errors import InputError
 from projnorm.files import reason
 
-Inputs = Tensor | ArrayLike
-Prepare = Callable[[Tensor], Tensor]
-
-# A spot check may differ from autograd by this many roundings of its scale.
-_CHECK_ROUNDINGS = 2000.0
-# An output may move this much, against the largest or 1, with the batch its sample is in: rounding, and no more.
-_ALONE = 1e-3
+# A check may differ from autograd by this many roundings of its scale, but by no more than the second number.
+_CHECK_ROUNDINGS, _CHECK_MOST = 2000.0, 0.1
+# The same sample in another batch: its output, against the largest or 1, and its kernel. An activation within a
+# rounding of zero may fall on the other side of a ReLU, which changes a kernel by about a thousandth.
+_ALONE, _OTHER_BATCH = 1e-3, 1e-2
+# Samples that a network is looked at with.
+_LOOKED_AT = 3
+# A mean over more outputs than this is refused: each takes a backward pass.
+_MOST_OUTPUTS = 1000
 
 
 class SelfCheckError(InputError):
     """The engine and plain autograd disagree on this network."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the parameters of one network are followed, found by one engine for others of the same.
+
+    Attributes:
+        by_autograd: Names of parameters that are left to plain autograd, each with the reason.
+        inner: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
+        one_by_one: Whether plain autograd takes the samples one by one.
+    """
+
+    by_autograd: Mapping[str, str] = field(default_factory=dict)
+    inner: frozenset[int] = frozenset()
+    one_by_one: bool = False
+
+
 class Engine:
     """Everything that a block of the kernel depends on, except the samples.
 
-    There is one feature map for each network, and the kernel is the mean over the networks. The costs are those of each
-    layer, and of the layers that are only passed through, of one network; the sizes are without the inputs. Forward
-    passes compute in `input_dtype`, products in `dtype`.
+    The kernel is the mean over `views`: one for each network and, where it has several outputs, for each of them.
+
+    Attributes:
+        config: Settings of the kernel.
+        device: Device that computes.
+        map: Features behind the kernel; the same for every view.
+        views: Number of kernels that are averaged.
+        parameters: Number of parameters, which are the coordinates of the full gradient.
+        left_out: Names of parameters that are not used.
+        by_autograd: Names of parameters that no rule covers, each with the call that it ends up in.
+        outputs: Number of outputs of the networks.
+        ways: How the parameters of each network are followed.
+        costs: Cost of each layer, and of the layers that are only passed through, of one view.
+        sizes: Numbers of bytes, without the inputs.
+        example: Samples that the networks were looked at with.
+        seconds_per_sample: Time that a sample took in a pass through one network, measured on the example.
+        check_error: Largest difference from plain autograd in a layer, against the scale of its share of the kernel.
     """
 
     def __init__(
         self,
         models: nn.Module | Sequence[nn.Module],
-        example: Tensor,
+        example: Samples,
         config: KernelConfig | None = None,
         *,
         prepare: Prepare | None = None,
+        ways: Sequence[Way] | None = None,
     ) -> None:
-        """Look at the networks with one sample, the first of `example`; the other arguments are those of `ntk.gram`."""
+        """Look at the networks with the first samples of `example`; the other arguments are those of `ntk.gram`.
+
+        The `ways` are those of another engine of the same networks; with them nothing is checked.
+        """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
-        self._models = [_on(self.device, model) for model in as_networks(models, "models")]
-        self._layers = [parameter_layers(model, self.config.layers) for model in self._models]
-        self._prepare, self._example = prepare, example[:1]
+        self._prepare, self.example = prepare, example[:_LOOKED_AT]
         # MPS has no double precision, so there those products run on the CPU.
         self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
         self._home = torch.device("cpu") if self._double_on_cpu else self.device
-        captured = [self._first_look(i) for i in range(len(self._models))]
-        self.maps: list[FeatureMap] = [feature_map(self.config, sample) for sample in captured]
-        counts = {count_parameters(*layers.values()) for layers in self._layers}
-        if len(counts) > 1 or len({m.shapes for m in self.maps}) > 1:
-            raise InputError("`models` must all have the same layers.")
-        self.parameters = count_parameters(*self._layers[0].values())
-        self.input_dtype = captured[0][0].inputs.dtype
-        if self.input_dtype not in (torch.float32, torch.float64):
-            raise UnsupportedNetworkError(
-                f"the network must compute in float32 or float64; it uses {self.input_dtype}."
-            )
-        self.dtype = torch.promote_types(self.input_dtype, getattr(torch, self.config.accumulate))
-        whole = _passed_through(self._models[0], self._prepared(example[:1])) if self.config.layers else 0
-        rest = whole - sum(layer.forward for layer in self.maps[0].costs)
-        passed = (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
-        self.costs = self.maps[0].costs + passed
-        networks_bytes = sum(t.nbytes for model in self._models for t in (*model.parameters(), *model.buffers()))
-        self.sizes = Sizes(
-            sample=sum(math.prod(shape) for m in self.maps for shape in m.shapes) * self.dtype.itemsize,
-            formed=max(layer.formed for layer in self.costs) * self.dtype.itemsize,
-            # A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each.
-            capture=3 * sum(layer.inputs.nbytes + layer.grads.nbytes for layer in captured[0]),
-            fixed=networks_bytes + sum(m.fixed_bytes for m in self.maps),
+        networks = as_networks(models, "models")
+        known = ways or [Way()] * len(networks)
+        self._networks = [self._network(_on(self.device, one), way) for one, way in zip(networks, known, strict=True)]
+        first = self._networks[0]
+        self.outputs = first.outputs
+        self._scalars = self._views_of_outputs()
+        self.input_dtype = first.output_dtype
+        self.dtype = torch.promote_types(
+            torch.promote_types(self.input_dtype, torch.float32), getattr(torch, self.config.accumulate)
         )
+        self.check_error, self.seconds_per_sample = 0.0, 0.0
+        captured = [self._checked(i, check=ways is None and self.config.checks > 0) for i in range(len(networks))]
+        if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
+            raise InputError("`models` must all have the same layers.")
+        first = self._networks[0]
+        self.map: FeatureMap = feature_map(self.config, captured[0])
+        self.views = len(self._networks) * len(self._scalars)
+        self.parameters = sum(block.parameters for block in first.blocks)
+        self.left_out, self.by_autograd = first.left_out, dict(first.reasons)
+        self.ways = tuple(Way(dict(one.reasons), one.inner, one.one_by_one) for one in self._networks)
+        self.costs = self.map.costs + self._passed_through()
+        self.sizes = self._sizes(captured[0])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters in the order of the features."""
+        network = self._networks[0]
+        return tuple(network.names[root] for block in network.blocks for root in block.roots)
+
+    @property
+    def rows_per_sample(self) -> int:
+        """Number of rows of the kernel that a sample has."""
+        return self.outputs if self.config.outputs == FULL else 1
 
     @property
     def fingerprints(self) -> dict[str, str]:
         """Hashes of the networks, of what was drawn, and of what `prepare` makes of the example."""
         digest = hashlib.sha256()
-        for model in self._models:
-            digest.update(repr(model).encode())
-            for name, value in model.state_dict().items():
-                digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-                digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-        drawn = hashlib.sha256("".join(m.fingerprint for m in self.maps).encode()).hexdigest()
-        return {"network": digest.hexdigest(), "drawn": drawn, "prepare": tensor_hash(self._prepared(self._example))}
+        for network in self._networks:
+            digest.update(repr(network.model).encode())
+            tensors = {key: t for key, t in network.model.state_dict().items() if isinstance(t, Tensor)}
+            digest.update(values_hash(tensors).encode())
+        drawn = hashlib.sha256(self.map.fingerprint.encode()).hexdigest()
+        return {"network": digest.hexdigest(), "drawn": drawn, "prepare": values_hash(self._values(1))}
 
     def empty_panel(self, samples: int) -> list[Factors]:
-        """Memory for the factors of this number of samples, one tuple per network."""
-        return [tuple(_empty((samples, *shape), self.dtype, self._home) for shape in m.shapes) for m in self.maps]
+        """Memory for the factors of this number of samples, one tuple per view."""
+        specs = list(zip(self.map.shapes, self.map.dtypes, strict=True))
+        return [
+            tuple(_empty((samples, *shape), dtype or self.dtype, self._home) for shape, dtype in specs)
+            for _ in range(self.views)
+        ]
 
-    def fill(self, panel: list[Factors], x: Tensor, *, batch: int) -> list[Factors]:
+    def fill(self, panel: list[Factors], x: Samples, *, batch: int) -> list[Factors]:
         """The factors of the samples `x`, `batch` at a time, in the room of `panel`; returns views of it."""
         filled = [tuple(t[: len(x)] for t in factors) for factors in panel]
         for start in range(0, len(x), batch):
             part = slice(start, start + batch)
-            for i, (feature, factors) in enumerate(zip(self.maps, filled, strict=True)):
-                feature.write(self._capture(i, x[part]), tuple(t[part] for t in factors))
+            for view, factors in enumerate(filled):
+                self.map.write(self._capture(view, x[part]), tuple(t[part] for t in factors))
         return filled
 
     def block(self, a: list[Factors], b: list[Factors], workspace: Workspace) -> np.ndarray:
@@ -127,74 +166,174 @@ class Engine:
         symmetric = a is b
         sums = torch.device("cpu") if self._home.type == "mps" else self._home
         total = torch.zeros(len(a[0][0]), len(b[0][0]), dtype=torch.float64, device=sums)
-        for feature, factors_a, factors_b in zip(self.maps, a, b, strict=True):
-            for gram in feature.grams(factors_a, None if symmetric else factors_b, workspace):
+        for factors_a, factors_b in zip(a, b, strict=True):
+            for gram in self.map.grams(factors_a, None if symmetric else factors_b, workspace):
                 total += gram.to(sums)
-        kernel = (total / len(self.maps)).cpu().numpy()
+        kernel = (total / self.views).cpu().numpy()
         if not np.isfinite(kernel).all():
             raise SelfCheckError("the kernel is not finite: gradients of this network overflow in this precision.")
         return np.triu(kernel) + np.triu(kernel, 1).T if symmetric else kernel
 
-    def plain_features(self, x: Tensor, index: int, *, batch: int) -> Tensor:
-        """Features of one of the samples `x` by plain autograd, those of all networks side by side.
+    def example_kernel(self) -> np.ndarray:
+        """The kernel of the samples that the networks were looked at with."""
+        panel = self.fill(self.empty_panel(len(self.example)), self.example, batch=len(self.example))
+        return self.block(panel, panel, Workspace(len(self.example)))
 
-        The forward pass is that of the whole batch that the sample is in: a ReLU within a rounding of zero then falls
-        on the same side as in `fill`, while the backward pass is that of the one sample.
-        """
-        start, index = index - index % batch, index % batch
-        x = x[start : start + batch]
-        with torch.no_grad():
-            together, alone = (self._models[0](self._prepared(s)).reshape(-1) for s in (x, x[index : index + 1]))
-        apart = float((together[index] - alone[0]).abs())
-        if not apart <= _ALONE * max(1.0, float(together.abs().max())):
+    def require_same(self, found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
+        """Raise `SelfCheckError` if samples in other batches have another kernel, beyond what rounding can do."""
+        if not (np.abs(found - expected) <= max(_OTHER_BATCH, self._tolerance) * scale).all():
             raise SelfCheckError(
-                f"the network's output on a sample changes by {apart:.2g} with the batch it is in; samples must be "
-                "independent of each other."
+                "the kernel of some samples changes with the batch that they are in; samples must be independent of "
+                "each other, and the forward pass repeatable."
             )
-        rows = [
-            feature.of_gradient(self._plain_gradient(i, x, index)).double().cpu() for i, feature in enumerate(self.maps)
-        ]
-        return torch.cat(rows) / math.sqrt(len(rows))
 
-    def largest_error(self, checks: Iterable[tuple[float, float]]) -> float:
-        """The largest of the errors of a spot check, each with the scale of what is checked; no more than rounding."""
-        worst = max((0.0, *(error / scale if scale else error for error, scale in checks)))
-        if not worst <= _CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps:
-            raise SelfCheckError(
-                f"what was computed differs from plain autograd by {worst:.2g} of its scale on this network; its "
-                "samples may not be independent of each other, or its forward pass not repeatable."
-            )
-        return worst
+    @property
+    def _tolerance(self) -> float:
+        return min(_CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps, _CHECK_MOST)
 
-    def _first_look(self, index: int) -> list[Captured]:
-        """One sample captured, where it shows whether the inputs suit the network."""
+    def _network(self, model: nn.Module, way: Way) -> Network:
+        """A network looked at, where it shows whether the inputs suit it."""
+        config = self.config
         try:
-            return self._capture(index, self._example)
+            return Network(
+                model,
+                self._values,
+                layers=config.layers,
+                frozen=config.frozen,
+                only_autograd=config.route == AUTOGRAD,
+                **asdict(way),
+            )
         except (InputError, torch.OutOfMemoryError):
             raise
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            kind, shape = str(self._example.dtype).removeprefix("torch."), tuple(self._example.shape[1:])
-            raise InputError(
-                f"inputs must suit the network; given {kind} samples of shape {shape}, it says: {reason(error)}."
-            ) from error
+            given = ", ".join(
+                f"{str(t.dtype).removeprefix('torch.')} samples of shape {tuple(t.shape[1:])}"
+                for t in self.example.tensors.values()
+            )
+            raise InputError(f"inputs must suit the network; given {given}, it says: {reason(error)}.") from error
 
-    def _capture(self, index: int, x: Tensor) -> list[Captured]:
-        captured = capture(self._models[index], self._layers[index], self._prepared(x))
-        if not self._double_on_cpu:
-            return captured
-        return [replace(layer, inputs=layer.inputs.cpu(), grads=layer.grads.cpu()) for layer in captured]
+    def _views_of_outputs(self) -> list[Scalar | None]:
+        """How each view makes one number of a sample's outputs; None where every row says which output it is."""
+        asked, count = self.config.outputs, self.outputs
+        if asked == FULL:
+            return [None]
+        if asked == RANDOM_OUTPUT:
+            drawn = np.random.default_rng(self.config.seed).normal(0.0, 1.0 / math.sqrt(count), count)
+            weights = torch.from_numpy(drawn).to(self.device, self._networks[0].output_dtype)
+            return [lambda outputs: outputs @ weights]
+        if asked == MEAN:
+            if count > _MOST_OUTPUTS:
+                raise InputError(
+                    f"`outputs` must not be {MEAN!r} for a network with {count:,} outputs, each of which takes a "
+                    f"backward pass; choose {RANDOM_OUTPUT!r}, or the number of one output."
+                )
+            return [_output(index) for index in range(count)]
+        if int(asked) >= count:
+            raise InputError(f"`outputs` must be below {count}, the number of the network's outputs; got {asked}.")
+        return [_output(int(asked))]
 
-    def _prepared(self, x: Tensor) -> Tensor:
-        x = x.to(self.device)
-        return x if self._prepare is None else self._prepare(x)
+    def _checked(self, index: int, *, check: bool) -> list[Captured]:
+        """The example captured, and the network followed in another way where a layer differs from plain autograd."""
+        network, values = self._networks[index], self._values(_LOOKED_AT)
+        scalar = self._scalar(0, self._cycled(_LOOKED_AT))
+        if check and not network.apart <= max(_ALONE, self._tolerance):
+            raise SelfCheckError(
+                f"the network's output on a sample changes by {network.apart:.2g} with the batch it is in; samples "
+                "must be independent of each other."
+            )
+        while True:
+            started = time.perf_counter()
+            captured = network.capture(values, scalar)
+            self.seconds_per_sample = (time.perf_counter() - started) / _LOOKED_AT
+            errors = self._layer_errors(network, captured, values, scalar) if check else {}
+            wrong = [block for block, error in errors.items() if not error <= self._allowed(block)]
+            if not wrong:
+                self.check_error = max((self.check_error, *errors.values()))
+                self._networks[index] = network
+                return [one.moved(self._home) for one in captured] if self._double_on_cpu else captured
+            other = network.other_way(wrong)
+            if other is None:
+                raise SelfCheckError(
+                    f"the kernel of layer {wrong[0].name!r} differs from plain autograd by {errors[wrong[0]]:.2g} of "
+                    "its scale; its samples may not be independent of each other, or its forward pass not repeatable."
+                )
+            network = other
 
-    def _plain_gradient(self, network: int, x: Tensor, index: int) -> Tensor:
-        layers = self._layers[network].values()
-        parameters = [p for module in layers for p in module.parameters(recurse=False)]
-        with requiring_grad(parameters, required=True), torch.enable_grad():
-            output = self._models[network](self._prepared(x)).reshape(-1)[index]
-            gradients = torch.autograd.grad(output, parameters)
-        return torch.cat([g.detach().flatten() for g in gradients])
+    def _allowed(self, block: Block) -> float:
+        return max(_OTHER_BATCH, self._tolerance) if block.route == AUTOGRAD else self._tolerance
+
+    def _layer_errors(
+        self, network: Network, captured: list[Captured], values: Values, scalar: Scalar
+    ) -> dict[Block, float]:
+        """By how much a weighted sum of gradients differs, layer by layer, from that by plain autograd."""
+        weights = torch.from_numpy(np.random.default_rng(self.config.seed).normal(size=_LOOKED_AT))
+        squares = dict.fromkeys(range(len(network.parameters)), 0.0)
+
+        def take(root: int, gradient: Tensor) -> None:
+            squares[root] = _square(gradient)
+
+        network.plain_gradient(values, scalar, weights, take)
+        exact = ExactMap(captured, route=self.config.route)
+        factors = tuple(
+            torch.empty((_LOOKED_AT, *shape), dtype=dtype or self.dtype, device=self.device)
+            for shape, dtype in zip(exact.shapes, exact.dtypes, strict=True)
+        )
+        exact.write(captured, factors)
+        errors = {}
+        for layer, gram in zip(captured, exact.by_block(factors, None, Workspace(_LOOKED_AT)), strict=True):
+            expected = sum(squares[root] for root in layer.block.roots)
+            found, scale = 0.0, expected
+            if gram is not None:
+                upper = gram.double().cpu().triu()
+                kernel = upper + upper.triu(1).T
+                found = float(weights @ kernel @ weights)
+                scale = max(scale, float(weights.abs() @ kernel.diagonal().clamp(min=0.0).sqrt()) ** 2)
+            errors[layer.block] = abs(found - expected) / scale if scale else 0.0
+        return errors
+
+    def _capture(self, view: int, x: Samples) -> list[Captured]:
+        index, output = divmod(view, len(self._scalars))
+        captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
+        return [layer.moved(self._home) for layer in captured] if self._double_on_cpu else captured
+
+    def _scalar(self, output: int, x: Samples) -> Scalar:
+        scalar = self._scalars[output]
+        if scalar is not None:
+            return scalar
+        chosen = torch.zeros(len(x), dtype=torch.int64) if x.outputs is None else x.outputs
+        chosen = chosen.to(self.device)
+        return lambda outputs: outputs.gather(1, chosen.expand(len(outputs))[:, None])[:, 0]
+
+    def _values(self, count: int) -> Values:
+        return self._cycled(count).prepared(self.device, self._prepare)
+
+    def _cycled(self, count: int) -> Samples:
+        """So many samples: those of the example, again from the first where there are fewer."""
+        return self.example[torch.arange(count) % len(self.example)]
+
+    def _passed_through(self) -> tuple[LayerCost, ...]:
+        """The cost of layers whose parameters are not used."""
+        if not self.left_out:
+            return ()
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            called(self._networks[0].model, self._values(1))
+        rest = int(counter.get_total_flops()) // 2 - sum(layer.forward for layer in self.map.costs)
+        return (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
+
+    def _sizes(self, captured: list[Captured]) -> Sizes:
+        models = [network.model for network in self._networks]
+        networks_bytes = sum(t.nbytes for model in models for t in (*model.parameters(), *model.buffers()))
+        uses = [use for layer in captured for use in layer.uses]
+        passed = sum(use.grads.nbytes + (0 if use.inputs is None else use.inputs.nbytes) for use in uses)
+        rows = sum(layer.rows.nbytes for layer in captured if layer.rows is not None)
+        kept = zip(self.map.shapes, self.map.dtypes, strict=True)
+        return Sizes(
+            sample=self.views * sum(math.prod(shape) * (dtype or self.dtype).itemsize for shape, dtype in kept),
+            formed=max(layer.formed for layer in self.costs) * self.dtype.itemsize,
+            # A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each.
+            capture=3 * (passed + rows) // _LOOKED_AT,
+            fixed=networks_bytes + self.map.fixed_bytes,
+        )
 
 
 def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.Module]:
@@ -205,24 +344,16 @@ def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.M
             raise InputError(f"`{name}` must be a torch.nn.Module; got a {type(model).__name__}.")
     if not networks:
         raise InputError(f"`{name}` must hold at least one network.")
-    return networks
+    return [getattr(model, "_orig_mod", model) for model in networks]  # as it was before torch.compile
 
 
-def as_inputs(x: Inputs, name: str) -> Tensor:
-    """The inputs as a tensor, one sample per row."""
-    x = torch.as_tensor(x)
-    if x.ndim < 2 or len(x) == 0:
-        raise InputError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
-    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        raise InputError(f"{name} must be finite.")
-    return x
+def _output(index: int) -> Scalar:
+    return lambda outputs: outputs[:, index]
 
 
-def tensor_hash(x: Tensor) -> str:
-    """The SHA-256 of the type, the shape and the numbers."""
-    digest = hashlib.sha256(f"{x.dtype} {tuple(x.shape)}".encode())
-    digest.update(x.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+def _square(gradient: Tensor) -> float:
+    """The squared norm, of a type that holds it."""
+    return float(torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))) ** 2
 
 
 def _on(device: torch.device, model: nn.Module) -> nn.Module:
@@ -236,10 +367,3 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
     if device.type != "cpu":
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(shape, dtype=str(dtype).removeprefix("torch.")))
-
-
-def _passed_through(model: nn.Module, x: Tensor) -> int:
-    """Multiply-adds of a forward pass through the whole network."""
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(x)
-    return int(counter.get_total_flops()) // 2

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.config import GramConfig, NtkConfig
 from ntk.kernels import GramTask, Kernels, as_sets
 from ntk.plan import TRAIN
+from ntk.samples import Samples
 from projnorm.errors import InputError
 from projnorm.progress import tracked
 from projnorm.records import Record, RunContext, begin_run, existing_record, find_record, finish_record, record_id
@@ -131,7 +131,7 @@ class Experiment:
             config = NtkConfig(config.data, config.network, config.kernel, config.seed)
         return cls(config, networks, images.train, targets, classes)
 
-    def task(self, context: RunContext, sets: Mapping[str, Tensor] | None = None, **others: Any) -> GramTask:
+    def task(self, context: RunContext, sets: Mapping[str, Samples] | None = None, **others: Any) -> GramTask:
         """The kernels, of these images or of other `sets`, checked and ready to be computed.
 
         `others` are further fields of `KernelConfig`.

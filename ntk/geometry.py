@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a convolution, with one number for each of its one, two or three directions.
+
+    Attributes:
+        size: Number of taps.
+        stride: Step from one output position to the next.
+        dilation: Step from one tap to the next.
+        before: Zeros added before the first pixel.
+        after: Zeros added after the last one.
+    """
+
+    size: Sizes
+    stride: Sizes
+    dilation: Sizes
+    before: Sizes
+    after: Sizes
+
+    @classmethod
+    def of(cls, size: Sizes, stride: Sizes | int, padding: Sizes | int | str, dilation: Sizes | int) -> Window:
+        """From the arguments of a convolution; a padding of "same" may add one zero more at the end."""
+        stride, dilation = (_each(option, len(size)) for option in (stride, dilation))
+        if not isinstance(padding, str):
+            before = after = _each(padding, len(size))
+        else:
+            total = tuple(d * (k - 1) if padding == "same" else 0 for k, d in zip(size, dilation, strict=True))
+            before = tuple(t // 2 for t in total)
+            after = tuple(t - t // 2 for t in total)
+        return cls(size, stride, dilation, before, after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +82,20 @@ class ConvGeometry:
     columns: Axis
 
     @classmethod
-    def of(cls, module: nn.Conv2d, size_in: tuple[int, int], size_out: tuple[int, int]) -> ConvGeometry:
-        """The geometry of `module` between images of the two sizes."""
+    def of(cls, window: Window, shape_in: Sizes, shape_out: Sizes) -> ConvGeometry:
+        """The geometry of a window in two directions between images of two shapes, channels first."""
         axes = [
             Axis(
-                size_in[i], size_out[i], module.kernel_size[i], module.stride[i], module.dilation[i], _before(module, i)
+                shape_in[1 + i],
+                shape_out[1 + i],
+                window.size[i],
+                window.stride[i],
+                window.dilation[i],
+                window.before[i],
             )
             for i in (0, 1)
         ]
-        return cls(module.in_channels, module.out_channels, *axes)
+        return cls(shape_in[0], shape_out[0], *axes)
 
     @property
     def positions(self) -> int:
@@ -78,23 +117,31 @@ class ConvGeometry:
         return len(rows) * len(range(phase[1], self.columns.size_in, self.columns.stride))
 
 
-def patches(module: nn.Conv2d, x: Tensor) -> Tensor:
-    """The patches each output position sees, shape ``(n, channels_in * kernel, positions)``."""
-    before, after = (_before(module, 0), _before(module, 1)), (_after(module, 0), _after(module, 1))
-    if before != after:
-        x = functional.pad(x, (before[1], after[1], before[0], after[0]))
-        before = (0, 0)
-    return functional.unfold(x, module.kernel_size, module.dilation, before, module.stride)
+def patches(window: Window, x: Tensor) -> Tensor:
+    """The patches each output position sees, shape ``(n, channels_in * taps, positions)``."""
+    directions = len(window.size)
+    if directions == 1:  # a picture of one row
+        flat = Window(*((first, *rest) for first, rest in zip((1, 1, 1, 0, 0), _fields(window), strict=True)))
+        return patches(flat, x.unsqueeze(2))
+    before = window.before
+    if before != window.after or directions > 2:
+        ends = [end for pair in zip(reversed(before), reversed(window.after), strict=True) for end in pair]
+        x, before = functional.pad(x, ends), (0,) * directions
+    if directions == 2:
+        return functional.unfold(x, window.size, window.dilation, before, window.stride)
+    for axis, (size, stride, dilation) in enumerate(zip(window.size, window.stride, window.dilation, strict=True), 2):
+        x = x.unfold(axis, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    # (n, channels, positions..., taps...) to (n, channels, taps..., positions...)
+    order = [0, 1, *range(2 + directions, 2 + 2 * directions), *range(2, 2 + directions)]
+    x = x.permute(order)
+    return x.reshape(len(x), math.prod(x.shape[1 : 2 + directions]), -1)
 
 
-def _before(module: nn.Conv2d, axis: int) -> int:
-    return _total(module, axis) // 2 if isinstance(module.padding, str) else module.padding[axis]
+def _fields(window: Window) -> tuple[Sizes, ...]:
+    return window.size, window.stride, window.dilation, window.before, window.after
 
 
-def _after(module: nn.Conv2d, axis: int) -> int:
-    return _total(module, axis) - _total(module, axis) // 2 if isinstance(module.padding, str) else module.padding[axis]
-
-
-def _total(module: nn.Conv2d, axis: int) -> int:
-    """Zeros that padding "same" adds along an axis; none for "valid"."""
-    return module.dilation[axis] * (module.kernel_size[axis] - 1) if module.padding == "same" else 0
+def _each(option: Sizes | int, directions: int) -> Sizes:
+    """An option of every direction, where it may be given once for all."""
+    given = (option,) if isinstance(option, int) else tuple(option)
+    return given * directions if len(given) == 1 else given

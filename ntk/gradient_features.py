@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
-from ntk.capture import count_parameters, parameter_layers
+from ntk.capture import used_parameters
 from ntk.config import COORDINATES, DEFAULT_COUNT, EXACT, KernelConfig
-from ntk.engine import Engine, Inputs, Prepare, as_inputs, as_networks
+from ntk.engine import Engine, as_networks
+from ntk.samples import Inputs, Prepare, Samples
 from projnorm.atomic import unfinished
 from projnorm.device import full_precision
 from projnorm.progress import tracked
@@ -25,13 +27,15 @@ class Features:
     Attributes:
         values: Features, one row per sample; a memory map where they were streamed to a file.
         parameters: Number of parameters, which are the coordinates of the full gradient.
+        names: Names of the parameters in the order of the coordinates.
         fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
-        check_error: Largest difference from plain autograd in the rows checked, against their norm.
+        check_error: Largest difference from plain autograd, against its scale.
         config: Settings of the features; its count is the one used.
     """
 
     values: np.ndarray
     parameters: int
+    names: tuple[str, ...]
     fingerprint: str
     check_error: float
     config: KernelConfig
@@ -58,8 +62,9 @@ def features(
     r"""Gradient features :math:`\nabla_\theta f(x)`, sampled or projected.
 
     Args:
-        model: A network with one output per sample, in eval mode.
-        x: Inputs, one sample per row.
+        model: A network in eval mode. Of several outputs the features are side by side, over the square root of their
+            number, so that their inner products are the mean kernel; `config` may ask for others.
+        x: Inputs, as in `ntk.gram`.
         config: `kind` "coordinates" (the default here, 500,000 of them or all where there are fewer), "projection",
             or "exact" for every parameter of `layers`. `memory` and `panel` play no part: a batch is formed and
             written.
@@ -67,42 +72,37 @@ def features(
         out: Stream to this ``.npy`` file instead of memory; it appears when it is whole.
 
     Raises:
-        UnsupportedNetworkError: If a layer has no exact rule.
-        SelfCheckError: If the spot check against plain autograd fails.
+        UnsupportedNetworkError: If samples have no gradients of their own, as in training mode.
+        SelfCheckError: If the check against plain autograd fails.
         InputError: If the inputs or the configuration are no good.
         OSError: If the file cannot be written.
     """
     config = config or KernelConfig(kind=COORDINATES)
-    x, out = as_inputs(x, "x"), None if out is None else Path(out)
-    parameters = count_parameters(*parameter_layers(as_networks(model, "model")[0], config.layers).values())
+    samples, out = Samples.of(x, "x"), None if out is None else Path(out)
+    used, _ = used_parameters(as_networks(model, "model")[0], config.layers, frozen=config.frozen)
+    parameters = sum(p.numel() for p in used.values())
     if config.kind == COORDINATES and config.count == DEFAULT_COUNT:
         config = replace(config, count=min(DEFAULT_COUNT, parameters))
     drawn = replace(config, kind=COORDINATES, count=parameters) if config.kind == EXACT else config
     with full_precision():
-        engine = Engine(model, x, drawn, prepare=prepare)
-        widths = [shape[0] for shape in engine.maps[0].shapes]
-        shape = (len(x), sum(widths))
+        engine = Engine(model, samples, drawn, prepare=prepare)
+        if engine.rows_per_sample > 1:
+            samples = samples.for_every_output(engine.rows_per_sample)
+        widths = [shape[0] for shape in engine.map.shapes]
+        shape = (len(samples), engine.views * sum(widths))
         with _destination(out, shape, str(engine.dtype).removeprefix("torch.")) as values:
-            panel = engine.empty_panel(min(config.batch, len(x)))
-            batches = range(0, len(x), config.batch)
+            panel = engine.empty_panel(min(config.batch, len(samples)))
+            batches = range(0, len(samples), config.batch)
             for start in tracked(batches, description="features", total=len(batches)):
-                filled = engine.fill(panel, x[start : start + config.batch], batch=config.batch)[0]
+                filled = engine.fill(panel, samples[start : start + config.batch], batch=config.batch)
                 column = 0
-                for part, width in zip(filled, widths, strict=True):
-                    values[start : start + len(part), column : column + width] = part.cpu().numpy()
-                    column += width
-            check_error = engine.largest_error(_spot_checks(engine, x, values))
+                for part in (part for factors in filled for part in factors):
+                    scaled = part.cpu().numpy() / np.asarray(math.sqrt(engine.views), values.dtype)
+                    values[start : start + len(part), column : column + part.shape[1]] = scaled
+                    column += part.shape[1]
     stored = values if out is None else np.load(out, mmap_mode="r")
-    fingerprint = "" if config.kind == EXACT else engine.maps[0].fingerprint
-    return Features(stored, engine.parameters, fingerprint, check_error, config)
-
-
-def _spot_checks(engine: Engine, x: Tensor, values: np.ndarray) -> Iterator[tuple[float, float]]:
-    """Errors of a few rows against plain autograd, with their scales."""
-    rng = np.random.default_rng(engine.config.seed)
-    for index in rng.choice(len(x), size=min(engine.config.checks, len(x)), replace=False).tolist():
-        expected = engine.plain_features(x, index, batch=engine.config.batch).numpy()
-        yield float(np.linalg.norm(values[index] - expected)), float(np.linalg.norm(expected))
+    fingerprint = "" if config.kind == EXACT else engine.map.fingerprint
+    return Features(stored, engine.parameters, engine.names, fingerprint, engine.check_error, config)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.engine import Engine, Inputs, Prepare, as_inputs, tensor_hash
-from ntk.plan import TRAIN, Cut, Filling, Plan, Tile, chunks, make_plan
+from ntk.engine import Engine
+from ntk.panels import PanelFiles, disk_rate
+from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, make_plan
+from ntk.samples import Inputs, Prepare, Samples
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
@@ -25,13 +29,19 @@ from projnorm.progress import tracked
 from projnorm.store import Store
 
 # What may differ between two runs that give the same numbers.
-_NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device")
+_NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device", "disk")
 # Of a manifest that asks for more, the number is not believed.
 _MOST_THREADS = 1024
+# Name of a target that was given without one.
+ONLY_TARGET = "target"
 # Targets that are printed by name.
 _NAMED = 3
 # Tiles that follow each other in a plan, and the inputs of their panels.
-_Job = tuple[Sequence[Tile], Mapping[int, Tensor]]
+_Job = tuple[Sequence[Tile], Mapping[int, Samples]]
+# Part of a free disk that panels may take, and the tasks that a worker has tiles for.
+_FREE, _TASKS_EACH = 0.8, 4
+# Samples that a network is looked at with: from the training set, and from a target.
+_OF_TRAIN, _OF_TARGET = 2, 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +55,10 @@ class Kernels:
         device: Device that computed it.
         threads: Number of threads of torch.
         fingerprints: Hashes of networks, inputs and what was drawn, where the tiles are stored in a folder.
-        check_error: Largest difference from plain autograd in the entries checked, against ``sqrt(K_ii K_jj)``.
+        left_out: Names of parameters that are not used: frozen, or outside the layers that were chosen.
+        by_autograd: Names of parameters that no rule covers, each with the call that it ends up in; their gradients are
+            computed sample by sample.
+        check_error: Largest difference from plain autograd in a layer's share, against its scale.
         computed: Number of tiles computed in this run.
         damaged: Names of tiles that were found damaged and computed again.
     """
@@ -56,6 +69,8 @@ class Kernels:
     device: str
     threads: int
     fingerprints: Mapping[str, str]
+    left_out: tuple[str, ...]
+    by_autograd: Mapping[str, str]
     check_error: float
     computed: int
     damaged: tuple[str, ...]
@@ -66,11 +81,11 @@ class Kernels:
         """``k_train``, shape ``(n, n)``."""
         return self._block(TRAIN, TRAIN)
 
-    def ood_train(self, target: str) -> np.ndarray:
+    def ood_train(self, target: str = ONLY_TARGET) -> np.ndarray:
         """``k_ood_train`` of a target, shape ``(m, n)``, one row per sample of the target."""
         return self._block(target, TRAIN)
 
-    def ood(self, target: str) -> np.ndarray:
+    def ood(self, target: str = ONLY_TARGET) -> np.ndarray:
         """``k_ood`` of a target, shape ``(m, m)``."""
         return self._block(target, target)
 
@@ -87,6 +102,9 @@ class Kernels:
             "targets": {name: self.plan.sets[name] for name in self.targets},
             **{name: getattr(self, name) for name in plain},
             "damaged": list(self.damaged),
+            "left_out": list(self.left_out),
+            "by_autograd": dict(self.by_autograd),
+            "overflow": self.plan.overflow,
             "fingerprints": dict(self.fingerprints),
             "config": self.config.to_json(),
         }
@@ -95,9 +113,11 @@ class Kernels:
         sizes = [f"{name} {self.plan.sets[name]:,}" for name in self.targets]
         named = ", ".join(sizes[:_NAMED]) + (", ..." if len(sizes) > _NAMED else "")
         targets = f"{len(sizes)} target{'' if len(sizes) == 1 else 's'}" + (f" ({named})" if sizes else "")
+        left_out = f" ({len(self.left_out)} left out)" if self.left_out else ""
+        autograd = f", {len(self.by_autograd)} of them by plain autograd" if self.by_autograd else ""
         return (
-            f"{self.plan.sets[TRAIN]:,} training samples, {targets}, {self.parameters:,} parameters, device "
-            f"{self.device}, check error {self.check_error:.2g}"
+            f"{self.plan.sets[TRAIN]:,} training samples, {targets}, {self.parameters:,} parameters{left_out}"
+            f"{autograd}, device {self.device}, check error {self.check_error:.2g}"
         )
 
     def __repr__(self) -> str:
@@ -118,7 +138,7 @@ class Kernels:
 def gram(
     models: nn.Module | Sequence[nn.Module],
     train: Inputs,
-    targets: Mapping[str, Inputs] | None = None,
+    targets: Mapping[str, Inputs] | Inputs | None = None,
     *,
     config: KernelConfig | None = None,
     prepare: Prepare | None = None,
@@ -129,20 +149,23 @@ def gram(
     r"""The tangent kernel :math:`\langle\nabla_\theta f(x), \nabla_\theta f(x')\rangle`.
 
     Args:
-        models: A network with one output per sample, in eval mode, or several whose kernels are averaged.
-        train: Training inputs, one sample per row.
-        targets: Other sets by name; each gives a block with the training set and one with itself.
+        models: A network in eval mode, or several whose kernels are averaged. Of several outputs the kernel is the mean
+            over them, unless `config` says otherwise. It may return a tensor, or something with `logits`.
+        train: Training inputs, one sample per row: a tensor or array, a mapping of them to the network's keyword
+            arguments, such as a tokenizer's batch, or a `DataLoader`.
+        targets: Other sets by name, or a single one; each gives a block with the training set and one with itself.
         config: Which kernel, and how.
-        prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`.
+        prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`. Without it,
+            images of bytes are divided by 255.
         folder: Folder that stores the tiles, from which a later run goes on; in memory by default.
         fresh: Compute again even what is there.
         backend: Where tiles are computed, runs of them as tasks with one thread each, so that the numbers do not depend
             on it; by default this process, with all of torch's threads.
 
     Raises:
-        UnsupportedNetworkError: If a layer has no exact rule.
+        UnsupportedNetworkError: If samples have no gradients of their own, as in training mode.
         ChangedInputError: If `folder` holds tiles of other networks, inputs or choices.
-        SelfCheckError: If the spot check against plain autograd fails.
+        SelfCheckError: If the check against plain autograd fails.
         ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
         InputError: If the inputs or the configuration are no good.
     """
@@ -156,14 +179,19 @@ class GramTask:
     def __init__(
         self,
         models: nn.Module | Sequence[nn.Module],
-        sets: Mapping[str, Tensor],
+        sets: Mapping[str, Samples],
         config: KernelConfig | None = None,
         prepare: Prepare | None = None,
     ) -> None:
         """As `gram`; `sets` come from `as_sets`."""
-        self._models, self._sets, self._prepare = models, sets, prepare
-        self.engine = Engine(models, sets[TRAIN], config, prepare=prepare)
-        self.plan = plan_kernels(self.engine, sets)
+        self._models, self._prepare = models, prepare
+        self._looked_at = _drawn(sets, (config or KernelConfig()).seed)
+        example = _joined([sets[name][slice(row, row + 1)] for name, row in self._looked_at])
+        with full_precision():
+            self.engine = Engine(models, example, config, prepare=prepare)
+        each = self.engine.rows_per_sample
+        self._sets = {name: x.for_every_output(each) for name, x in sets.items()} if each > 1 else dict(sets)
+        self.plan = plan_kernels(self.engine, self._sets)
 
     def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
         """Compute the tiles that are not in `folder`; arguments and errors are those of `gram`."""
@@ -176,8 +204,11 @@ class GramTask:
             with full_precision(), torch_threads(threads):
                 fingerprints = {} if folder is None else self._fingerprints()
                 tiles = Tiles(folder, fingerprints | self._choices(plan, threads), fresh=fresh)
-                computed = self._compute(plan, tiles, threads, on_device(backend or ONE_PROCESS, self.engine.device))
-                error = self.engine.largest_error(_spot_checks(self.engine, plan, self._sets, tiles))
+                backend = on_device(backend or ONE_PROCESS, self.engine.device)
+                with self._panels(plan, tiles, backend) as (plan, files):
+                    computed = self._compute(plan, tiles, threads, backend, files)
+                if self.engine.config.checks:
+                    self._check(plan, tiles)
         return Kernels(
             self.engine.config,
             plan,
@@ -185,14 +216,16 @@ class GramTask:
             str(self.engine.device),
             threads,
             fingerprints,
-            error,
+            self.engine.left_out,
+            self.engine.by_autograd,
+            self.engine.check_error,
             computed,
             tuple(tiles.damaged),
             tiles,
         )
 
     def _fingerprints(self) -> dict[str, str]:
-        return self.engine.fingerprints | {f"inputs of {name}": tensor_hash(x) for name, x in self._sets.items()}
+        return self.engine.fingerprints | {f"inputs of {name}": x.sha256() for name, x in self._sets.items()}
 
     def _choices(self, plan: Plan, threads: int) -> dict[str, Any]:
         """Every choice that changes a bit of the tiles."""
@@ -205,24 +238,87 @@ class GramTask:
             "sets": dict(plan.sets),
         }
 
-    def _compute(self, plan: Plan, tiles: Tiles, threads: int, backend: Backend) -> int:
+    def planned(self, folder: Path, plan: Plan | None = None) -> Plan:
+        """The plan with the place where panels wait if they do not fit into memory, for tiles in this folder."""
+        plan, config = plan or self.plan, self.engine.config
+        on_disk = replace(plan, overflow=ON_DISK)
+        if plan.overflow != RECOMPUTED or config.disk == "never":
+            return plan
+        folder.mkdir(parents=True, exist_ok=True)
+        if on_disk.disk_bytes > _FREE * shutil.disk_usage(folder).free:
+            return plan
+        again = plan.passes
+        seconds = (plan.samples + again) * plan.sample_bytes / disk_rate(folder)
+        pays = seconds < (again - plan.samples) * self.engine.views * self.engine.seconds_per_sample
+        return on_disk if pays or config.disk == "always" else plan
+
+    @contextmanager
+    def _panels(self, plan: Plan, tiles: Tiles, backend: Backend) -> Iterator[tuple[Plan, PanelFiles | None]]:
+        """The plan with the place where panels wait, and their files where that is the disk."""
+        if plan.overflow != RECOMPUTED or backend.scheduler:  # workers of a cluster may not see the folder
+            yield plan, None
+            return
+        with nullcontext("") if tiles.store is not None else tempfile.TemporaryDirectory() as place:
+            folder = tiles.store.folder if tiles.store is not None else Path(place)
+            plan = self.planned(folder, plan)
+            files = PanelFiles(folder / "panels") if plan.overflow == ON_DISK else None
+            yield plan, files
+            if files is not None:
+                files.clear()
+
+    def _compute(self, plan: Plan, tiles: Tiles, threads: int, backend: Backend, files: PanelFiles | None) -> int:
         """Every tile that is not there, in this process or as tasks; returns how many."""
+        todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
+        total = len(plan.tiles)
+        finished = self._finished(plan, tiles, threads, backend, files, todo)
+        for tile, block in tracked(finished, description="tiles of the kernel", total=total, done=total - len(todo)):
+            tiles.put(_name(tile), block)
+        return len(todo)
+
+    def _finished(
+        self, plan: Plan, tiles: Tiles, threads: int, backend: Backend, files: PanelFiles | None, todo: Sequence[Tile]
+    ) -> Iterator[tuple[Tile, np.ndarray | None]]:
+        """The tiles as they are computed; None for one that a worker has put into the store."""
+        if files is None:
+            runs = [todo] if backend == ONE_PROCESS else _without(tiles, chunks(plan, max(2, count_workers(backend))))
+            yield from self._tile_runs(plan, tiles, threads, backend, runs, None)
+            return
+        for name in plan.sets:  # the disk holds the panels of one target at a time
+            own = [tile for tile in todo if plan.panels[tile[0]].set == name]
+            panels = sorted({panel for tile in own for panel in tile})
+            self._fill_files(plan, threads, backend, files, [panel for panel in panels if panel not in files])
+            count = 1 if backend == ONE_PROCESS else _TASKS_EACH * max(2, count_workers(backend))
+            runs = [list(run) for run in np.array_split(np.array(own, dtype=int).reshape(-1, 2), count) if len(run)]
+            pairs = [[(int(i), int(j)) for i, j in run] for run in runs]
+            yield from self._tile_runs(plan, tiles, threads, backend, pairs, files)
+            if name != TRAIN:
+                for panel in panels:
+                    if plan.panels[panel].set == name:
+                        files.drop(panel)
+
+    def _tile_runs(
+        self,
+        plan: Plan,
+        tiles: Tiles,
+        threads: int,
+        backend: Backend,
+        runs: Sequence[Sequence[Tile]],
+        files: PanelFiles | None,
+    ) -> Iterator[tuple[Tile, np.ndarray | None]]:
+        """The tiles of each run, in this process or as tasks."""
         if backend == ONE_PROCESS:
-            todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
             inputs = partial(_panel_inputs, plan, self._sets)
-            _store_blocks(_blocks(self.engine, inputs, plan.cut, plan.room, todo), tiles, plan, todo)
-            return len(todo)
-        runs = [[t for t in run if _name(t) not in tiles] for run in chunks(plan, max(2, count_workers(backend)))]
-        runs = [run for run in runs if run]
-        todo = [tile for run in runs for tile in run]
-        config = replace(self.engine.config, device=str(self.engine.device))
+            for run in runs:
+                yield from _blocks(self.engine, inputs, plan.cut, plan.room, run, files)
+            return
         work = partial(
             _compute_job,
-            make_engine=partial(Engine, self._models, self._sets[TRAIN][:1].clone(), config, prepare=self._prepare),
+            make_engine=self._make_engine,
             cut=plan.cut,
             room=plan.room,
             threads=threads,
             store=None if backend.scheduler else tiles.store,
+            files=files,
         )
         # Copies: of a view, all that it is a view of would travel.
         jobs = (
@@ -230,12 +326,82 @@ class GramTask:
             for run in runs
         )
         with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
-            finished = (tile for number, blocks in running for tile in zip(runs[number], blocks, strict=True))
-            _store_blocks(finished, tiles, plan, todo)
-        return len(todo)
+            for number, blocks in running:
+                yield from zip(runs[number], blocks, strict=True)
+
+    def _fill_files(self, plan: Plan, threads: int, backend: Backend, files: PanelFiles, panels: Sequence[int]) -> None:
+        """Pass the samples of some panels through the networks and write what is kept, in this process or as tasks."""
+        jobs = ((panel, _panel_inputs(plan, self._sets, panel).clone()) for panel in panels)
+        if not panels:
+            return
+        if backend == ONE_PROCESS:
+            filler = partial(_fill_file, make_engine=lambda: self.engine, cut=plan.cut, threads=threads, files=files)
+            for job in tracked(jobs, description="samples through the network", total=len(panels)):
+                filler(job)
+            return
+        work = partial(_fill_file, make_engine=self._make_engine, cut=plan.cut, threads=threads, files=files)
+        with run_each(work, jobs, backend=backend.for_tasks(len(panels))) as running:
+            for _ in tracked(running, description="samples through the network", total=len(panels)):
+                pass
+
+    @property
+    def _make_engine(self) -> Callable[[], Engine]:
+        """Makes the same engine in another process, where nothing is checked again."""
+        config = replace(self.engine.config, device=str(self.engine.device))
+        example = self.engine.example.clone()
+        return partial(Engine, self._models, example, config, prepare=self._prepare, ways=self.engine.ways)
+
+    def _check(self, plan: Plan, tiles: Tiles) -> None:
+        """The entries of the samples that the network was looked at with are those that it had then."""
+        expected = self.engine.example_kernel()
+        scale = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
+        found, each = np.empty_like(expected), self.engine.rows_per_sample
+        where = [_panel_of(plan, name, row * each) for name, row in self._looked_at]
+        for a, (i, r) in enumerate(where):
+            for b, (j, c) in enumerate(where):
+                if _name((i, j)) in tiles:
+                    found[a, b] = tiles.get(_name((i, j)))[r, c]
+                elif _name((j, i)) in tiles:
+                    found[a, b] = tiles.get(_name((j, i)))[c, r]
+                else:  # two targets have no block in common
+                    found[a, b] = expected[a, b]
+        self.engine.require_same(found, expected, scale)
 
 
-def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None = None) -> Plan:
+def _drawn(sets: Mapping[str, Samples], seed: int) -> list[tuple[str, int]]:
+    """Samples that a network is looked at with: two of the training set and one of a target, or what there is."""
+    rng = np.random.default_rng(seed)
+    targets = [name for name in sets if name != TRAIN]
+    of_train = _OF_TRAIN if targets else _OF_TRAIN + _OF_TARGET
+    rows = rng.choice(len(sets[TRAIN]), size=min(of_train, len(sets[TRAIN])), replace=False)
+    drawn = [(TRAIN, int(row)) for row in rows]
+    if targets:
+        name = targets[int(rng.integers(len(targets)))]
+        drawn.append((name, int(rng.integers(len(sets[name])))))
+    return drawn
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    joined = {key: torch.cat([part.tensors[key] for part in parts]) for key in parts[0].tensors}
+    return Samples(joined if isinstance(parts[0].values, dict) else joined[""])
+
+
+def _without(tiles: Tiles, runs: Sequence[Sequence[Tile]]) -> list[list[Tile]]:
+    """Runs without the tiles that are there."""
+    rest = [[tile for tile in run if _name(tile) not in tiles] for run in runs]
+    return [run for run in rest if run]
+
+
+def _panel_of(plan: Plan, name: str, row: int) -> tuple[int, int]:
+    """The panel that a row of a set is in, and its place there."""
+    return next(
+        (index, row - panel.start)
+        for index, panel in enumerate(plan.panels)
+        if panel.set == name and panel.start <= row < panel.stop
+    )
+
+
+def plan_kernels(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None = None) -> Plan:
     """The plan that `gram` follows; `cut` groups the samples as tiles that are there were cut."""
     sizes = replace(engine.sizes, fixed=engine.sizes.fixed + sum(x.nbytes for x in sets.values()))
     return make_plan(
@@ -245,38 +411,44 @@ def plan_kernels(engine: Engine, sets: Mapping[str, Tensor], *, cut: Cut | None 
         panel=engine.config.panel,
         batch=engine.config.batch,
         memory=engine.config.memory,
-        networks=len(engine.maps),
+        networks=engine.views,
         cut=cut,
     )
 
 
-def as_sets(train: Inputs, targets: Mapping[str, Inputs] | None) -> dict[str, Tensor]:
-    """The inputs as tensors by name, the training set first."""
-    targets = {} if targets is None else targets
-    if not isinstance(targets, Mapping):
-        raise InputError(f"`targets` must be a mapping from names to inputs; got a {type(targets).__name__}.")
-    if TRAIN in targets:
+def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dict[str, Samples]:
+    """The inputs by name, the training set first; a target that is given without a name is called "target"."""
+    first = Samples.of(train, f"inputs of {TRAIN}")
+    if targets is None:
+        named: Mapping[Any, Any] = {}
+    elif not isinstance(targets, Mapping) or (isinstance(first.values, dict) and set(targets) == set(first.values)):
+        named = {ONLY_TARGET: targets}
+    else:
+        named = targets
+    if TRAIN in named:
         raise InputError(f"a target must not be called {TRAIN!r}.")
-    sets = {name: as_inputs(x, f"inputs of {name}") for name, x in {TRAIN: train, **targets}.items()}
+    sets = {TRAIN: first} | {str(name): Samples.of(x, f"inputs of {name}") for name, x in named.items()}
     for name, x in sets.items():
-        if x.shape[1:] != sets[TRAIN].shape[1:]:
+        if x.form != first.form:
             raise InputError(
-                f"inputs of {name} must be of shape {tuple(sets[TRAIN].shape[1:])} like the training inputs; got "
-                f"{tuple(x.shape[1:])}."
+                f"inputs of {name} must be of shape {_shown(first)} like the training inputs; got {_shown(x)}."
             )
     return sets
 
 
-def _store_blocks(
-    blocks: Iterator[tuple[Tile, np.ndarray | None]], tiles: Tiles, plan: Plan, todo: Sequence[Tile]
-) -> None:
-    total = len(plan.tiles)
-    for tile, block in tracked(blocks, description="tiles of the kernel", total=total, done=total - len(todo)):
-        tiles.put(_name(tile), block)
+def _shown(samples: Samples) -> str:
+    return ", ".join(f"{name} {shape}".strip() for name, shape in samples.form.items())
 
 
 def _compute_job(
-    job: _Job, *, make_engine: Callable[[], Engine], cut: Cut, room: int, threads: int, store: Store | None
+    job: _Job,
+    *,
+    make_engine: Callable[[], Engine],
+    cut: Cut,
+    room: int,
+    threads: int,
+    store: Store | None,
+    files: PanelFiles | None,
 ) -> list[np.ndarray | None]:
     """The tiles of a job, in another process.
 
@@ -286,15 +458,30 @@ def _compute_job(
     tiles, inputs = job
     blocks: list[np.ndarray | None] = []
     with full_precision(), torch_threads(threads):
-        for tile, block in _blocks(make_engine(), inputs.__getitem__, cut, room, tiles):
+        for tile, block in _blocks(make_engine(), inputs.__getitem__, cut, room, tiles, files):
             if store is not None:
                 write_tile(store, _name(tile), block)
             blocks.append(block if store is None else None)
     return blocks
 
 
+def _fill_file(
+    job: tuple[int, Samples], *, make_engine: Callable[[], Engine], cut: Cut, threads: int, files: PanelFiles
+) -> None:
+    """Write what is kept of the samples of one panel."""
+    panel, inputs = job
+    with full_precision(), torch_threads(threads):
+        engine = make_engine()
+        files.put(panel, engine.fill(engine.empty_panel(len(inputs)), inputs, batch=cut.batch))
+
+
 def _blocks(
-    engine: Engine, inputs: Callable[[int], Tensor], cut: Cut, room: int, tiles: Sequence[Tile]
+    engine: Engine,
+    inputs: Callable[[int], Samples],
+    cut: Cut,
+    room: int,
+    tiles: Sequence[Tile],
+    files: PanelFiles | None,
 ) -> Iterator[tuple[Tile, np.ndarray]]:
     """The kernel of each tile in order, with as many filled panels as there is room for."""
     workspace, filling = Workspace(cut.formed), Filling(tiles, room)
@@ -307,27 +494,15 @@ def _blocks(
             else:
                 rooms[panel] = rooms.pop(dropped)
                 del filled[dropped]
-            filled[panel] = engine.fill(rooms[panel], inputs(panel), batch=cut.batch)
+            x = inputs(panel)
+            read = None if files is None else files.get(panel, rooms[panel], len(x))
+            filled[panel] = engine.fill(rooms[panel], x, batch=cut.batch) if read is None else read
         yield (i, j), engine.block(filled[i], filled[j], workspace)
 
 
-def _panel_inputs(plan: Plan, sets: Mapping[str, Tensor], index: int) -> Tensor:
+def _panel_inputs(plan: Plan, sets: Mapping[str, Samples], index: int) -> Samples:
     where = plan.panels[index]
     return sets[where.set][where.start : where.stop]
-
-
-def _spot_checks(engine: Engine, plan: Plan, sets: Mapping[str, Tensor], tiles: Tiles) -> Iterator[tuple[float, float]]:
-    """Errors of a few entries against plain autograd, with their scales."""
-    rng = np.random.default_rng(engine.config.seed)
-    for _ in range(engine.config.checks):
-        i, j = plan.tiles[rng.integers(len(plan.tiles))]
-        tile = tiles.get(_name((i, j)))
-        r, c = (int(rng.integers(plan.panels[k].samples)) for k in (i, j))
-        x, y = (
-            engine.plain_features(_panel_inputs(plan, sets, panel), index, batch=plan.cut.batch)
-            for panel, index in ((i, r), (j, c))
-        )
-        yield abs(float(tile[r, c]) - float(x @ y)), float(x.norm() * y.norm())
 
 
 def _name(tile: Tile) -> str:

@@ -10,17 +10,19 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ntk.capture import Captured, count_parameters
+from ntk.capture import Captured
 from ntk.config import COORDINATES, EXACT, PROJECTION, KernelConfig
-from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product, write_gradient_rows
+from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product
+from ntk.following import Use
 from ntk.geometry import patches
+from ntk.operations import Convolution, Linear
 from projnorm.errors import InputError
 
 # Entries of a gradient formed only to be picked from or projected, at once.
@@ -62,12 +64,14 @@ class FeatureMap(ABC):
 
     Attributes:
         shapes: Shape per sample of each tensor that is kept.
+        dtypes: Type of each; None for that of the products.
         costs: Route and cost of each layer.
         fingerprint: Hash of everything drawn at random; empty where nothing is.
         fixed_bytes: Number of bytes of what was drawn.
     """
 
     shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype | None, ...]
     costs: tuple[LayerCost, ...]
     fingerprint: str = ""
     fixed_bytes: int = 0
@@ -90,16 +94,17 @@ class FeatureMap(ABC):
 
 
 class ExactMap(FeatureMap):
-    """All parameters, each layer by its cheaper rule."""
+    """All parameters, each block by its cheaper rule."""
 
     def __init__(self, sample: Sequence[Captured], *, route: str = "best") -> None:
         """From one captured sample, which shows the sizes."""
         self._rules: list[Rule] = [rule_for(captured, route=route) for captured in sample]
         self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
+        self.dtypes = tuple(dtype for rule in self._rules for dtype in rule.dtypes)
         self.costs = tuple(
             LayerCost(
-                layer.name,
-                count_parameters(layer.module),
+                layer.block.name,
+                layer.block.parameters,
                 rule.route,
                 rule.multiply_adds,
                 kept=sum(map(math.prod, rule.shapes)),
@@ -110,12 +115,16 @@ class ExactMap(FeatureMap):
         )
 
     def write(self, captured: Sequence[Captured], out: Factors) -> None:
-        """Layer by layer."""
+        """Block by block."""
         for layer, rule, part in zip(captured, self._rules, self._by_rule(out), strict=True):
             rule.write(layer, part)
 
     def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:
-        """Layer by layer."""
+        """Block by block."""
+        yield from (gram for gram in self.by_block(a, b, workspace) if gram is not None)
+
+    def by_block(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor | None]:
+        """The share of each block; None where it has none."""
         of_b = [None] * len(self._rules) if b is None else self._by_rule(b)
         for rule, part_a, part_b in zip(self._rules, self._by_rule(a), of_b, strict=True):
             yield rule.gram(part_a, part_b, workspace)
@@ -136,7 +145,7 @@ class CoordinateMap(FeatureMap):
         self, sample: Sequence[Captured], count: int, rng: np.random.Generator, *, route: str = "best"
     ) -> None:
         """Draw `count` of the coordinates; the route "direct" forms every gradient and indexes it."""
-        sizes = [count_parameters(captured.module) for captured in sample]
+        sizes = [captured.block.parameters for captured in sample]
         total = sum(sizes)
         if not 1 <= count <= total:
             raise InputError(f"`count` must be between 1 and the {total:,} parameters; got {count:,}.")
@@ -145,13 +154,13 @@ class CoordinateMap(FeatureMap):
         starts = np.concatenate([[0], np.cumsum(sizes)])
         cuts = np.searchsorted(self.indices, starts)
         self._picks = [
-            torch.from_numpy(self.indices[low:high] - start).to(captured.inputs.device)
+            torch.from_numpy(self.indices[low:high] - start).to(captured.device)
             for captured, low, high, start in zip(sample, cuts[:-1], cuts[1:], starts[:-1], strict=True)
         ]
         self._may_pick = route != "direct"
-        self.shapes = tuple((len(pick),) for pick in self._picks)
+        self.shapes, self.dtypes = tuple((len(pick),) for pick in self._picks), (None,) * len(self._picks)
         self.costs = tuple(
-            LayerCost(layer.name, size, COORDINATES, len(pick), len(pick), forward=_forward_multiply_adds(layer))
+            LayerCost(layer.block.name, size, COORDINATES, len(pick), len(pick), forward=_forward_multiply_adds(layer))
             for layer, size, pick in zip(sample, sizes, self._picks, strict=True)
         )
         self.fixed_bytes = 2 * self.indices.nbytes
@@ -161,8 +170,9 @@ class CoordinateMap(FeatureMap):
         for layer, pick, rows in zip(captured, self._picks, out, strict=True):
             if len(pick) == 0:
                 continue
-            if self._may_pick and _picking_is_cheaper(layer, len(pick)):
-                _write_picked(layer, pick, rows)
+            use = layer.single
+            if self._may_pick and use is not None and _picking_is_cheaper(layer, use, len(pick)):
+                _write_picked(use, pick, rows)
             else:
                 for part, formed in _formed(layer, rows):
                     torch.index_select(formed, 1, pick, out=part)
@@ -183,14 +193,14 @@ class ProjectionMap(FeatureMap):
     def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
         """Draw a projection onto `width` numbers."""
         self._width = width
-        self._sizes = [count_parameters(captured.module) for captured in sample]
+        self._sizes = [captured.block.parameters for captured in sample]
         size, forward = sum(self._sizes), sum(map(_forward_multiply_adds, sample))
         self._buckets = torch.from_numpy(rng.integers(width, size=size))
         self._signs = torch.from_numpy(rng.integers(2, size=size, dtype=np.int8) * 2 - 1)
         digest = hashlib.sha256(self._buckets.numpy().astype("<i8").tobytes() + self._signs.numpy().tobytes())
-        self._buckets, self._signs = (t.to(sample[0].inputs.device) for t in (self._buckets, self._signs))
+        self._buckets, self._signs = (t.to(sample[0].device) for t in (self._buckets, self._signs))
         self.fingerprint = digest.hexdigest()
-        self.shapes = ((width,),)
+        self.shapes, self.dtypes = ((width,),), (None,)
         # One product for all layers together.
         self.costs = (LayerCost("all layers", size, PROJECTION, width, width, forward=forward),)
         self.fixed_bytes = self._buckets.nbytes + self._signs.nbytes
@@ -219,41 +229,56 @@ def feature_map(config: KernelConfig, sample: Sequence[Captured]) -> FeatureMap:
 
 
 def _forward_multiply_adds(layer: Captured) -> int:
-    """A convolution uses every weight at every position; batch norm is not counted."""
-    if not isinstance(layer.module, nn.Conv2d | nn.Linear):
-        return 0
-    return layer.module.weight.numel() * math.prod(layer.grads.shape[2:])
+    """Every weight of a linear layer or a convolution at every position; other layers are not counted."""
+    return sum(
+        size * use.operation.positions(use.grads)
+        for use in layer.uses
+        for role, size in _role_sizes(layer, use).items()
+        if role == "weight"
+    )
+
+
+def _role_sizes(layer: Captured, use: Use) -> dict[str, int]:
+    """Number of entries of what has each role in a use."""
+    sizes = dict(zip(layer.block.roots, layer.block.sizes, strict=True))
+    return {role: sizes[one.roots[0]] if one.value is None else one.value.numel() for role, one in use.roles.items()}
 
 
 def _formed(layer: Captured, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """A few samples at a time: the rows they will fill, and their whole gradients in a buffer used again and again."""
-    size = count_parameters(layer.module)
+    size = layer.block.parameters
     at_once = min(max(1, _FORMED_AT_ONCE // size), len(rows))
     buffer = rows.new_empty(at_once, size)
     for start in range(0, len(rows), at_once):
         part = slice(start, start + at_once)
         formed = buffer[: len(rows[part])]
-        write_gradient_rows(replace(layer, inputs=layer.inputs[part], grads=layer.grads[part]), formed)
+        layer.part(part).write_rows(formed)
         yield rows[part], formed
 
 
-def _picking_is_cheaper(layer: Captured, count: int) -> bool:
-    if not isinstance(layer.module, nn.Conv2d | nn.Linear):
-        return False
-    positions = math.prod(layer.grads.shape[2:])
-    return 2 * count * positions < count_parameters(layer.module)
+def _picking_is_cheaper(layer: Captured, use: Use, count: int) -> bool:
+    """Whether it pays to form single entries: never for transposed weights, groups, or other than two directions."""
+    operation, positions = use.operation, use.operation.positions(use.grads)
+    plain = isinstance(operation, Linear) and not operation.transposed
+    if isinstance(operation, Convolution):
+        plain = operation.groups == use.grads.shape[1] == 1 and not operation.transposed
+        plain = plain and len(operation.window.size) == 2
+    weight = use.roles.get("weight")
+    first = weight is not None and weight.roots[0] == layer.block.roots[0]
+    return plain and first and 2 * count * positions < layer.block.parameters
 
 
-def _write_picked(layer: Captured, pick: Tensor, rows: Tensor) -> None:
+def _write_picked(use: Use, pick: Tensor, rows: Tensor) -> None:
     """Coordinate (output c, patch entry d) is the sum over positions of output gradient c times patch entry d."""
-    x, grads = layer.inputs.to(rows.dtype), layer.grads.to(rows.dtype)
-    if isinstance(layer.module, nn.Conv2d):
-        x = patches(layer.module, x)
-    samples, outputs = grads.shape[:2]
-    entries = x.shape[1]
+    assert use.inputs is not None
+    x, grads = use.inputs.to(rows.dtype), use.grads.to(rows.dtype)
     # Samples innermost: what a coordinate picks is then one contiguous run.
-    g = grads.reshape(samples, outputs, -1).permute(1, 2, 0).contiguous()
-    a = x.reshape(samples, entries, -1).permute(1, 2, 0).contiguous()
+    if isinstance(use.operation, Convolution):
+        a = patches(use.operation.window, x[:, 0]).permute(1, 2, 0).contiguous()
+        g = grads[:, 0].flatten(2).permute(1, 2, 0).contiguous()
+    else:
+        a, g = (t.flatten(1, -2).permute(2, 1, 0).contiguous() for t in (x, grads))
+    outputs, entries = len(g), len(a)
     weights = int(torch.searchsorted(pick, outputs * entries))
     for start in range(0, weights, _PICKED_AT_ONCE):
         chunk = pick[start : min(start + _PICKED_AT_ONCE, weights)]

@@ -19,6 +19,7 @@ from projnorm.errors import InputError
 Tile = tuple[int, int]
 
 TRAIN = "train"
+FITS, ON_DISK, RECOMPUTED = "none", "disk", "recomputed"
 # What an interpreter with torch in it holds before anything is computed, in bytes.
 _INTERPRETER = 0.7e9
 # Samples whose gradients are formed at once before more panels are held.
@@ -71,6 +72,8 @@ class Plan:
         sample_bytes: Number of bytes kept for a sample.
         peak_bytes: Estimate of the most memory held at once, in bytes.
         memory: Largest number of bytes allowed.
+        overflow: What becomes of panels that do not fit into memory: "none" where all fit, "disk" where they are
+            written and read again, "recomputed" where their samples pass the network again.
     """
 
     sets: Mapping[str, int]
@@ -83,6 +86,7 @@ class Plan:
     sample_bytes: int
     peak_bytes: float
     memory: float
+    overflow: str = RECOMPUTED
 
     @property
     def pairs(self) -> int:
@@ -115,7 +119,15 @@ class Plan:
     @property
     def passes(self) -> int:
         """Number of samples sent through each network, again where their panel was dropped."""
-        return self.samples_in(loads(self.tiles, self.room))
+        return self.samples_in(loads(self.tiles, self.room)) if self.overflow == RECOMPUTED else self.samples
+
+    @property
+    def disk_bytes(self) -> int:
+        """Number of bytes of the panels on disk: those of the training set and of one target at a time."""
+        if self.overflow != ON_DISK:
+            return 0
+        others = [count for name, count in self.sets.items() if name != TRAIN]
+        return self.sample_bytes * (self.sets[TRAIN] + max(others, default=0))
 
     def samples_in(self, panels: Iterable[int]) -> int:
         """Number of samples in some panels."""
@@ -196,6 +208,7 @@ def make_plan(
         sizes.sample,
         standing + room * panel_bytes,
         memory,
+        FITS if room == count else RECOMPUTED,
     )
 
 

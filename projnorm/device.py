@@ -58,14 +58,15 @@ def on_device(backend: Backend, device: str | torch.device) -> Backend:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """TF32 and reduced-precision products are off inside, and as they were afterwards."""
+    """TF32, reduced-precision products and inference mode are off inside, and as they were afterwards."""
     matmul, convolution = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     try:
-        yield
+        with torch.inference_mode(False):
+            yield
     finally:
         torch.set_float32_matmul_precision(precision)
         torch.backends.cuda.matmul.allow_tf32 = matmul

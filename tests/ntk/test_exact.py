@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from ntk import KernelConfig, SelfCheckError, contraction, features, gram, kinds, reference_gradients, reference_gram
-from ntk.capture import capture, parameter_layers
+from ntk import KernelConfig, contraction, features, gram, kinds, reference_gradients, reference_gram
+from ntk.capture import Network
 from projnorm.vision import resnet18
-from tests.ntk.networks import Centred, images, networks, plain_network
+from tests.ntk.networks import images, networks, plain_network
 
 TOLERANCE = 1e-10
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -125,30 +125,6 @@ def test_single_precision_stays_within_rounding():
     assert np.linalg.eigvalsh(found)[0] > -1e-12 * scale.max()
 
 
-@pytest.mark.parametrize("rule", ["_normalised", "patches", "_over_positions", "_position_pairs"])
-def test_a_broken_rule_is_caught_by_the_comparison_and_by_the_self_checks(monkeypatch, rule):
-    model, x = plain_network(), images(5)
-    route = "structured" if rule == "_position_pairs" else "direct"
-    right = getattr(contraction, rule)
-    monkeypatch.setattr(contraction, rule, lambda *a: 1.01 * right(*a))
-    for compute in (gram, features) if rule == "patches" else (gram,):
-        with pytest.raises(SelfCheckError, match="plain autograd"):
-            compute(model, x, config=KernelConfig(kind="exact", device="cpu", checks=8, route=route))
-    unchecked = gram(model, x, config=KernelConfig(device="cpu", checks=0, route=route))
-    with pytest.raises(AssertionError):
-        assert_equal(unchecked.train, reference_gram(model, x))
-
-
-@pytest.mark.parametrize("compute", [gram, features])
-def test_samples_that_see_each_other_fail_the_self_check(compute):
-    with pytest.raises(SelfCheckError, match="independent of each other"):
-        compute(
-            nn.Sequential(Centred(), nn.Linear(3, 1)).double(),
-            images(6)[:, :, 0, 0],
-            config=KernelConfig("exact", device="cpu", checks=8),
-        )
-
-
 def test_the_network_is_left_as_it_was():
     model, x = plain_network(), images(4)
     for i, parameter in enumerate(model.parameters()):
@@ -171,25 +147,24 @@ def test_a_symmetric_product_in_strips_has_the_whole_upper_triangle(rows):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_gradients_formed_a_few_samples_at_a_time_give_the_same_kernel(at_once):
-    model = plain_network()
-    layers = parameter_layers(model)
-    a, b = (capture(model, layers, x) for x in (images(7), images(5, seed=1)))
-    position = list(layers).index("4")
+    network = Network(plain_network(), images)
+    a, b = (network.capture(x, lambda outputs: outputs[:, 0]) for x in (images(7), images(5, seed=1)))
+    position = [block.name for block in network.blocks].index("4")
     rule = contraction.rule_for(a[position], route="direct")
     assert isinstance(rule, contraction.DirectFormed)
     kept = []
     for captured in (a[position], b[position]):
-        kept.append(tuple(torch.empty(len(captured.inputs), *shape, dtype=torch.float64) for shape in rule.shapes))
+        kept.append(tuple(torch.empty(captured.samples, *shape, dtype=torch.float64) for shape in rule.shapes))
         rule.write(captured, kept[-1])
-    rows = [contraction_rows(captured) for captured in (a[position], b[position])]
+    rows = [gradient_rows(captured) for captured in (a[position], b[position])]
     workspace = contraction.Workspace(at_once)
     torch.testing.assert_close(rule.gram(kept[0], kept[1], workspace), rows[0] @ rows[1].T)
     torch.testing.assert_close(torch.triu(rule.gram(kept[0], None, workspace)), torch.triu(rows[0] @ rows[0].T))
 
 
-def contraction_rows(captured) -> torch.Tensor:
-    rows = torch.empty(len(captured.inputs), sum(p.numel() for p in captured.module.parameters()), dtype=torch.float64)
-    contraction.write_gradient_rows(captured, rows)
+def gradient_rows(captured) -> torch.Tensor:
+    rows = torch.empty(captured.samples, captured.block.parameters, dtype=torch.float64)
+    captured.write_rows(rows)
     return rows
 
 

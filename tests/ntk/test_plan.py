@@ -18,6 +18,7 @@ from ntk.experiment import Experiment
 from ntk.kernels import as_sets, plan_kernels
 from ntk.kinds import LayerCost
 from ntk.plan import Cut, Sizes, chunks, loads, make_plan
+from ntk.samples import Samples
 from projnorm.costs import CostAssumptions, busiest
 from projnorm.errors import InputError
 from projnorm.records import RunContext
@@ -143,7 +144,7 @@ def test_forward_passes_are_counted_as_torch_counts_them(options):
     model, x = resnet18(1).eval(), torch.zeros(1, 3, 64, 64)
     with FlopCounterMode(display=False) as counter:
         model(x)
-    engine = Engine(model, x, KernelConfig(device="cpu", **options))
+    engine = Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu", **options))
     assert 2 * sum(layer.forward for layer in engine.costs) == counter.get_total_flops()
     if "kind" not in options:
         assert sum(layer.parameters for layer in engine.costs) == engine.parameters
@@ -191,13 +192,13 @@ def test_a_cut_that_is_given_is_kept_or_refused():
 def test_the_routes_of_resnet18_at_32_px():
     model, x = resnet18(1).eval(), torch.zeros(3, 3, 32, 32)
     sets = as_sets(x, None)
-    plan = plan_kernels(Engine(model, x, KernelConfig(device="cpu")), sets)
+    plan = plan_kernels(Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu")), sets)
     structured = {layer.name.split(".")[0] for layer in plan.layers if layer.route == "structured"}
     assert structured == {"layer3", "layer4"}
     assert sum(layer.parameters for layer in plan.layers) == 11_177_025
     per_pair = sum(layer.multiply_adds for layer in plan.layers)
     assert per_pair < 850_000  # what the textbook rule for the structured route costs
-    everything = plan_kernels(Engine(model, x, KernelConfig(device="cpu", route="direct")), sets)
+    everything = plan_kernels(Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu", route="direct")), sets)
     assert sum(layer.multiply_adds for layer in everything.layers) == 11_177_025
     # What is kept per sample is never more than the gradients, nor than inputs and output gradients.
     assert plan.sample_bytes < 0.5e6
@@ -205,7 +206,7 @@ def test_the_routes_of_resnet18_at_32_px():
 
 def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
     model, x = resnet18(1).eval(), torch.zeros(1, 3, 224, 224)
-    engine = Engine(model, x, KernelConfig(device="cpu"))
+    engine = Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu"))
     convolutions = [layer for layer in engine.costs if "conv" in layer.name]
     assert {layer.route for layer in convolutions} == {"direct"}
     assert engine.sizes.sample < 4 * 11_177_025 / 5

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from ntk import KernelConfig, engine as engine_module, gram
+from ntk.panels import PanelFiles
 from ntk.tiles import read_manifest
 from projnorm.backends import Backend
 from projnorm.device import torch_threads
@@ -152,16 +154,78 @@ def test_a_tile_changed_while_it_is_in_use_is_named(compute, tmp_path):
         _ = kernels.train
 
 
-def test_a_small_ceiling_gives_the_same_kernel_in_more_passes(inputs):
-    config = KernelConfig(device="cpu", panel=3)
+@pytest.mark.parametrize("disk", ["never", "always"])
+def test_a_small_ceiling_gives_the_same_kernel_in_more_passes_or_from_disk(inputs, tmp_path, disk):
+    config = KernelConfig(device="cpu", panel=3, disk=disk)
     plenty = gram(*inputs, config=config)
     assert plenty.plan.passes == plenty.plan.samples
     # Room for two panels and no more.
     need = plenty.plan.peak_bytes - (plenty.plan.room - 2) * 3 * plenty.plan.sample_bytes
-    little = gram(*inputs, config=replace(config, memory=need + 1))
-    assert little.plan.room == 2
-    assert little.plan.passes > little.plan.samples
+    little = gram(*inputs, config=replace(config, memory=need + 1), folder=tmp_path)
+    assert (little.plan.room, little.plan.overflow) == (2, "disk" if disk == "always" else "recomputed")
+    assert (little.plan.passes == little.plan.samples) == (disk == "always")
     assert_same(little, plenty)
+    assert not list(tmp_path.rglob("*.panel")), "deleted when used up"
+    in_processes = gram(*inputs, config=replace(config, memory=need + 1), backend=Backend(workers=2))
+    np.testing.assert_allclose(in_processes.ood("b"), plenty.ood("b"), rtol=1e-5)
+
+
+def on_disk(inputs) -> KernelConfig:
+    """A configuration with room for two panels, the others on disk."""
+    config = KernelConfig(device="cpu", panel=3, disk="always")
+    plan = gram(*inputs, config=config).plan
+    return replace(config, memory=plan.peak_bytes - (plan.room - 2) * 3 * plan.sample_bytes + 1)
+
+
+def test_every_sample_passes_the_network_once_and_the_disk_holds_one_target_at_a_time(inputs, tmp_path, monkeypatch):
+    config, seen, held = on_disk(inputs), [], []
+    right, put = engine_module.Engine.fill, PanelFiles.put
+
+    def fill(self, panel, x, *, batch):
+        seen.append(len(x))
+        return right(self, panel, x, batch=batch)
+
+    def kept(self, panel, filled):
+        put(self, panel, filled)
+        held.append(sum(path.stat().st_size for path in self.folder.glob("*.panel")))
+
+    monkeypatch.setattr(engine_module.Engine, "fill", fill)
+    monkeypatch.setattr(PanelFiles, "put", kept)
+    kernels = gram(*inputs, config=replace(config, checks=0), folder=tmp_path)
+    assert sum(seen) == kernels.plan.samples == 22
+    assert max(held) == kernels.plan.disk_bytes == (10 + 7) * kernels.plan.sample_bytes
+
+
+def test_panels_of_an_interrupted_run_are_used_and_damaged_ones_computed_again(inputs, tmp_path, monkeypatch):
+    config = on_disk(inputs)
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            gram(*inputs, config=config, folder=tmp_path)
+    panels = sorted(tmp_path.rglob("*.panel"))
+    assert len(panels) == 4
+    panels[0].write_bytes(panels[0].read_bytes()[:-1] + b"0")
+    panels[1].write_bytes(panels[1].read_bytes()[:-1])
+    assert_same(gram(*inputs, config=config, folder=tmp_path), gram(*inputs, config=replace(config, memory=4e9)))
+
+
+def test_a_full_disk_loses_nothing(inputs, tmp_path, monkeypatch):
+    config, right, count = on_disk(inputs), PanelFiles.put, iter(range(100))
+
+    def full(self, panel, filled):
+        if next(count) == 5:
+            raise OSError(28, "No space left on device")
+        right(self, panel, filled)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PanelFiles, "put", full)
+        with pytest.raises(OSError, match="No space left"):
+            gram(*inputs, config=config, folder=tmp_path)
+    again = gram(*inputs, config=config, folder=tmp_path)
+    assert 0 < again.computed < len(again.plan.tiles)
+    assert_same(again, gram(*inputs, config=replace(config, memory=4e9)))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    assert gram(*inputs, config=config).plan.overflow == "recomputed", "there is no room"
 
 
 def test_a_resumed_run_uses_as_many_threads_as_before(compute):
