@@ -14,7 +14,7 @@ import safetensors.torch
 
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier
-from deep.estimate.model_files import read_samples
+from deep.estimate.sample_files import read_samples
 from deep.outputs import read_outputs
 from projnorm.config import read_toml
 from projnorm.files import parse_json
