@@ -57,6 +57,10 @@ class SampleSet:
             raise InputError(f"{self.name}: has no labels, which are needed here.")
         return self.known_labels
 
+    def with_labels(self) -> Self:
+        """The samples, which must have labels."""
+        return replace(self, known_labels=self.labels)
+
     @property
     def sha256(self) -> str:
         """Hash of the shape, the inputs and the labels."""

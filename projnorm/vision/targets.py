@@ -94,7 +94,7 @@ def given_targets(
     """
     targets = []
     for path in paths:
-        whole = read_image_set(Path(path)).of_classes(classes, names)
+        whole = read_image_set(Path(path)).with_labels().of_classes(classes, names)
         drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
         targets.append(Target(Path(path).stem, GIVEN, 0, GIVEN, drawn))
     return targets
