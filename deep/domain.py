@@ -97,7 +97,7 @@ def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData
         shifted = official_targets(splits.test, indices, shifts, open_cifar_c(wanted.corruptions))
     classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
     shifted += given_targets(wanted.targets, wanted.m, rng, classes=classes, names=splits.train.class_names)
-    require_distinct(shifted, taken=(TRAIN,))
+    require_distinct([target.name for target in shifted], taken=(TRAIN,))
     targets = tuple(Target(t.name, t.family, t.severity, t.origin, t.images) for t in shifted)
     require_trainable(train, targets, config.methods)
     facts: dict[str, object] = {

@@ -37,23 +37,24 @@ def kernel_heading(record: Record) -> str:
 
 
 def train_images(record: Record) -> int:
-    """Number of training images of an experiment on kernels, which may be more than there are eigenvalues."""
+    """Number of training samples of an experiment on kernels, which may be more than there are eigenvalues."""
     return int(record.facts["settings"]["data"]["n"])
 
 
 def network(config: Mapping[str, Any], size: int = 0) -> str:
     """The network, its weights and how much it sees of a sample: `size` pixels, or as many as are configured."""
     settings = config["network"]
-    if "model" in settings:
-        return f"{network_name(config)}, {settings['length']} tokens"
+    if settings.get("model"):
+        return network_name(config) + (f", {settings['length']} tokens" if settings["length"] else "")
     weights = "random weights" if settings["weights"] == "random" else f"weights {PurePath(settings['weights']).name}"
     return f"{network_name(config)}, {weights}, {size or settings['size']} px"
 
 
 def network_name(config: Mapping[str, Any]) -> str:
-    """The architecture of a network on images, or the model of one on text."""
+    """The architecture of a network on images, or the name of a model: of one on text, or of a user's own."""
     settings = config["network"]
-    return settings["architecture"] if "model" not in settings else PurePath(settings["model"].partition("@")[0]).name
+    model = settings.get("model")
+    return PurePath(model.partition("@")[0]).name if model else settings["architecture"]
 
 
 def data_name(config: Mapping[str, Any]) -> str:

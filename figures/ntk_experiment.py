@@ -25,7 +25,14 @@ TABLE_CAPTION = (
 )
 # Through two points there is always a line.
 _FEWEST = 3
-_SAID = {True: "holds", False: "fails", None: "none"}
+
+
+def _said(interval: str) -> Column:
+    """A column that says whether an interval holds the loss: a dash where the loss is not known."""
+    said = {True: "holds", False: "fails", None: "none"}
+    return lambda row: "-" if math.isnan(row["test_loss"]) else said[row[f"{interval}_holds"]]
+
+
 _COLUMNS: dict[str, Column] = {
     "target": lambda row: row["target"],
     "ProjNormLinear": number("projnorm", ".4f"),
@@ -35,11 +42,11 @@ _COLUMNS: dict[str, Column] = {
     "c": number("overlap"),
     "decay": number("exponent", ".2f"),
     "loss": number("test_loss", ".4f"),
-    "paper's": lambda row: _SAID[row["proposition_holds"]],
-    "ours": lambda row: _SAID[row["generalised_holds"]],
-    "sharp": lambda row: _SAID[row["sharp_holds"]],
-    "joint": lambda row: _SAID[row["joint_holds"]],
-    "random direction": lambda row: _SAID[row["spherical_holds"]],
+    "paper's": _said("proposition"),
+    "ours": _said("generalised"),
+    "sharp": _said("sharp"),
+    "joint": _said("joint"),
+    "random direction": _said("spherical"),
 }
 
 
@@ -47,7 +54,7 @@ def show_gram(record: Record, _folder: Path) -> Shown:
     """Kernels that were computed, and how well they agree with gradients of autograd."""
     facts, sets, traces = record.facts, record.arrays["sets"].tolist(), record.arrays["trace"].tolist()
     blocks: list[str | Table] = [
-        f"Tangent kernels of {facts['parameters']:,} parameters on {len(sets)} sets of images.",
+        f"Tangent kernels of {facts['parameters']:,} parameters on {len(sets)} sets of samples.",
         Table(("set", "trace"), [(name, Number(trace, ".6g")) for name, trace in zip(sets, traces, strict=True)]),
         _GRAM,
         f"Spot check against autograd: {facts['check_error']:.2g} of the scale.",
@@ -96,21 +103,24 @@ def target_rows(record: Record) -> list[dict[str, Any]]:
         for key in ("proposition", "generalised", "sharp", "joint", "spherical"):
             ends = arrays[key][i]
             row[key] = ends.tolist()
-            row[f"{key}_holds"] = None if np.isnan(ends).any() else bool(holds(arrays["test_loss"][i], ends))
+            known = not (np.isnan(ends).any() or np.isnan(arrays["test_loss"][i]))
+            row[f"{key}_holds"] = bool(holds(arrays["test_loss"][i], ends)) if known else None
         rows.append(row)
     return rows
 
 
 def _quality(record: Record) -> FitQuality:
     """How well ProjNormLinear follows the error; nan where too few targets say nothing of it."""
-    projnorm, error = record.arrays["projnorm"], record.arrays["error"]
+    projnorm, error = _labelled(record)
     return fit_quality(projnorm, error) if len(error) >= _FEWEST else FitQuality(math.nan, math.nan)
 
 
 def _verdict(record: Record) -> str:
     """How well ProjNormLinear follows the error, or why that cannot be said."""
-    projnorm, error = record.arrays["projnorm"], record.arrays["error"]
+    projnorm, error = _labelled(record)
     against, count = "ProjNormLinear against the error", len(error)
+    if not count:
+        return f"{against}: no R^2, because no target has labels."
     if count < _FEWEST:
         return f"{against}: too few targets for R^2 ({count}; at least {_FEWEST} are needed)."
     for what, values in (("the errors", error), ("the values of ProjNormLinear", projnorm)):
@@ -120,6 +130,17 @@ def _verdict(record: Record) -> str:
     return f"{against}: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, over {count} targets."
 
 
+def _labelled(record: Record) -> tuple[np.ndarray, np.ndarray]:
+    """ProjNormLinear and the error of the targets that have labels."""
+    projnorm, error = record.arrays["projnorm"], record.arrays["error"]
+    return projnorm[~np.isnan(error)], error[~np.isnan(error)]
+
+
 def _notes(record: Record) -> list[str]:
     """What must be said of the numbers."""
-    return [*(f"Note: {warning}" for warning in record.facts["warnings"]), f"Weights: {record.facts['weights']}."]
+    unlabelled = record.arrays["targets"][np.isnan(record.arrays["error"])].tolist()
+    return [
+        *(f"Note: {warning}" for warning in record.facts["warnings"]),
+        *([f"Without labels, so nothing is measured from them: {', '.join(unlabelled)}."] if unlabelled else []),
+        f"Weights: {record.facts['weights']}.",
+    ]

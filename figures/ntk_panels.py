@@ -17,7 +17,7 @@ CAPTION = (
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
     "the top j of the clean test set and of the shifted set. (b) Eigenvalues of the covariances on a log scale: "
     "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
-    "larger marks are stronger shifts; R^2 and Spearman's rho above it."
+    "larger marks are stronger shifts; R^2 and Spearman's rho above it. Dotted lines are targets without labels."
 )
 # More families than this have their legend below the panels.
 _LEGEND = 5
@@ -25,10 +25,13 @@ _LEGEND = 5
 
 @plot("Tangent kernels: alignment, decay, prediction", CAPTION, 8.2)
 def draw(figure: Figure, record: Record, *, aligned: str | None = None, decays: Sequence[str] | None = None) -> None:
-    """Three panels: by default of the target with the largest error, of the strongest of each family, and of all."""
+    """Three panels: by default of the target with the largest error, of the strongest of each family, and of all.
+
+    Where no target has labels, the one with the largest ProjNormLinear stands for the one with the largest error.
+    """
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    shown = int(np.argmax(true_error(record))) if aligned is None else names.index(aligned)
+    shown = _worst(record) if aligned is None else names.index(aligned)
     lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
     many = len(looks(arrays["families"].tolist())) > _LEGEND
     if many:
@@ -53,6 +56,11 @@ def draw(figure: Figure, record: Record, *, aligned: str | None = None, decays: 
 def true_error(record: Record) -> np.ndarray:
     """The error that is predicted: of the fine-tuned network where there is one, else of the kernel regression."""
     return record.arrays.get("network_error", record.arrays["error"])
+
+
+def _worst(record: Record) -> int:
+    error = true_error(record)
+    return int(np.argmax(record.arrays["projnorm"]) if np.isnan(error).all() else np.nanargmax(error))
 
 
 def spectrum(record: Record, target: int) -> tuple[np.ndarray, np.ndarray]:
@@ -110,8 +118,15 @@ def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
 
 def _prediction(axes: Axes, record: Record) -> None:
     arrays, truth = record.arrays, true_error(record)
+    known = ~np.isnan(truth)
     scatter(axes, arrays["projnorm"], 100 * truth, arrays["families"], arrays["severities"])
-    quality = fit_quality(arrays["projnorm"], truth)
-    axes.set(title=rf"(c) $R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}", xlabel="ProjNormLinear")
+    styles = looks(arrays["families"].tolist())
+    for target in np.flatnonzero(~known):
+        axes.axvline(arrays["projnorm"][target], color=styles[str(arrays["families"][target])]["color"], ls=":")
+    if not known.any():
+        axes.set_ylim(0, 100)
+    quality = fit_quality(arrays["projnorm"][known], truth[known])
+    scored = rf"$R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}" if known.any() else "no labels"
+    axes.set(title=f"(c) {scored}", xlabel="ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
     axes.set_ylabel(f"error of the {whose} (%)")

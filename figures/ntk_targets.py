@@ -25,6 +25,8 @@ _INTERVALS = (
     "paper's at k = 0 assumes equal norms and orthogonal row spaces, the 90 % prediction interval a truth of random "
     "direction; they need not hold."
 )
+# Of the figure of the intervals in inches: heading, legend and labels need as much.
+_LEAST_HEIGHT = 2.2
 _INTERVAL_LOOKS = {
     "proposition": ("paper, k = 0", PAPER),
     "generalised": ("ours, k = 0", GENERALISED),
@@ -35,12 +37,9 @@ _INTERVAL_LOOKS = {
 
 
 def drawings(record: Record) -> dict[str, Drawing]:
-    """All three, by file name."""
-    return {
-        "ntk_norm_ratio": draw_norm_ratio.of(record),
-        "ntk_decay_grid": draw_decay.of(record),
-        "ntk_intervals": draw_intervals.of(record),
-    }
+    """All three, by file name; without the norm ratio where no target has labels."""
+    measured = {} if np.isnan(record.arrays["rho"]).all() else {"ntk_norm_ratio": draw_norm_ratio.of(record)}
+    return {**measured, "ntk_decay_grid": draw_decay.of(record), "ntk_intervals": draw_intervals.of(record)}
 
 
 @plot("Equal projected norms, measured", _NORM_RATIO, WIDTH + 1.3, 3.4)
@@ -85,14 +84,16 @@ def draw_intervals(figure: Figure, record: Record) -> None:
     """One row per target, log scale."""
     arrays = record.arrays
     names = arrays["targets"].tolist()
-    figure.set_size_inches(WIDTH, 0.9 + 0.2 * len(names))
+    figure.set_size_inches(WIDTH, max(0.9 + 0.2 * len(names), _LEAST_HEIGHT))
     figure.suptitle(kernel_heading(record))
     axes = figure.subplots()
     height = np.arange(len(names))
     for i, (key, (label, colour)) in enumerate(_INTERVAL_LOOKS.items()):
         low, high = arrays[key].T
-        axes.hlines(height + 0.15 * (2 - i), low, high, color=colour, lw=2, label=label)
-    axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
+        if not np.isnan(low).all():
+            axes.hlines(height + 0.15 * (2 - i), low, high, color=colour, lw=2, label=label)
+    if not np.isnan(arrays["test_loss"]).all():
+        axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
     axes.set_xscale("log")
     axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
     axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="squared loss")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from projnorm.arrays import form
+from projnorm.errors import InputError
 from projnorm_theory import (
     Alignment,
     LinearPair,
@@ -32,6 +35,7 @@ Floats = NDArray[np.float64]
 # A smallest eigenvalue within this many roundings of a single-precision product is not told from rounding.
 _TRUSTED_ROUNDINGS = 100.0
 _FEWEST_FOR_A_FIT = 3
+_FEWEST_CLASSES = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,13 +51,15 @@ class Responses:
     centre: Floats
 
     @classmethod
-    def of(cls, labels: NDArray[np.int64], classes: int) -> Responses:
-        """From labels 0 to ``classes - 1``."""
-        one_hot = _one_hot(labels, classes)
+    def of(cls, labels: ArrayLike, classes: int) -> Responses:
+        """From labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; anything else is an `InputError`."""
+        if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < _FEWEST_CLASSES:
+            raise InputError(f"`classes` must be a whole number of at least {_FEWEST_CLASSES}; got {classes!r}.")
+        one_hot = _one_hot(labels, int(classes))
         centre = one_hot.mean(axis=0)
         return cls(one_hot - centre, centre)
 
-    def ood(self, labels: NDArray[np.int64]) -> Floats:
+    def ood(self, labels: ArrayLike) -> Floats:
         """The targets of other labels, with the same centre."""
         return _one_hot(labels, len(self.centre)) - self.centre
 
@@ -89,7 +95,7 @@ class TargetPrediction:
         theta_norm: Norm of the fitted weights.
         ridge: Number added to the diagonals of both kernels.
         predicted: Labels by the largest output of the kernel regression.
-        error: Share of the predicted labels that are wrong.
+        error: Share of the predicted labels that are wrong; nan where the target has no labels.
     """
 
     projnorm: float
@@ -102,7 +108,7 @@ class TargetPrediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetAnalysis:
-    r"""What the three blocks say about one target.
+    r"""What the three blocks say about one target; what is measured from labels is nan or None where there are none.
 
     Attributes:
         eigenvalues: Eigenvalues of ``k_ood``, descending.
@@ -114,7 +120,7 @@ class TargetAnalysis:
         test_loss: Squared error of the interpolating kernel regression, summed over classes.
         proposition: The paper's interval at ``k = 0``: equal norms and orthogonal row spaces assumed.
         generalised: Our interval at ``k = 0`` with the measured `rho`; it must hold.
-        sharp: The sharp interval with the measured `rho`; it must hold. None where it does not exist.
+        sharp: The sharp interval with the measured `rho`; it must hold. Also None where it does not exist.
         joint: The joint interval with the measured `eta`; it must hold.
         spherical: Prediction interval at 90 % for ground truths of random direction, whatever the labels.
         prediction: ProjNormLinear and predicted labels.
@@ -129,9 +135,9 @@ class TargetAnalysis:
     overlap: float
     test_loss: float
     proposition: LossInterval
-    generalised: LossInterval
+    generalised: LossInterval | None
     sharp: LossInterval | None
-    joint: LossInterval
+    joint: LossInterval | None
     spherical: PredictionInterval
     prediction: TargetPrediction
     warnings: tuple[str, ...]
@@ -158,7 +164,7 @@ def analyse_target(
     train: TrainAnalysis,
     k_ood_train: Floats,
     k_ood: Floats,
-    labels: NDArray[np.int64],
+    labels: ArrayLike | None,
     *,
     ridge: float = 0.0,
     top: int = 300,
@@ -169,45 +175,42 @@ def analyse_target(
         train: From `analyse_train`.
         k_ood_train: Kernel of the target with the training set, shape ``(m, n)``.
         k_ood: Kernel of the target, shape ``(m, m)``.
-        labels: True labels of the target set, shape ``(m,)``.
+        labels: True labels of the target set, whole numbers of shape ``(m,)``; None where they are not known.
         ridge: Number added to the diagonals of both kernels for ProjNormLinear and the predicted labels; the intervals
             are those of the interpolating solution.
         top: Number of eigenvectors in the alignment, or as many as there are.
 
     Raises:
-        ValueError: If the blocks do not belong together.
+        ValueError: If the blocks do not belong together, or a label is not one of the training classes.
     """
     pair, warning = _pair(train, k_ood_train, k_ood)
-    Y, Y_ood = train.responses.train, train.responses.ood(labels)
-    rho = norm_assumption(pair, Y, Y_ood).rho
-    eta = joint_ratio(pair, Y, Y_ood=Y_ood)
-    generalised = generalised_bound(pair, Y, k=0, rho=rho)
-    warnings = [warning] if warning else []
-    sharp = sharp_interval(pair, Y, rho=rho)
-    resolved = math.isfinite(sharp.upper)
-    if not resolved:
-        warnings.append(f"no sharp interval: {sharp.assumptions[0]}")
+    Y = train.responses.train
+    proposition = proposition_bound(pair, Y, k=0)
+    measured = _NOT_MEASURED if labels is None else _measured(pair, Y, train.responses.ood(_of_all(labels, len(k_ood))))
+    problem = ""
+    if measured.sharp is not None and not math.isfinite(measured.sharp.upper):
+        problem = f"no sharp interval: {measured.sharp.assumptions[0]}"
     return TargetAnalysis(
         eigenvalues=pair.ood_eigenvalues,
         decay=_decay(pair.ood_eigenvalues),
         alignment=alignment(pair, k=min(top, pair.train_rank, pair.ood_rank)),
-        rho=rho,
-        eta=eta,
-        overlap=generalised.overlap,
-        test_loss=pair.test_loss(pair.fit(Y), Y_ood),
-        proposition=proposition_bound(pair, Y, k=0),
-        generalised=generalised,
-        sharp=sharp if resolved else None,
-        joint=joint_interval(pair, Y, eta=eta),
+        rho=measured.rho,
+        eta=measured.eta,
+        overlap=proposition.overlap,
+        test_loss=measured.test_loss,
+        proposition=proposition,
+        generalised=measured.generalised,
+        sharp=None if problem else measured.sharp,
+        joint=measured.joint,
         # Centred one-hot responses have one output less than there are classes.
         spherical=spherical_loss(pair, Y, independent_outputs=Y.shape[1] - 1).interval(0.9),
         prediction=_predict(pair, train.responses, labels, ridge),
-        warnings=tuple(warnings),
+        warnings=tuple(filter(None, (warning, problem))),
     )
 
 
 def predict_target(
-    train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, labels: NDArray[np.int64], *, ridge: float = 0.0
+    train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, labels: ArrayLike | None = None, *, ridge: float = 0.0
 ) -> TargetPrediction:
     """ProjNormLinear and predicted labels alone; arguments as in `analyse_target`."""
     return _predict(_pair(train, k_ood_train, k_ood)[0], train.responses, labels, ridge)
@@ -219,17 +222,63 @@ def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats) -> tuple[Lin
     return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, train.accumulate)
 
 
-def _predict(pair: LinearPair, responses: Responses, labels: NDArray[np.int64], ridge: float) -> TargetPrediction:
-    found = projnorm_linear_of_pair(pair, responses.train, ridge=ridge)
-    weights = pair.ridge_coordinates(pair.fit(responses.train), ridge)
-    predicted = (pair.ood_predictions(weights) + responses.centre).argmax(axis=1)
-    return TargetPrediction(
-        found.value, found.error_estimate, found.theta_norm, ridge, predicted, float(np.mean(predicted != labels))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """What labels of the target are needed for; the attributes are those of `TargetAnalysis`."""
+
+    rho: float = math.nan
+    eta: float = math.nan
+    test_loss: float = math.nan
+    generalised: LossInterval | None = None
+    sharp: LossInterval | None = None
+    joint: LossInterval | None = None
+
+
+_NOT_MEASURED = _Measured()
+
+
+def _measured(pair: LinearPair, Y: Floats, Y_ood: Floats) -> _Measured:
+    rho = norm_assumption(pair, Y, Y_ood).rho
+    eta = joint_ratio(pair, Y, Y_ood=Y_ood)
+    return _Measured(
+        rho,
+        eta,
+        pair.test_loss(pair.fit(Y), Y_ood),
+        generalised_bound(pair, Y, k=0, rho=rho),
+        sharp_interval(pair, Y, rho=rho),
+        joint_interval(pair, Y, eta=eta),
     )
 
 
-def _one_hot(labels: NDArray[np.int64], classes: int) -> Floats:
-    return (labels[:, None] == np.arange(classes)).astype(np.float64)
+def _predict(pair: LinearPair, responses: Responses, labels: ArrayLike | None, ridge: float) -> TargetPrediction:
+    found = projnorm_linear_of_pair(pair, responses.train, ridge=ridge)
+    weights = pair.ridge_coordinates(pair.fit(responses.train), ridge)
+    predicted = (pair.ood_predictions(weights) + responses.centre).argmax(axis=1)
+    error = math.nan
+    if labels is not None:
+        error = float(np.mean(predicted != _as_labels(_of_all(labels, len(predicted)), len(responses.centre))))
+    return TargetPrediction(found.value, found.error_estimate, found.theta_norm, ridge, predicted, error)
+
+
+def _one_hot(labels: ArrayLike, classes: int) -> Floats:
+    return (_as_labels(labels, classes)[:, None] == np.arange(classes)).astype(np.float64)
+
+
+def _as_labels(labels: ArrayLike, classes: int) -> NDArray[np.int64]:
+    """Labels of shape ``(samples,)``, all of them whole numbers from 0 to ``classes - 1``."""
+    array = np.asarray(labels)
+    if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"`labels` must be whole numbers, one per sample; got {form(array)}.")
+    if array.min() < 0 or array.max() >= classes:
+        raise InputError(f"`labels` must be from 0 to {classes - 1}; they run from {array.min()} to {array.max()}.")
+    return array.astype(np.int64)
+
+
+def _of_all(labels: ArrayLike, samples: int) -> NDArray[Any]:
+    array = np.asarray(labels)
+    if array.shape != (samples,):
+        raise InputError(f"`labels` must be {samples:,}, one per sample of the target; got {form(array)}.")
+    return array
 
 
 def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> float:

@@ -16,8 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
+from ntk.inputs import Values, called, count_rows
 from ntk.per_sample import per_sample_gradients, requiring_only
-from ntk.samples import Values, called, count_rows
 from projnorm.errors import InputError
 from projnorm.files import reason
 

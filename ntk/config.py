@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from projnorm.config import Config, setting
+from projnorm.config import Config, setting, settings
 from projnorm.errors import InputError
 from projnorm.records import RunContext
 from projnorm.vision.settings import LARGEST_SEED, PROBE_FAMILIES, ImageNetwork, ShiftedImages, families_setting
@@ -16,6 +17,7 @@ ROUTES = ("best", "direct", "structured", "autograd")
 MEAN, RANDOM_OUTPUT, FULL = OUTPUTS = ("mean", "random", "full")
 # The paper's number of coordinates.
 DEFAULT_COUNT = 500_000
+DEFAULT_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -83,21 +85,61 @@ class KernelConfig(KernelKind):
 
 @dataclass(frozen=True)
 class NtkImages(ShiftedImages):
-    """Images that kernels are computed on."""
+    """Samples that kernels are computed on."""
 
+    data: str = setting(
+        "digits",
+        "Training and test samples: digits, cifar10, cifar100, an archive or folder of CIFAR, a folder with "
+        "train/CLASS/* and test/CLASS/*, or an .npz file; texts in a .csv, .tsv, .jsonl or .npz file.",
+    )
+    targets: tuple[str, ...] = setting(
+        (),
+        "Further samples, with or without labels: .npz files, folders of images (CLASS/* where labelled), or files of "
+        "texts.",
+        distinct=True,
+    )
     families: tuple[str, ...] = families_setting(PROBE_FAMILIES)
-    n: int = setting(250, "Number of training images.", least=1)
-    m: int = setting(250, "Number of images of each target.", least=1)
+    n: int = setting(250, "Number of training samples.", least=1)
+    m: int = setting(250, "Number of samples of each target.", least=1)
 
 
 @dataclass(frozen=True)
 class NtkNetwork(ImageNetwork):
     """Network whose gradients are the features."""
 
+    model: str = setting(
+        "",
+        "Network of your own in place of an architecture: FILE.py:FUNCTION that builds it, or a folder with a network "
+        "and its tokenizer that transformers saved.",
+    )
+    length: int | None = setting(
+        None, f"Number of tokens of each text, for a folder of transformers; {DEFAULT_LENGTH} by default.", least=1
+    )
     heads: int = setting(1, "Number of last layers drawn, over which the kernel is averaged.", least=1)
     layers: tuple[str, ...] = setting(
         (), "Modules whose parameters are used, such as layer4; all where there is none.", distinct=True
     )
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `model` is a function of a Python file."""
+        return re.search(r"\.py(:|$)", self.model) is not None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether `model` is a folder of transformers."""
+        return bool(self.model) and not self.is_file
+
+    def check(self) -> None:
+        """Refuse settings that would be ignored."""
+        others = ("architecture", "size") if self.is_file else ("architecture", "size", "weights")
+        for one in settings(ImageNetwork) if self.model else ():
+            if one.name in others and getattr(self, one.name) != one.default:
+                raise InputError(f"`{one.name}` is not for a `model` of your own; leave one out.")
+        if self.is_file and self.heads != 1:
+            raise InputError("`heads` is for last layers that are drawn; the network of a file keeps its own.")
+        if self.length is not None and not self.is_text:
+            raise InputError("`length` is for a `model` that is a folder of transformers.")
 
 
 @dataclass(frozen=True)
@@ -107,7 +149,7 @@ class GramConfig(Config):
     data: NtkImages = setting(NtkImages(), "Images.", flat=True)
     network: NtkNetwork = setting(NtkNetwork(), "Network.", flat=True)
     kernel: KernelKind = setting(KernelKind(), "Kernel.", flat=True)
-    seed: int = setting(0, "Seed of images, shifts, last layers and coordinates.", least=0, below=LARGEST_SEED)
+    seed: int = setting(0, "Seed of samples, shifts, last layers and coordinates.", least=0, below=LARGEST_SEED)
 
     @property
     def gram(self) -> GramConfig:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
-import torch
 
 from ntk.config import GramConfig
-from ntk.experiment import DrawnImages, Experiment
-from ntk.kernels import as_sets
+from ntk.experiment import Experiment
+from ntk.inputs import Values
 from ntk.plan import FITS, ON_DISK, TRAIN, Plan, Tile, chunks, loads
+from ntk.samples import DrawnSamples, Reader, Target
 from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
 from projnorm.records import RunContext
-from projnorm.vision import load_splits
+from projnorm.tables import stem
 from projnorm.vision.settings import RANDOM
-from projnorm.vision.targets import given_targets
+from projnorm.vision.targets import GIVEN
 
 # Columns of the table of layers, and the attribute of `LayerCost` that each shows.
 _COLUMNS = {
@@ -77,21 +78,25 @@ def _job(plan: Plan, tiles: Sequence[Tile], passes: int) -> Job:
 
 def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
     """The plan, and the bytes of a sample before it is prepared for a network."""
-    data, splits, first = config.data, load_splits(config.data.data), np.arange(1)
-    given = given_targets(data.targets, data.m, np.random.default_rng(config.seed))
+    data, first = config.data, np.arange(1)
+    read = Reader.of(config.network)
+    train, test = (part.take(first) for part in read.splits(data.data))
+    given = [(Target(stem(path), GIVEN, 0, read.one(path))) for path in map(Path, data.targets)]
     config = replace(config, network=replace(config.network, weights=RANDOM))
-    images = DrawnImages(config, splits, splits.train.take(first), first, tuple(given))
-    experiment = Experiment.of(config, images)
-    sizes = {t.name: data.m for t in experiment.targets} | {t.name: len(t.images) for t in given}
-    targets = {t.name: _repeated(t.images.images, sizes[t.name]) for t in experiment.targets}
-    sets = as_sets(_repeated(images.train.images, data.n), targets)
+    experiment = Experiment.of(config, DrawnSamples(config, train, test, first, tuple(given), classes=2))
+    sizes = {target.name: min(data.m, len(target.samples)) for target in given}
+    sets = {TRAIN: (train, data.n), **{t.name: (t.samples, sizes.get(t.name, data.m)) for t in experiment.targets}}
+    as_inputs = experiment.networks.as_inputs
+    inputs = {name: _repeated(as_inputs(part.inputs[:1].copy()), count) for name, (part, count) in sets.items()}
     folder = next(one for one in (context.root, *context.root.absolute().parents) if one.is_dir())
-    return experiment.task(context, sets).planned(folder), sets[TRAIN][:1].nbytes
+    return experiment.task(context, inputs).planned(folder), train.inputs.nbytes
 
 
-def _repeated(images: np.ndarray, count: int) -> torch.Tensor:
-    """So many images that are all the first, which is in memory once."""
-    return torch.from_numpy(images[:1].copy()).expand(count, *images.shape[1:])
+def _repeated(inputs: Values, count: int) -> Values:
+    """So many samples that are all the first, which is in memory once."""
+    if isinstance(inputs, Mapping):
+        return {name: x.expand(count, *x.shape[1:]) for name, x in inputs.items()}
+    return inputs.expand(count, *inputs.shape[1:])
 
 
 def _layer_rows(plan: Plan) -> tuple[dict[str, str | int], ...]:

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ntk.capture import AUTOGRAD, Block, Captured, Network, Scalar
 from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
+from ntk.inputs import Prepare, Samples, Values, called, values_hash
 from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
 from ntk.plan import Sizes
-from ntk.samples import Prepare, Samples, Values, called, values_hash
 from projnorm.device import choose_device
 from projnorm.errors import InputError
 from projnorm.files import reason

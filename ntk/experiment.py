@@ -1,40 +1,36 @@
-"""The experiment on real images: a training set, a clean test set and shifts of it, kernels, analysis, one record."""
+"""The experiment on real samples: a training set, a clean test set and shifts of it, kernels, analysis, one record."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ntk.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.config import GramConfig, NtkConfig
+from ntk.inputs import Values
 from ntk.kernels import GramTask, Kernels, as_sets
+from ntk.networks import Networks, require_fitting
 from ntk.plan import TRAIN
-from ntk.samples import Samples
-from projnorm.errors import InputError
+from ntk.samples import DrawnSamples, Target
 from projnorm.progress import tracked
 from projnorm.records import Record, RunContext, begin_run, existing_record, find_record, finish_record, record_id
+from projnorm.samples import SampleSet
 from projnorm.store import Store
-from projnorm.vision import ImageNetInput, ImageSet, LoadedNetwork, Splits, load_network, load_splits
-from projnorm.vision.targets import Shifts, Target, draw_indices, generated_targets, given_targets, require_distinct
-from projnorm.vision.weights import weights_hash
 from projnorm_theory import LossInterval, PowerLawFit, PredictionInterval
 
 GRAM_KIND, KIND = "ntk-gram", "ntk"
-_GRAM_MEANINGS = {"sets": "names of the sets of images", "trace": "sum of the diagonal of each set's kernel"}
+_GRAM_MEANINGS = {"sets": "names of the sets of samples", "trace": "sum of the diagonal of each set's kernel"}
 MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it; 'clean' for the test set, 'given' for a set from a file",
     "severities": "1 to 5; 0 where there is none",
-    "sizes": "images in it",
+    "sizes": "samples in it",
     "train_eigenvalues": "eigenvalues of the training kernel, descending",
     "train_decay": "exponent, low, high, prefactor of their power law",
     "eigenvalues": "eigenvalues of each target's kernel, descending; 0 where there are fewer",
@@ -42,104 +38,56 @@ MEANINGS = {
     "alignment": "|<v_j, u_i>| of the top eigenvectors, row for the target's; nan where there are fewer",
     "span_overlap": "share of the top-j training span in the top-j span of the target, j = 1, 2, ...",
     "bessel": "largest squared row or column sum of the alignment; 1 at most",
-    "rho": "||P~ theta*|| / ||P theta*|| from the labels",
-    "eta": "||P_Z theta*|| / ||P theta*|| from the labels, Z the features of both sets",
+    "rho": "||P~ theta*|| / ||P theta*|| from the labels; nan where there are none",
+    "eta": "||P_Z theta*|| / ||P theta*|| from the labels, Z the features of both sets; nan where there are none",
     "overlap": "overlap c with nothing assumed shared",
-    "test_loss": "squared error of the interpolating kernel regression, summed over classes",
+    "test_loss": "squared error of the interpolating kernel regression, summed over classes; nan without labels",
     "proposition": "the paper's interval at k = 0, (lower, upper)",
-    "generalised": "our interval at k = 0 with the measured rho",
-    "sharp": "the sharp interval with the measured rho; nan where kernels are too coarse",
-    "joint": "the joint interval with the measured eta",
+    "generalised": "our interval at k = 0 with the measured rho; nan without labels",
+    "sharp": "the sharp interval with the measured rho; nan without labels or where kernels are too coarse",
+    "joint": "the joint interval with the measured eta; nan without labels",
     "spherical": "prediction interval at 90 % for ground truths of random direction",
     "projnorm": "ProjNormLinear",
     "projnorm_error": "how far its square may be off through rounding",
     "theta_norm": "norm of the fitted weights",
-    "error": "share of wrong labels of the kernel regression",
+    "error": "share of wrong labels of the kernel regression; nan where the target has no labels",
 }
-
-
-@dataclass(frozen=True)
-class DrawnImages:
-    """The images of an experiment, before any of them is corrupted: of the whole `splits`, those that were drawn."""
-
-    config: GramConfig
-    splits: Splits
-    train: ImageSet
-    test_indices: NDArray[np.intp]
-    given: tuple[Target, ...]
-
-    @classmethod
-    def load(cls, config: GramConfig) -> DrawnImages:
-        """Read the images and draw those that are asked for."""
-        data, rng = config.data, np.random.default_rng(config.seed)
-        splits = load_splits(data.data)
-        train = splits.train.take(draw_indices(splits.train, data.n, rng, "n"))
-        if len(set(train.labels.tolist())) < 2:
-            raise InputError(
-                f"the {data.n} training images drawn are all of one class; nothing can be learnt from them."
-            )
-        test_indices = draw_indices(splits.test, data.m, rng, "m")
-        return cls(config, splits, train, test_indices, tuple(given_targets(data.targets, data.m, rng)))
-
-    @cached_property
-    def inputs(self) -> dict[str, str]:
-        """Hashes of what the kernels depend on besides the configuration."""
-        network = self.config.network
-        images = _hash(*(part.images for part in self._sets))
-        return {"data_sha256": images, "weights_sha256": weights_hash(network.architecture, network.weights)}
-
-    @property
-    def inputs_with_labels(self) -> dict[str, str]:
-        """Hashes of what the analysis depends on besides the configuration."""
-        return {**self.inputs, "labels_sha256": _hash(*(part.labels.astype("<i8") for part in self._sets))}
-
-    def targets(self) -> tuple[Target, ...]:
-        """The clean test set, its corruptions, and the sets from files."""
-        shifts = Shifts(self.config.data.families, self.config.data.severities)
-        generated = generated_targets(self.splits.test, self.test_indices, shifts, seed=self.config.seed)
-        targets = [*generated, *self.given]
-        require_distinct(targets, taken=(TRAIN,))
-        return tuple(targets)
-
-    @property
-    def _sets(self) -> list[ImageSet]:
-        return [self.train, self.splits.test.take(self.test_indices), *(target.images for target in self.given)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """Everything that an experiment works on; there is one network for each last layer drawn."""
+    """Everything that an experiment works on."""
 
     config: NtkConfig
-    networks: tuple[LoadedNetwork, ...]
-    train: ImageSet
+    networks: Networks
+    train: SampleSet
     targets: tuple[Target, ...]
     classes: int
 
     @classmethod
-    def of(cls, config: GramConfig, images: DrawnImages | None = None) -> Experiment:
-        """Corrupt the images and load the networks; `images` are those of the configuration, if they are there."""
-        images = images or DrawnImages.load(config)
-        targets = images.targets()
-        classes = 1 + int(max(images.train.labels.max(), *(target.images.labels.max() for target in targets)))
-        network = config.network
-        networks = tuple(
-            load_network(network.architecture, network.weights, num_outputs=1, seed=config.seed + head, drop_head=True)
-            for head in range(network.heads)
-        )
+    def of(cls, config: GramConfig, samples: DrawnSamples | None = None) -> Experiment:
+        """Corrupt the samples and load the networks; `samples` are those of the configuration, if they are there."""
+        samples = samples or DrawnSamples.load(config)
+        targets = samples.targets()
+        networks = Networks.of(config.network, seed=config.seed)
         if not isinstance(config, NtkConfig):
             config = NtkConfig(config.data, config.network, config.kernel, config.seed)
-        return cls(config, networks, images.train, targets, classes)
+        return cls(config, networks, samples.train, targets, samples.classes)
 
-    def task(self, context: RunContext, sets: Mapping[str, Samples] | None = None, **others: Any) -> GramTask:
-        """The kernels, of these images or of other `sets`, checked and ready to be computed.
+    def task(self, context: RunContext, sets: Mapping[str, Values] | None = None, **others: Any) -> GramTask:
+        """The kernels, of these samples or of other `sets`, checked and ready to be computed.
 
         `others` are further fields of `KernelConfig`.
         """
         if sets is None:
-            sets = as_sets(self.train.images, {target.name: target.images.images for target in self.targets})
-        config, prepare = self.config.kernel_config(context, **others), ImageNetInput(self.config.network.size)
-        return GramTask([network.model for network in self.networks], sets, config, prepare)
+            as_inputs = self.networks.as_inputs
+            samples = {TRAIN: self.train, **{target.name: target.samples for target in self.targets}}
+            sets = {name: as_inputs(part.inputs) for name, part in samples.items()}
+        if self.config.network.model:
+            require_fitting(self.networks, sets)
+        named = as_sets(sets[TRAIN], {name: x for name, x in sets.items() if name != TRAIN})
+        config = self.config.kernel_config(context, **others)
+        return GramTask(list(self.networks.models), named, config, self.networks.prepare)
 
 
 def run_gram(config: GramConfig, context: RunContext) -> Record:
@@ -150,17 +98,17 @@ def run_gram(config: GramConfig, context: RunContext) -> Record:
         OSError: If something cannot be read or written.
     """
     config = config.gram
-    images = DrawnImages.load(config)
-    if (record := existing_record(GRAM_KIND, config, context, images.inputs)) is not None:
+    samples = DrawnSamples.load(config)
+    if (record := existing_record(GRAM_KIND, config, context, samples.inputs)) is not None:
         return record
-    return _kernels(Experiment.of(config, images), images.inputs, context)[1]
+    return _kernels(Experiment.of(config, samples), samples.inputs, context)[1]
 
 
 def compute_kernels(config: GramConfig, context: RunContext) -> tuple[Experiment, Kernels, Record]:
     """As `run_gram`, with the kernels themselves; tiles that are there are read."""
-    images = DrawnImages.load(config)
-    experiment = Experiment.of(config, images)
-    return experiment, *_kernels(experiment, images.inputs, context)
+    samples = DrawnSamples.load(config)
+    experiment = Experiment.of(config, samples)
+    return experiment, *_kernels(experiment, samples.inputs, context)
 
 
 def run_analysis(config: NtkConfig, context: RunContext) -> Record:
@@ -170,15 +118,15 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
     """
-    images = DrawnImages.load(config)
-    inputs = images.inputs_with_labels
+    samples = DrawnSamples.load(config)
+    inputs = samples.inputs_with_labels
     if (record := existing_record(KIND, config, context, inputs)) is not None:
         return record
-    experiment = Experiment.of(config, images)
+    experiment = Experiment.of(config, samples)
     task = experiment.task(context)
     with Store(_tiles(config, context)).lock():  # while tiles are read, nobody begins afresh
         started = time.perf_counter()
-        kernels, _ = _kernels(experiment, images.inputs, context, task)
+        kernels, _ = _kernels(experiment, samples.inputs, context, task)
         train, targets = analyse(experiment, kernels)
         warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
         warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
@@ -216,18 +164,19 @@ def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, di
     targets = {}
     for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
         blocks = kernels.ood_train(target.name), kernels.ood(target.name)
-        targets[target.name] = analyse_target(train, *blocks, target.images.labels, ridge=config.ridge, top=config.top)
+        labels = target.samples.known_labels
+        targets[target.name] = analyse_target(train, *blocks, labels, ridge=config.ridge, top=config.top)
     return train, targets
 
 
 def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
     """What a reader of the record needs to know besides the configuration."""
-    network, plan = experiment.networks[0], kernels.plan
+    networks, plan = experiment.networks, kernels.plan
     return {
         "settings": experiment.config.to_json(),
-        "weights": "random (the network was never trained)" if network.is_random else network.weights,
-        "weights_sha256": network.sha256,
-        "head_norms": [n.head_norm for n in experiment.networks],
+        "weights": networks.weights,
+        "weights_sha256": networks.sha256,
+        "head_norms": list(networks.head_norms),
         "parameters": kernels.parameters,
         "train_images": experiment.train.name,
         "device": kernels.device,
@@ -255,7 +204,7 @@ def analysis_arrays(
         "targets": np.array([t.name for t in experiment.targets]),
         "families": np.array([t.family for t in experiment.targets]),
         "severities": np.array([t.severity for t in experiment.targets]),
-        "sizes": np.array([len(t.images) for t in experiment.targets]),
+        "sizes": np.array([len(t.samples) for t in experiment.targets]),
         "train_eigenvalues": train.eigenvalues,
         "train_decay": _line(train.decay),
         "eigenvalues": np.stack([np.pad(t.eigenvalues, (0, widest - len(t.eigenvalues))) for t in targets]),
@@ -275,14 +224,6 @@ def _ends(interval: LossInterval | PredictionInterval | None) -> tuple[float, fl
 
 def _padded(array: np.ndarray, size: int) -> np.ndarray:
     return np.pad(array, [(0, size - length) for length in array.shape], constant_values=np.nan)
-
-
-def _hash(*arrays: np.ndarray) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(str(array.shape).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def _line(fit: PowerLawFit | None) -> np.ndarray:

@@ -14,7 +14,7 @@ from torch import nn
 from ntk.capture import used_parameters
 from ntk.config import COORDINATES, DEFAULT_COUNT, EXACT, KernelConfig
 from ntk.engine import Engine, as_networks
-from ntk.samples import Inputs, Prepare, Samples
+from ntk.inputs import Inputs, Prepare, Samples
 from projnorm.atomic import unfinished
 from projnorm.device import full_precision
 from projnorm.progress import tracked

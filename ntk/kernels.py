@@ -18,9 +18,9 @@ from torch import nn
 from ntk.config import KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine
+from ntk.inputs import Inputs, Prepare, Samples
 from ntk.panels import PanelFiles, disk_rate
 from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, make_plan
-from ntk.samples import Inputs, Prepare, Samples
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from ntk.samples import Values, called, count_rows, row_of
+from ntk.inputs import Values, called, count_rows, row_of
 
 
 def per_sample_gradients(

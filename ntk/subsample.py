@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,8 @@ _MEANINGS = {
     "targets": "name of each target set",
     "eigenvalue_error": "relative error of each eigenvalue of the training kernel, against the exact one",
     "projnorm_error": "relative error of ProjNormLinear on each target, against the exact kernel's",
-    "error_shift": "wrong labels of the kernel regression minus those of the exact one, as a share, on each target",
+    "error_shift": "wrong labels of the kernel regression minus those of the exact one, as a share, on each target; "
+    "nan without labels",
 }
 # Sampled kernels are drawn with seeds of their own, apart from the images'.
 _FIRST_SEED = 10_000
@@ -62,6 +64,7 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
 def subsample_rows(record: Record) -> list[dict[str, Any]]:
     """One row per kind and number of sampled features: how far kernels and predictions are from the exact ones."""
     arrays = record.arrays
+    labelled = ~np.isnan(arrays["error_shift"]).any(axis=0)
     rows: list[dict[str, Any]] = []
     for kind in dict.fromkeys(arrays["kinds"].tolist()):
         for count in np.unique(arrays["counts"][arrays["kinds"] == kind]).tolist():
@@ -74,11 +77,16 @@ def subsample_rows(record: Record) -> list[dict[str, Any]]:
                     "draws": len(draws),
                     "eigenvalue_median": float(np.median(eigenvalues, axis=1).mean()),
                     "eigenvalue_largest": float(eigenvalues.max(axis=1).mean()),
-                    "projnorm_rms": float(np.sqrt(np.mean(arrays["projnorm_error"][draws] ** 2))),
-                    "error_shift_rms": float(np.sqrt(np.mean(arrays["error_shift"][draws] ** 2))),
+                    "projnorm_rms": _rms(arrays["projnorm_error"][draws]),
+                    "error_shift_rms": _rms(arrays["error_shift"][draws][:, labelled]),
                 }
             )
     return rows
+
+
+def _rms(values: np.ndarray) -> float:
+    """Root of the mean square; nan where there is nothing."""
+    return float(np.sqrt(np.mean(values**2))) if values.size else math.nan
 
 
 def _compare(draw: _Draw, *, config: NtkConfig, exact: Arrays, context: RunContext) -> Arrays:
@@ -93,7 +101,7 @@ def _compare(draw: _Draw, *, config: NtkConfig, exact: Arrays, context: RunConte
     targets = []
     for target in experiment.targets:
         blocks = scale * kernels.ood_train(target.name), scale * kernels.ood(target.name)
-        targets.append(predict_target(train, *blocks, target.images.labels, ridge=config.ridge))
+        targets.append(predict_target(train, *blocks, target.samples.known_labels, ridge=config.ridge))
     eigenvalues = exact["train_eigenvalues"]
     sampled = np.zeros_like(eigenvalues)
     sampled[: len(train.eigenvalues)] = train.eigenvalues[: len(eigenvalues)]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from deep.benchmark.fitted_model import FittedModel
 from deep.benchmark.problems import LabelledSet
-from deep.estimate.torch_classifier import unit_images
 from deep.recipe import Recipe
 from deep.training import train
+from projnorm.vision.images import unit_images
 
 _WIDTHS = (64, 32)
 _CHANNELS = (16, 32)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deep.outputs import BATCH
 from deep.tables import LABEL_NAMES, is_table, take_rows
 from projnorm.errors import InputError
+from projnorm.samples import SampleSet
 
 # A function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
 Collate = Callable[[list[Any]], Any]
@@ -39,7 +40,7 @@ def as_batches(data: Any, name: str, *, collate: Collate | None = None) -> Batch
 
     Args:
         data: An array or tensor, or a list of rows; a DataFrame, which a model sees as it is; a mapping of arrays, such
-            as a tokenizer gives; a pair of one of these and labels, which is a tuple; an `ImageSet`; a list of
+            as a tokenizer gives; a pair of one of these and labels, which is a tuple; a `SampleSet`; a list of
             mappings; a torch `Dataset` or `DataLoader` of any of these. Mappings may have labels themselves, under one
             of the `deep.tables.LABEL_NAMES`.
         name: Name of the set in messages.
@@ -61,8 +62,8 @@ def as_batches(data: Any, name: str, *, collate: Collate | None = None) -> Batch
 
 
 def _batches(data: Any, name: str, collate: Collate | None) -> Iterator[Any]:
-    if type(data).__name__ == "ImageSet":
-        data = (data.images, data.labels)
+    if isinstance(data, SampleSet):
+        data = data.inputs if data.known_labels is None else (data.inputs, data.known_labels)
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Mapping):
         data = {**data[0], LABEL_NAMES[0]: data[1]}
     if isinstance(data, Mapping):

@@ -21,6 +21,7 @@ from deep.tables import is_table
 from deep.training import Prepare
 from projnorm.errors import InputError
 from projnorm.files import reason
+from projnorm.vision.images import unit_images
 
 # What a network may give.
 LOGITS, ONE_LOGIT, ONE_PROBABILITY, PROBABILITIES = "logits", "one logit", "one probability", "probabilities"
@@ -170,12 +171,6 @@ class WithLogits(nn.Module):
         if self.form == ONE_PROBABILITY:
             said = torch.stack([1.0 - said.reshape(-1), said.reshape(-1)], dim=1)
         return said.clamp_min(_SMALLEST).log()
-
-
-def unit_images(x: Tensor) -> Tensor:
-    """Images as bytes with colours last become numbers from 0 to 1 with them first; anything else stays."""
-    is_bytes = x.dtype == torch.uint8 and x.ndim == 4 and x.shape[3] in (1, 3)
-    return x.movedim(3, 1).to(torch.float32) / 255.0 if is_bytes else x
 
 
 def _two_columns(logit: Tensor) -> Tensor:

@@ -25,6 +25,8 @@ from deep.stages import data_of, network_hash, network_of, outputs_of
 from ntk.config import NtkConfig, NtkImages, NtkNetwork
 from ntk.experiment import MEANINGS, Experiment, analyse, analysis_arrays, facts
 from ntk.kernels import Kernels
+from ntk.networks import Networks
+from ntk.samples import Target as KernelTarget
 from ntk.variants import PLAIN, VARIANTS, Blocks, variant_values
 from projnorm.arrays import Arrays
 from projnorm.errors import InputError
@@ -33,7 +35,7 @@ from projnorm.progress import tracked
 from projnorm.records import Record, RunContext, begin_run, existing_record, finish_record, record_id
 from projnorm.vision import PROBE_FAMILIES, ImageSet, LoadedNetwork, load_network
 from projnorm.vision.settings import RANDOM
-from projnorm.vision.targets import CLEAN, Target as ImageTarget
+from projnorm.vision.targets import CLEAN
 
 PREDICT_KIND = "deep-ntk"
 METHOD, TUNED = "ProjNormLinear-NTK", "ProjNormLinear-NTK (tuned)"
@@ -113,7 +115,7 @@ def _arrays(run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays,
     for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):
         predicted = outputs_of(run, whole.samples).predicted
         errors.append(whole.error(predicted))
-        labels = predicted[few_indices(len(predicted), len(target.images), run.config.seed)]
+        labels = predicted[few_indices(len(predicted), len(target.samples), run.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=train.accumulate)
         values.append([by_variant[variant] for variant in VARIANTS])
@@ -135,14 +137,13 @@ def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
             f"and {m:,}."
         )
     targets = [
-        ImageTarget(t.name, t.family, t.severity, t.origin, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
+        KernelTarget(t.name, t.family, t.severity, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
         for t in data.targets
     ]
-    network = NtkNetwork(
-        c.network.architecture, c.network.weights, config.size or c.network.size, config.heads, config.layers
-    )
+    size = config.size or c.network.size
+    network = NtkNetwork(c.network.architecture, c.network.weights, size, heads=config.heads, layers=config.layers)
     images = NtkImages(c.data.data, c.data.targets, c.data.families, c.data.severities, n, m)
-    networks = tuple(_scalar_network(config, run, c.seed + head) for head in range(config.heads))
+    networks = Networks.on_images([_scalar_network(config, run, c.seed + head) for head in range(config.heads)], size)
     ntk_config = NtkConfig(images, network, seed=c.seed, top=config.top)
     return Experiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
 

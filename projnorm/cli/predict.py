@@ -197,7 +197,8 @@ def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
     """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
     if not options.model:
         return {"model": None, "read": _read_outputs}
-    from deep.estimate.model_files import build_model, initial_network, preparation, read_samples, with_weights
+    from deep.estimate.sample_files import preparation, read_samples
+    from projnorm.vision.model_files import build_model, initial_network, with_weights
 
     if options.model.endswith(".onnx"):
         return {"model": locate(options.model), "read": read_samples}

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ _TINY_POSITIONS = 128
 _MOST_LAYERS = 1_000
 _BYTES_PER_WEIGHT = 4
 _FILES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
+_ENCODING = {"truncation": True, "return_tensors": "np"}
 # Model types that number positions from the padding index on, and so have two fewer.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert")
 # Types of known checkpoints, and their sizes if they differ from the defaults of the type.
@@ -61,11 +62,8 @@ class PairClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of pairs of shape ``(n, 3, length)``; positions that are empty in every pair are left out."""
-        x = x[:, :, x[:, MASK].any(dim=0)].long()
-        inputs = {"input_ids": x[:, IDS], "attention_mask": x[:, MASK]}
-        if self.has_types:
-            inputs["token_type_ids"] = x[:, TYPES]
-        logits: Tensor = self.body(**inputs).logits
+        x = x[:, :, x[:, MASK].any(dim=0)]
+        logits: Tensor = self.body(**named_tokens(x, has_types=self.has_types)).logits
         return logits
 
     @property
@@ -73,6 +71,30 @@ class PairClassifier(nn.Module):
         """Name of the last linear layer, whose inputs are the features."""
         linear = [name for name, module in self.named_modules() if isinstance(module, nn.Linear)]
         return linear[-1]
+
+
+class TextClassifier(nn.Module):
+    """A classifier of `transformers` whose arguments are named as its tokenizer names them, and which gives logits."""
+
+    def __init__(self, body: Any) -> None:
+        """`body` is the classifier."""
+        super().__init__()
+        self.body = body
+
+    def forward(self, **tokens: Tensor) -> Tensor:
+        """Logits of texts, from what `named_tokens` gives."""
+        logits: Tensor = self.body(**tokens).logits
+        return logits
+
+
+def named_tokens(tokens: Tokens | Tensor, *, has_types: bool) -> dict[str, Tensor]:
+    """Encoded texts, shape ``(n, 3, length)``, by the names of the arguments of a network of `transformers`.
+
+    `has_types` is whether the network distinguishes a first and a second sentence.
+    """
+    x = torch.as_tensor(tokens).long()
+    inputs = {"input_ids": x[:, IDS], "attention_mask": x[:, MASK]}
+    return inputs | {"token_type_ids": x[:, TYPES]} if has_types else inputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,6 +174,28 @@ def load_encode(model: str, length: int) -> Encode:
     if model == TINY:
         _require_length(model, length, _TINY_POSITIONS)
         return hashed_words
+    tokenizer = _tokenizer(model, length)
+
+    def encode(premises: Sequence[str], hypotheses: Sequence[str], length: int) -> Tokens:
+        return _stacked(tokenizer(list(premises), list(hypotheses), max_length=length, padding=True, **_ENCODING))
+
+    return encode
+
+
+def load_text_encode(model: str, length: int) -> Callable[[Sequence[str]], Tokens]:
+    """The function that encodes single texts for the network of this name, all of them as `length` tokens."""
+    tokenizer = _tokenizer(model, length)
+    if tokenizer.pad_token is None:
+        raise InputError(f"`model` {model}: its tokenizer has no token for padding.")
+
+    def encode(texts: Sequence[str]) -> Tokens:
+        return _stacked(tokenizer(list(texts), max_length=length, padding="max_length", **_ENCODING))
+
+    return encode
+
+
+def _tokenizer(model: str, length: int) -> Any:
+    """The tokenizer of a checkpoint, whose network must take texts of `length` tokens."""
     from transformers import AutoConfig, AutoTokenizer
 
     with _quiet(), _readable(model):
@@ -162,16 +206,13 @@ def load_encode(model: str, length: int) -> Encode:
         raise InputError(
             f"`model` {model}: its tokenizer has {len(tokenizer):,} tokens and its network {config.vocab_size:,}."
         )
+    return tokenizer
 
-    def encode(premises: Sequence[str], hypotheses: Sequence[str], length: int) -> Tokens:
-        encoding = tokenizer(
-            list(premises), list(hypotheses), truncation=True, max_length=length, padding=True, return_tensors="np"
-        )
-        ids, mask = encoding["input_ids"], encoding["attention_mask"]
-        types = encoding.get("token_type_ids", np.zeros_like(ids))
-        return np.stack([ids, mask, types], axis=1).astype(np.int32)
 
-    return encode
+def _stacked(encoding: Any) -> Tokens:
+    ids, mask = encoding["input_ids"], encoding["attention_mask"]
+    types = encoding.get("token_type_ids", np.zeros_like(ids))
+    return np.stack([ids, mask, types], axis=1).astype(np.int32)
 
 
 def _tiny(num_outputs: int) -> PairClassifier:

@@ -20,7 +20,8 @@ import numpy as np
 from projnorm.downloads import download
 from projnorm.errors import InputError
 from projnorm.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file
-from projnorm.vision.images import Images, ImageSet, Labels, Splits
+from projnorm.samples import Labels
+from projnorm.vision.images import Images, ImageSet, Splits
 from projnorm.vision.pickles import ENCODE, NDARRAY, Call, decode, raw
 
 ARCHIVE_ENDINGS = (".tar.gz", ".tgz")

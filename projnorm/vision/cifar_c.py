@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from projnorm.arrays import form, map_npy, read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate
-from projnorm.vision.images import ImageSet, Labels
+from projnorm.samples import Labels
+from projnorm.vision.images import ImageSet
 
 _LEVELS = 5
 _LABELS = "labels.npy"

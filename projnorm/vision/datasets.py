@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from projnorm.arrays import read_arrays
 from projnorm.errors import InputError
 from projnorm.files import locate
+from projnorm.samples import SampleSet
 from projnorm.vision.cifar import ARCHIVE_ENDINGS, DOWNLOADS, cached_archive, read_cifar
 from projnorm.vision.image_folders import TRAIN, read_class_folders, read_folder_splits
 from projnorm.vision.images import ImageSet, Splits
 
 DIGITS = "digits"
 _SPLIT_SEED = 0
+_IMAGES, _INPUTS = "images", "inputs"
+S = TypeVar("S", bound=SampleSet)
 
 
 def load_splits(source: str | Path) -> Splits:
@@ -30,6 +35,8 @@ def load_splits(source: str | Path) -> Splits:
             - a folder with ``train/<class>/*`` and ``test/<class>/*`` or ``val/<class>/*``, images of one size;
             - an NPZ file with `train_images`, `train_labels`, `test_images` and `test_labels`, or with `images` and
               `labels`, which are split into halves.
+
+            A test set may lack labels: images without class folders, or no `test_labels`.
     """
     if str(source) == DIGITS:
         return digits()
@@ -50,23 +57,45 @@ def load_splits(source: str | Path) -> Splits:
         return read_folder_splits(path)
     if path.is_dir() or path.name.endswith(ARCHIVE_ENDINGS):
         return read_cifar(path)
-    arrays = read_arrays(path)
-    if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
-        train, test = (_image_set(path, arrays, f"{part}_") for part in ("train", "test"))
-        return Splits(train, test)
-    return _halves(read_image_set(path))
+    return Splits(*read_array_splits(path, ImageSet))
+
+
+def read_array_splits(path: Path, kind: type[S]) -> tuple[S, S]:
+    """Training and test set of an NPZ file, as `load_splits` describes them; a `SampleSet` may be called `inputs`."""
+    arrays = read_arrays(path, name=_INPUTS)
+    if any(f"train_{name}" in arrays for name in _names(kind)):
+        return _sample_set(path, arrays, kind, "train_"), _sample_set(path, arrays, kind, "test_")
+    return halves(_sample_set(path, arrays, kind))
 
 
 def read_image_set(path: Path) -> ImageSet:
-    """Read one set: `images` and `labels` of an NPZ file, or a folder with ``<class>/*``, classes sorted by name."""
+    """Read one set: an NPZ file with `images`, or a folder of images.
+
+    Labels are those of the array `labels`, or the folders ``<class>/*`` sorted by name; a set may have none.
+    """
+    return read_sample_set(path, ImageSet)
+
+
+def read_sample_set(path: Path, kind: type[S]) -> S:
+    """As `read_image_set`; a `SampleSet` has inputs of any shape, which may be called `inputs` or be an NPY file."""
     path = locate(path)
     if path.is_dir():
-        return read_class_folders(path)
-    arrays = read_arrays(path)
-    for key in ("images", "labels"):
-        if key not in arrays:
-            raise InputError(f"{path}: has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}.")
-    return _image_set(path, arrays, "")
+        images = read_class_folders(path)
+        return kind(images.name, images.images, images.known_labels, images.class_names)
+    return _sample_set(path, read_arrays(path, name=_INPUTS), kind)
+
+
+def halves(whole: S) -> tuple[S, S]:
+    """A training and a test half, drawn in a fixed random order."""
+    if len(whole) < 2:
+        raise InputError(f"{whole.name}: at least 2 samples are needed for a training and a test set.")
+    order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))
+    half = (len(whole) + 1) // 2
+    train, test = whole.take(order[:half]), whole.take(order[half:])
+    return (
+        replace(train, name=f"the training half of {whole.name}"),
+        replace(test, name=f"the test half of {whole.name}"),
+    )
 
 
 def digits() -> Splits:
@@ -76,23 +105,21 @@ def digits() -> Splits:
     bunch = load_digits()
     grey = np.round(bunch.images * (255.0 / 16.0)).astype(np.uint8)
     images = np.repeat(grey.repeat(4, axis=1).repeat(4, axis=2)[..., None], 3, axis=3)
-    return _halves(ImageSet(DIGITS, images, bunch.target.astype(np.int64)))
+    return Splits(*halves(ImageSet(DIGITS, images, bunch.target.astype(np.int64))))
 
 
-def _image_set(path: Path, arrays: dict[str, np.ndarray], prefix: str) -> ImageSet:
-    images, labels = arrays[f"{prefix}images"], arrays[f"{prefix}labels"]
-    if np.issubdtype(labels.dtype, np.integer):
+def _sample_set(path: Path, arrays: dict[str, NDArray[Any]], kind: type[S], prefix: str = "") -> S:
+    names = [f"{prefix}{name}" for name in _names(kind)]
+    key = next((name for name in names if name in arrays), None)
+    if key is None:
+        wanted = " or ".join(map(repr, names))
+        raise InputError(f"{path}: has no array {wanted}; it has {', '.join(sorted(arrays)) or 'none'}.")
+    labels = arrays.get(f"{prefix}labels")
+    if labels is not None and np.issubdtype(labels.dtype, np.integer):
         labels = labels.reshape(-1).astype(np.int64)
-    return ImageSet(f"{path.name}:{prefix}images" if prefix else path.name, images, labels)
+    return kind(f"{path.name}:{key}" if prefix else path.name, arrays[key], labels)
 
 
-def _halves(whole: ImageSet) -> Splits:
-    """Two halves in a fixed random order, so that training and test images never mix."""
-    if len(whole) < 2:
-        raise InputError(f"{whole.name}: at least 2 images are needed for a training and a test set.")
-    order = np.random.default_rng(_SPLIT_SEED).permutation(len(whole))
-    half = (len(whole) + 1) // 2
-    train, test = whole.take(order[:half]), whole.take(order[half:])
-    return Splits(
-        replace(train, name=f"the training half of {whole.name}"), replace(test, name=f"the test half of {whole.name}")
-    )
+def _names(kind: type[SampleSet]) -> tuple[str, ...]:
+    """Names that the inputs may have in an NPZ file."""
+    return (_IMAGES,) if issubclass(kind, ImageSet) else (_IMAGES, _INPUTS)

@@ -25,23 +25,29 @@ _MOST_PIXELS_PER_BYTE = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Listing:
-    """The image files below a folder, each with its label, an index into the sorted names of the class folders."""
+    """The image files below a folder, each with its label, an index into the sorted names of the class folders.
+
+    Without class folders there are no classes, and the labels are None.
+    """
 
     classes: tuple[str, ...]
     files: tuple[Path, ...]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | None
 
     def image_set(self, folder: Path, images: Images) -> ImageSet:
         return ImageSet(str(folder), images, self.labels, self.classes)
 
 
 def read_folder_splits(folder: Path) -> Splits:
-    """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of names."""
+    """Read ``train/<class>/*`` and ``test/<class>/*`` (or ``val``); classes are numbered in the order of names.
+
+    The test images may lie in the folder itself; their labels are not known then.
+    """
     part = next((name for name in TEST_NAMES if (folder / name).is_dir()), None)
     if part is None:
         raise InputError(f"{folder}: has {TRAIN} but no folder test or val beside it.")
     train, test = _listing(folder / TRAIN), _listing(folder / part)
-    if train.classes != test.classes:
+    if test.classes and train.classes != test.classes:
         only = (
             f"only {name} has {', '.join(sorted(extra)[:5])}{', ...' if len(extra) > 5 else ''}"
             for name, extra in (
@@ -57,7 +63,7 @@ def read_folder_splits(folder: Path) -> Splits:
 
 
 def read_class_folders(folder: Path) -> ImageSet:
-    """Read ``<class>/*``; classes are numbered in the order of their names."""
+    """Read ``<class>/*``, classes numbered in the order of their names; or images in the folder itself, unlabelled."""
     listing = _listing(folder)
     return listing.image_set(folder, _read_all(listing.files))
 
@@ -66,20 +72,28 @@ def _listing(folder: Path) -> _Listing:
     """The images in the order of their paths; hidden files and files that are not images are skipped."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
-        raise InputError(f"{folder}: has no folders, one for each class.")
+        if not (inside := _image_files(folder)):
+            raise InputError(f"{folder}: has no folders, one for each class, and no images ({', '.join(_ENDINGS)}).")
+        return _Listing((), inside, None)
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        inside = sorted(
-            entry
-            for entry in (folder / name).iterdir()
-            if entry.suffix.lower() in _ENDINGS and not entry.name.startswith(".") and entry.is_file()
-        )
+        inside = _image_files(folder / name)
         if not inside:
             raise InputError(f"{folder / name}: has no images ({', '.join(_ENDINGS)}).")
         files += inside
         labels += [label] * len(inside)
     return _Listing(tuple(classes), tuple(files), np.array(labels, dtype=np.int64))
+
+
+def _image_files(folder: Path) -> tuple[Path, ...]:
+    return tuple(
+        sorted(
+            entry
+            for entry in folder.iterdir()
+            if entry.suffix.lower() in _ENDINGS and not entry.name.startswith(".") and entry.is_file()
+        )
+    )
 
 
 def _read_all(files: tuple[Path, ...]) -> Images:

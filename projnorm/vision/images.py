@@ -1,9 +1,9 @@
-"""Sets of labelled images, and their conversion to the input of a network pretrained on ImageNet."""
+"""Sets of images, and their conversion to the input of a network."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,64 +13,28 @@ from torch.nn import functional
 
 from projnorm.arrays import form
 from projnorm.errors import InputError
+from projnorm.samples import SampleSet
 
 Images = NDArray[np.uint8]
-Labels = NDArray[np.int64]
 
-_MOST_CLASSES = 65_536
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImageSet:
-    """Images with their labels.
-
-    Attributes:
-        name: File, folder or data set that the images come from.
-        images: RGB pixels, shape ``(n, height, width, 3)``.
-        labels: Classes, counted from 0, shape ``(n,)``.
-        class_names: Names of the classes; empty if the source does not name them.
-    """
-
-    name: str
-    images: Images
-    labels: Labels
-    class_names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check types, shapes and the range of the labels."""
-        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[3] != 3 or not self.images.size:
-            raise InputError(
-                f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {form(self.images)}."
-            )
-        if self.labels.shape != (len(self.images),) or not np.issubdtype(self.labels.dtype, np.integer):
-            raise InputError(f"{self.name}: labels must be {len(self.images)} integers; got {form(self.labels)}.")
-        if not 0 <= self.labels.min() <= self.labels.max() < _MOST_CLASSES:
-            raise InputError(
-                f"{self.name}: labels must be classes from 0 to {_MOST_CLASSES - 1:,}; they run from "
-                f"{self.labels.min()} to {self.labels.max()}."
-            )
-
-    def __len__(self) -> int:
-        return len(self.images)
+class ImageSet(SampleSet):
+    """Samples that are images in RGB, one byte per colour, shape ``(n, height, width, 3)``."""
 
     @property
-    def inputs(self) -> Images:
-        """The images, under the name that all kinds of samples share."""
-        return self.images
+    def images(self) -> Images:
+        """The inputs, by the name of what they are."""
+        return self.inputs
 
-    @property
-    def sha256(self) -> str:
-        """Hash of the shape, the pixels and the labels."""
-        digest = hashlib.sha256(str(self.images.shape).encode())
-        digest.update(np.ascontiguousarray(self.images).data)
-        digest.update(self.labels.astype("<i8").tobytes())
-        return digest.hexdigest()
-
-    def take(self, indices: NDArray[np.intp]) -> ImageSet:
-        """The images with these indices."""
-        return ImageSet(self.name, self.images[indices], self.labels[indices], self.class_names)
+    def _check_inputs(self) -> None:
+        if not are_rgb_bytes(self.inputs) or not self.inputs.size:
+            raise InputError(
+                f"{self.name}: images must be uint8 of shape (n, height, width, 3); got {form(self.inputs)}."
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,3 +69,14 @@ class ImageNetInput:
             x = functional.interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)
         mean, std = (torch.tensor(v, device=x.device).view(3, 1, 1) for v in (_MEAN, _STD))
         return (x - mean) / std
+
+
+def unit_images(x: Tensor) -> Tensor:
+    """Images as bytes with colours last become numbers from 0 to 1 with them first; anything else stays."""
+    is_bytes = x.dtype == torch.uint8 and x.ndim == 4 and x.shape[3] in (1, 3)
+    return x.movedim(3, 1).to(torch.float32) / 255.0 if is_bytes else x
+
+
+def are_rgb_bytes(inputs: NDArray[Any]) -> bool:
+    """Whether these are images that corruptions are defined for."""
+    return inputs.dtype == np.uint8 and inputs.ndim == 4 and inputs.shape[3] == 3

@@ -41,7 +41,7 @@ LARGEST_SEED = 2**32
 
 def families_setting(default: tuple[str, ...]) -> tuple[str, ...]:
     """Setting for the families of corruptions; experiments differ only in the default."""
-    help_text = "Families of corruptions of the test set, each of which makes a target at every severity."
+    help_text = "Families of corruptions of the test images, each of which makes a target at every severity."
     return setting(default, help_text, choices=FAMILY_NAMES, distinct=True)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.errors import InputError
+from projnorm.samples import SampleSet
 from projnorm.vision.cifar_c import CifarC
 from projnorm.vision.corruptions import corrupt, corrupt_cached
 from projnorm.vision.datasets import read_image_set
@@ -48,11 +50,11 @@ class Shifts:
         return ((family, severity) for family in self.families for severity in self.severities)
 
 
-def draw_indices(images: ImageSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
-    """Draw `count` distinct indices of images, in ascending order."""
-    if count > len(images):
-        raise InputError(f"`{option}` must be at most {len(images):,}, the images of {images.name}; got {count:,}.")
-    return np.sort(rng.choice(len(images), size=count, replace=False))
+def draw_indices(samples: SampleSet, count: int, rng: np.random.Generator, option: str) -> NDArray[np.intp]:
+    """Draw `count` distinct indices of samples, in ascending order."""
+    if count > len(samples):
+        raise InputError(f"`{option}` must be at most {len(samples):,}, the samples of {samples.name}; got {count:,}.")
+    return np.sort(rng.choice(len(samples), size=count, replace=False))
 
 
 def generated_targets(
@@ -83,12 +85,7 @@ def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, 
 
 
 def given_targets(
-    paths: tuple[str, ...],
-    m: int,
-    rng: np.random.Generator,
-    *,
-    classes: int | None = None,
-    names: tuple[str, ...] = (),
+    paths: tuple[str, ...], m: int, rng: np.random.Generator, *, classes: int, names: tuple[str, ...]
 ) -> list[Target]:
     """Draw at most `m` images from each of several NPZ files, or folders with one subfolder for each class.
 
@@ -97,19 +94,16 @@ def given_targets(
     """
     targets = []
     for path in paths:
-        whole = _with_training_classes(names, read_image_set(Path(path)))
-        if classes is not None and whole.labels.max() >= classes:
-            raise InputError(f"{path}: has class {whole.labels.max()}; the training images have 0 to {classes - 1}.")
+        whole = read_image_set(Path(path)).with_labels().of_classes(classes, names)
         drawn = whole.take(draw_indices(whole, min(m, len(whole)), rng, "m"))
         targets.append(Target(Path(path).stem, GIVEN, 0, GIVEN, drawn))
     return targets
 
 
-def require_distinct(targets: list[Target], *, taken: tuple[str, ...] = ()) -> None:
+def require_distinct(names: Iterable[str], *, taken: tuple[str, ...] = ()) -> None:
     """Check that the names of the targets are distinct and none of them is `taken`."""
-    names = [target.name for target in targets]
-    for name in names:
-        if names.count(name) > 1 or name in taken:
+    for name, count in Counter(names).items():
+        if count > 1 or name in taken:
             raise InputError(f"the name {name!r} of a target set is already in use; rename the file.")
 
 
@@ -118,13 +112,3 @@ def _clean_and_shifted(
 ) -> list[Target]:
     shifted = (Target(f"{family}-{level}", family, level, origin, images(family, level)) for family, level in shifts)
     return [Target(CLEAN, CLEAN, 0, CLEAN, clean), *shifted]
-
-
-def _with_training_classes(names: tuple[str, ...], images: ImageSet) -> ImageSet:
-    """The images with their classes numbered as in `names`, if both have class names."""
-    if not names or not images.class_names:
-        return images
-    if unknown := sorted(set(images.class_names) - set(names)):
-        raise InputError(f"{images.name}: has the class {unknown[0]!r}, which the training images lack.")
-    numbers = np.array([names.index(name) for name in images.class_names])
-    return ImageSet(images.name, images.images, numbers[images.labels], names)

@@ -225,6 +225,7 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
     np.savez(tmp_path / "far.npz", images=images, labels=np.arange(12))
     np.savez(tmp_path / "same.npz", images=images, labels=np.zeros(12, int))
     np.savez(tmp_path / "one.npz", images=images[:1], labels=[0])
+    np.savez(tmp_path / "blind.npz", images=images)
     config = SMALL.updated({"data": {"data": str(tmp_path / "data"), "n": 8, "n_validation": 2, "m": 8}})
 
     def loaded(target: str, **data):
@@ -232,10 +233,11 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
 
     assert loaded("new").targets[-1].samples.labels.tolist() == [1] * 4 + [2] * 4
     for target, data, message in (
-        ("odd", {}, "odd: has the class 'z', which the training images lack"),
-        ("far.npz", {}, r"far\.npz: has class 11; the training images have 0 to 2"),
+        ("odd", {}, "odd: has the class 'z', which the training samples lack"),
+        ("far.npz", {}, r"far\.npz: has class 11; the training samples have 0 to 2"),
         ("same.npz", {"data": str(tmp_path / "same.npz"), "n": 2, "m": 2}, "all of one class"),
         ("one.npz", {}, "needs 2 samples of each; one has 1"),
+        ("blind.npz", {}, r"blind\.npz: has no labels, which are needed here"),
     ):
         with pytest.raises(InputError, match=message):
             loaded(target, **data)
@@ -265,7 +267,7 @@ def test_presets_are_the_papers():
         ({"finetune": {"layers": ("fc", "nope")}}, "got nope"),
         ({"projnorm": {"precision": "mixed"}}, "`precision` mixed needs CUDA; the device is cpu"),
         ({"data": {"n_validation": 898}}, "must leave 2 samples or more of the 899 of the training half of digits"),
-        ({"data": {"m": 899}}, "`m` must be at most 898, the images of the test half of digits"),
+        ({"data": {"m": 899}}, "`m` must be at most 898, the samples of the test half of digits"),
         ({"network": {"weights": "nowhere.pth"}}, "nowhere.pth"),
     ],
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from ntk import Responses, analyse_target, analyse_train, predict_target
 from ntk.variants import PLAIN, VARIANTS, Blocks, Variant, variant_values
+from projnorm.errors import InputError
 from projnorm_theory import (
     LinearPair,
     alignment,
@@ -40,6 +42,80 @@ def test_responses_are_centred_one_hot_rows():
     np.testing.assert_allclose(responses.train.sum(axis=0), 0.0, atol=1e-15)
     np.testing.assert_allclose(responses.centre, [0.5, 0.25, 0.25])
     np.testing.assert_allclose(responses.ood(np.array([1]))[0], [-0.5, 0.75, -0.25])
+
+
+# Labels that are none of the classes 0, 1 and 2, and the words of the refusal.
+BAD_LABELS = [
+    ([0, 1, 3, 0], "`labels` must be from 0 to 2; they run from 0 to 3"),
+    ([0, -1, 2, 0], "`labels` must be from 0 to 2; they run from -1 to 2"),
+    ([0.0, 1.0, 2.0, 0.5], r"`labels` must be whole numbers, one per sample; got float64 of shape \(4,\)"),
+    ([0.0, 1.0, 2.0, np.nan], "`labels` must be whole numbers"),
+    (["0", "1", "2", "0"], "`labels` must be whole numbers, one per sample; got <U1"),
+    ([True, False, True, True], "`labels` must be whole numbers, one per sample; got bool"),
+    ([None, 1, 2, 0], "`labels` must be whole numbers, one per sample; got object"),
+]
+
+
+@pytest.mark.parametrize(("labels", "words"), BAD_LABELS)
+def test_labels_that_are_no_classes_are_refused_everywhere(labels, words):
+    responses = Responses.of([0, 1, 2], CLASSES)
+    train, X_ood = analyse_train(np.eye(3), responses), np.eye(4, 3)
+    blocks = X_ood, X_ood @ X_ood.T
+    for use in (
+        lambda: Responses.of(labels, CLASSES),
+        lambda: responses.ood(labels),
+        lambda: analyse_target(train, *blocks, labels),
+        lambda: predict_target(train, *blocks, labels),
+    ):
+        with pytest.raises(InputError, match=words):
+            use()
+
+
+@given(st.lists(st.integers(-3, 6), min_size=1, max_size=8))
+def test_responses_are_made_of_whole_numbers_in_range_and_of_nothing_else(labels):
+    if set(labels) <= set(range(CLASSES)):
+        found = Responses.of(labels, CLASSES)
+        np.testing.assert_array_equal((found.train + found.centre).argmax(axis=1), labels)
+    else:
+        with pytest.raises(InputError, match="`labels` must be from 0 to 2"):
+            Responses.of(labels, CLASSES)
+
+
+@pytest.mark.parametrize("classes", [1, 0, -2, 3.0, "3", True, None])
+def test_a_number_of_classes_is_a_whole_number_from_two(classes):
+    with pytest.raises(InputError, match="`classes` must be a whole number of at least 2"):
+        Responses.of([0, 0], classes)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [[0], [1], [2], [0]], 1, []])
+def test_labels_are_one_per_sample(labels):
+    train, X_ood = analyse_train(np.eye(3), Responses.of([0, 1, 2], CLASSES)), np.eye(4, 3)
+    for use in (analyse_target, predict_target):
+        with pytest.raises(InputError, match="`labels` must be 4, one per sample of the target; got"):
+            use(train, X_ood, X_ood @ X_ood.T, labels)
+    for wrong in ([[0], [1]], 1, []):
+        with pytest.raises(InputError, match="`labels` must be whole numbers, one per sample"):
+            Responses.of(wrong, CLASSES)
+
+
+def test_without_labels_all_that_needs_none_stays_the_same(drawn):
+    X, X_ood, labels, labels_ood = drawn
+    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
+    blocks = X_ood @ X.T, X_ood @ X_ood.T
+    known, unknown = analyse_target(train, *blocks, labels_ood), analyse_target(train, *blocks, None)
+    assert all(np.isnan(value) for value in (unknown.rho, unknown.eta, unknown.test_loss, unknown.prediction.error))
+    assert (unknown.generalised, unknown.sharp, unknown.joint) == (None, None, None)
+    np.testing.assert_array_equal(unknown.prediction.predicted, known.prediction.predicted)
+    np.testing.assert_array_equal(unknown.alignment.matrix, known.alignment.matrix)
+    for name in ("projnorm", "projnorm_error", "theta_norm"):
+        assert getattr(unknown.prediction, name) == getattr(known.prediction, name)
+    for name in ("proposition", "spherical"):
+        ends = [(getattr(one, name).lower, getattr(one, name).upper) for one in (known, unknown)]
+        assert ends[0] == ends[1]
+    assert (unknown.overlap, unknown.warnings) == (known.overlap, known.warnings)
+    alone = predict_target(train, *blocks)
+    assert alone.projnorm == known.prediction.projnorm
+    assert np.isnan(alone.error)
 
 
 def test_kernels_tell_what_features_tell(drawn):

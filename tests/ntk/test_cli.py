@@ -52,6 +52,13 @@ def test_gram_plans_computes_and_is_listed(tmp_path):
     assert "ntk-gram-" in run_cli("runs", "--out", str(tmp_path)).out
 
 
+@pytest.mark.parametrize("command", ["gram", "predict", "analyse"])
+def test_help_names_own_networks_texts_and_unlabelled_targets(command):
+    said = " ".join(run_cli("ntk", command, "--help").out.split())
+    for words in ("--model", "FILE.py:FUNCTION", "transformers", "--length", "with or without labels"):
+        assert words in said
+
+
 @pytest.mark.slow
 def test_subsample_draws_its_figure(tmp_path):
     options = (*SMALL, *SMALL_CNN, "--counts", "500,5000", "--draws", "1")

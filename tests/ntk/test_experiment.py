@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+import ntk.networks
+import ntk.samples
 from deep.calibration import Interval, Quality
 from deep.experiments.ntk_predict import TUNED
 from figures import deep_table, ntk_experiment
-from ntk import NtkConfig, SubsampleConfig, experiment as experiment_module, run_analysis, run_gram, run_subsample
+from ntk import NtkConfig, SubsampleConfig, run_analysis, run_gram, run_subsample
 from ntk.config import GramConfig, KernelConfig, KernelKind, NtkImages, NtkNetwork
 from projnorm.backends import Backend
 from projnorm.errors import ChangedInputError, InputError
@@ -49,8 +51,8 @@ def test_a_run_is_found_again_without_a_network(context, monkeypatch):
     first, gram_first = run_analysis(config, context), run_gram(config, context)
     assert first.arrays["targets"].tolist() == ["clean", "contrast-5"]
     assert first.facts["weights"] == "random (the network was never trained)"
-    monkeypatch.setattr(experiment_module, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
-    monkeypatch.setattr(experiment_module, "generated_targets", lambda *_a, **_k: pytest.fail("images were corrupted"))
+    monkeypatch.setattr(ntk.networks, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
+    monkeypatch.setattr(ntk.samples, "corrupt", lambda *_a, **_k: pytest.fail("images were corrupted"))
     assert run_analysis(config, context).created == first.created
     again = run_gram(config, context)
     assert again.arrays["trace"].tolist() == gram_first.arrays["trace"].tolist()
@@ -140,7 +142,7 @@ def test_heads_average_and_are_recorded(context):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data": {"data": "same.npz"}}, "training images drawn are all of one class"),
+        ({"data": {"data": "same.npz"}}, "training samples drawn are all of one class"),
         ({"data": {"n": 900}}, "`n` must be at most 899"),
         ({"data": {"data": "nowhere.npz"}}, "there is no data at nowhere.npz"),
         ({"network": {"weights": "nowhere.pth"}}, "there are no weights at nowhere.pth"),

@@ -15,10 +15,10 @@ from ntk.config import KernelKind, NtkImages, NtkNetwork
 from ntk.costs import worker_cost
 from ntk.engine import Engine
 from ntk.experiment import Experiment
+from ntk.inputs import Samples
 from ntk.kernels import as_sets, plan_kernels
 from ntk.kinds import LayerCost
 from ntk.plan import Cut, Sizes, chunks, loads, make_plan
-from ntk.samples import Samples
 from projnorm.costs import CostAssumptions, busiest
 from projnorm.errors import InputError
 from projnorm.records import RunContext

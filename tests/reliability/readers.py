@@ -14,13 +14,13 @@ import safetensors.torch
 
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier
-from deep.estimate.model_files import read_samples
+from deep.estimate.sample_files import read_samples
 from deep.outputs import read_outputs
 from projnorm.config import read_toml
 from projnorm.files import parse_json
 from projnorm.records import list_runs, load_record
 from projnorm.store import Store
-from projnorm.text import load_encode, load_pair_classifier, read_pairs
+from projnorm.text import load_encode, load_pair_classifier, read_pairs, read_texts
 from projnorm.vision import load_splits, open_cifar_c
 from projnorm.vision.datasets import read_image_set
 from projnorm.vision.weights import read_state
@@ -71,6 +71,10 @@ class Reader:
 
 def _pairs(path: Path) -> object:
     return read_pairs(path, keep=["category"])
+
+
+def _texts(path: Path) -> object:
+    return read_texts(path, lambda texts: np.array([[len(text), 1] for text in texts]))
 
 
 def _state(path: Path) -> object:
@@ -177,6 +181,9 @@ _READERS = (
     ),
     Reader("pairs .jsonl", "jsonl", samples.PAIRS_JSON, "x.jsonl", _pairs),
     Reader("pairs .tsv", "text", samples.PAIRS_TABLE, "x.tsv", _pairs),
+    Reader("texts .csv", "text", samples.TEXTS_TABLE, "x.csv", _texts),
+    Reader("texts .jsonl", "jsonl", samples.TEXTS_JSON, "x.jsonl", _texts),
+    Reader("texts .npz", "npz", samples.TEXTS, "x.npz", _texts),
     Reader("pairs .zip", "zip", _ZIP, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
     Reader(
         *("weights .pth", "pth", (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),

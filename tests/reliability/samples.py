@@ -129,6 +129,9 @@ CIFAR_BATCHES = {"train": pickle.dumps(_BATCH, 2), "test": pickle.dumps(_BATCH, 
 _PAIR = '{"sentence1": "A cat.", "sentence2": "A dog.", "gold_label": '
 PAIRS_JSON = f'{_PAIR}"neutral"}}\n{_PAIR}"-"}}\n'.encode()
 PAIRS_TABLE = b"gold_label\tsentence1\tsentence2\tcategory\nentailment\tA cat.\tA pet.\tx\ncontradiction\ta\tb\ty\n"
+TEXTS_TABLE = b'text,label\n"A cat, asleep.",good\nA dog.,bad\n'
+TEXTS_JSON = b'{"text": "A cat.", "label": "good"}\n{"text": "A dog.", "label": 1}\n'
+TEXTS = to_npz({"text": np.array(["A cat.", "A dog."]), "label": np.array(["good", "bad"])})
 
 
 @cache

@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from projnorm import downloads
+from projnorm.errors import InputError
 from projnorm.vision import cifar, download_cifar, load_splits, open_cifar_c, read_image_set
 from tests.reliability import lies
 from tests.reliability.samples import tarred as tar
@@ -357,7 +358,25 @@ def test_image_folders_that_do_not_fit_together_are_refused(tmp_path):
     assert_refused(tmp_path, r"bee: has no images \(\.png, \.jpg, \.jpeg, \.bmp, \.webp\)")
     save_image(tmp_path / "test" / "bee" / "odd.png", IMAGES[0, :20])
     assert_refused(tmp_path, r"odd\.png: is 32 x 20 px, but .*0\.png is 32 x 32 px; resize the images")
-    assert_refused(tmp_path / "test" / "ant", "ant: has no folders, one for each class", read_image_set)
+    (tmp_path / "empty").mkdir()
+    assert_refused(tmp_path / "empty", r"empty: has no folders, one for each class, and no images", read_image_set)
+
+
+def test_images_without_class_folders_and_arrays_without_labels_are_unlabelled(tmp_path):
+    make_folders(tmp_path, "train", "test")
+    np.savez(tmp_path / "new.npz", images=IMAGES[6:8])
+    for path in (tmp_path / "test" / "ant", tmp_path / "new.npz"):
+        found = read_image_set(path)
+        np.testing.assert_array_equal(found.images, IMAGES[6:8])
+        assert found.known_labels is None
+        assert found.take(np.array([1])).known_labels is None
+        with pytest.raises(InputError, match=r"(ant|new\.npz): has no labels, which are needed here"):
+            _ = found.labels
+    shutil.rmtree(tmp_path / "test")
+    save_image(tmp_path / "test" / "x.png", IMAGES[0])
+    splits = load_splits(tmp_path)
+    assert splits.train.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert splits.test.known_labels is None
 
 
 def test_images_that_are_not_whole_or_too_large_are_refused(tmp_path, monkeypatch):
