@@ -1,146 +1,434 @@
-"""Exact tangent kernels of ResNet18 (one output, 32 px, float32) against the ways people compute them now.
+"""Exact tangent kernels (one output, float32) by this engine and by the ways people compute them now.
 
-Run: ``python benchmarks/bench_ntk.py`` (about ten minutes on two cores, 12 GB). At n = 64: `torch.func` vmap(grad) and
-one product, in the best of three chunk sizes, and a loop of `autograd.grad` and one product. At n = 512: this engine
-with every layer forced to form its gradients, and the paper's route, the kernel of 500,000 coordinates. Sampled
-features: picking against forming every gradient and indexing. Memory: peak resident size of a process of its own
-against the ceiling it was given. All answers are compared before anything is timed.
+Run: ``python benchmarks/bench_ntk.py --neural-tangents nt-env/bin/python`` (about half an hour on two cores, 20 GB).
+The peers are nngeometry, `torch.func` vmap(grad), a loop of `autograd.grad` with one product, neural-tangents with
+structured derivatives and, for the MLP, its formula written out. The networks are a ResNet18, an MLP, a CNN, a ViT
+and a BERT (`kernel_networks.py`). The engine runs as users call it, with its self-check.
+
+Before anything is timed, the engine is compared with plain autograd in float64 on four samples: its features for every
+parameter tensor and its kernel for every layer, because the sum over layers hides an error in a small one. Then every
+kernel is compared with the engine's. A peer with a batch size uses its best of several. A peer is left out where its
+gradients do not fit in memory or where it would take over a minute, and the record says so.
+
+Further parts: the time of the self-check; the kernel of the paper's 500,000 coordinates, and of every layer by formed
+gradients; features by picking coordinates and by forming every gradient; and the peak resident size of a process of its
+own against the memory ceiling it was given.
+
+Peers that are no dependencies of the project; without them their rows are left out:
+
+    pip install --no-deps nngeometry==0.4    # in this environment; it uses nothing but torch
+    python3 -m venv nt-env                   # neural-tangents needs an older JAX
+    nt-env/bin/pip install neural-tangents==0.6.5 tf2jax==0.3.6 jax==0.4.23 jaxlib==0.4.23 'numpy<2' 'scipy<1.13'
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import importlib.util
 import json
 import resource
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from harness import interleaved_seconds, medians, write_result
-from torch import Tensor, nn
+from kernel_networks import BERT, CNN, MLP, RESNET, VIT, Case, Inputs, count, in_double, make_case, rows
+from kernel_peers import (
+    Kernel,
+    NeuralTangents,
+    PeerError,
+    gradient_loop,
+    gradients_by_autograd,
+    hand_written,
+    nngeometry,
+    torch_func,
+)
+from torch import nn
 
-from ntk import KernelConfig, features, gram, reference_gram
-from projnorm.vision import resnet18
+from ntk import KernelConfig, UnsupportedNetworkError, features, gram
+from projnorm.errors import InputError
+from projnorm.files import physical_memory
 
-CHUNKS = (8, 16, 64)
+ENGINE, NNGEOMETRY, FUNC, LOOP, TANGENTS, FORMULA = (
+    "engine",
+    "nngeometry",
+    "torch.func",
+    "gradient loop",
+    "neural-tangents",
+    "formula",
+)
+GENERAL = (NNGEOMETRY, FUNC, LOOP)
+PEERS = (*GENERAL, TANGENTS, FORMULA)
+# Numbers of samples of each network, with the peers that are measured there.
+SIZES: dict[str, dict[int, tuple[str, ...]]] = {
+    RESNET: dict.fromkeys((64, 256, 512), (*GENERAL, TANGENTS)),
+    MLP: {500: PEERS, 2000: (NNGEOMETRY, TANGENTS, FORMULA)},
+    CNN: {512: GENERAL},
+    VIT: {64: GENERAL},
+    BERT: {64: GENERAL},
+}
+QUICK_N = 8
+CHUNKS = (8, 32, 128, 512)
+SMALLEST_BATCH = 64
+REPEATS, PEER_REPEATS = 9, 3
+LONGEST = 60.0
+CHECKED = 4
+FLOAT64_TOLERANCE = 1e-10
+# Share of a sample's gradient below which a tensor's own size no longer counts: keys' biases have no gradient at all.
+SMALLEST_SHARE = 1e-4
 DIRECT_CEILING = 12e9
 
 
 def main() -> None:
-    """Measure, print, save."""
+    """Measure, print, save after every part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, for a smoke test")
+    parser.add_argument("--neural-tangents", metavar="PYTHON", help="Python of an environment with neural-tangents")
+    parser.add_argument("--networks", nargs="+", choices=list(SIZES), default=list(SIZES), help="networks to measure")
     parser.add_argument("--out", type=Path, default=Path("results/bench_ntk.json"))
+    parser.add_argument("--table", type=Path, metavar="JSON", help="print the table of an earlier run and stop")
     parser.add_argument("--memory-of", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.memory_of:
         print(json.dumps(peak_memory(**args.memory_of)))
         return
-    few, many, some = (8, 24, 8) if args.quick else (64, 512, 128)
-    ceilings = [(40, 2.0)] if args.quick else [(1000, 2.0), (1000, 4.0), (2000, 4.0), (2000, 8.0)]
+    if args.table:
+        print(table(json.loads(args.table.read_text("utf-8"))["rows"]))
+        return
+    options = {"--quick": args.quick, "--neural-tangents nt-env/bin/python": args.neural_tangents}
+    command = " ".join(["python benchmarks/bench_ntk.py", *(option for option, given in options.items() if given)])
+    peers = Peers(args.neural_tangents)
+    result: dict[str, Any] = {"threads": torch.get_num_threads(), "peers": peers.versions}
     # First, while this process is small: a child's peak starts at its parent's.
-    memory = [in_a_process_of_its_own(n, ceiling) for n, ceiling in ceilings]
-    model, x = network(), images(many)
-    result = {
-        "threads": torch.get_num_threads(),
-        f"exact_n{few}": against_torch_func(model, x[:few]),
-        f"exact_n{many}": against_forced_routes(model, x),
-        f"features_n{some}": sampled_features(model, x[:some]),
-        "memory": memory,
-    }
-    write_result(args.out, "python benchmarks/bench_ntk.py" + (" --quick" if args.quick else ""), result)
-    print(json.dumps(result, indent=1))
+    ceilings = [(40, 2.0)] if args.quick else [(1000, 2.0), (1000, 4.0), (2000, 4.0), (2000, 8.0)]
+    if RESNET in args.networks:
+        result["memory"] = [in_a_process_of_its_own(n, ceiling) for n, ceiling in ceilings]
+    result |= {"layers": [], "rows": [], "left_out": []}
+    for name in args.networks:
+        sizes = {QUICK_N: next(iter(SIZES[name].values()))} if args.quick else SIZES[name]
+        measure(make_case(name, tiny=args.quick), sizes, peers, result)
+        write_result(args.out, command, result)
+    if RESNET in args.networks:
+        case = make_case(RESNET)
+        few, some, many = (8, 8, 24) if args.quick else (64, 128, 512)
+        result[f"self_check_n{few}"] = self_check(case, few)
+        result[f"routes_n{many}"] = against_forced_routes(case, many)
+        result[f"features_n{some}"] = sampled_features(case, some)
+        write_result(args.out, command, result)
+    print(json.dumps({name: part for name, part in result.items() if name not in ("rows", "layers")}, indent=1))
+    print(table(result["rows"]))
 
 
-def network() -> nn.Module:
-    """ResNet18 with one output and seeded weights; the time does not depend on them."""
-    torch.manual_seed(0)
-    return resnet18(1).eval()
+@dataclass(slots=True)
+class Peers:
+    """Which peers are here.
+
+    Attributes:
+        python: Python of the environment of neural-tangents; none where it is left out.
+        versions: Versions of the peers that are not of this environment's record.
+    """
+
+    python: str | None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.has(NNGEOMETRY):
+            self.versions[NNGEOMETRY] = version(NNGEOMETRY)
+        else:
+            print("nngeometry is not installed: its rows are left out.")
+        if not self.has(TANGENTS):
+            print("--neural-tangents was not given: its rows are left out.")
+
+    def has(self, peer: str) -> bool:
+        """Whether this peer can be run."""
+        if peer == NNGEOMETRY:
+            return importlib.util.find_spec(NNGEOMETRY) is not None
+        return peer != TANGENTS or self.python is not None
 
 
-def images(count: int) -> Tensor:
-    """Pictures of noise; neither does it depend on these."""
-    return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A job with the settings it may run with, of which the quickest is measured.
+
+    Attributes:
+        runs: The job with each setting, by the setting's name; an empty name where there is none.
+        seconds: Seconds of one run with each setting.
+        best: Name of the quickest setting.
+        difference: Largest difference from the engine's kernel, against its largest entry.
+        error: The same from the kernel of the first samples by autograd in float64.
+    """
+
+    runs: dict[str, Callable[[], Any]]
+    seconds: dict[str, float] = field(default_factory=dict)
+    best: str = ""
+    difference: float = 0.0
+    error: float = 0.0
+
+    def check(self, name: str, answer: np.ndarray, expected: Expected) -> None:
+        """Refuse an answer that differs by more than float32 rounds."""
+        self.difference = max(self.difference, require(name, answer, expected.engine, expected.case))
+        first = answer[:CHECKED, :CHECKED]
+        self.error = max(self.error, require(name, first, expected.first, expected.case))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What every kernel of a network at one size is compared with.
+
+    Attributes:
+        case: The network.
+        engine: Kernel by the engine.
+        first: Kernel of the first samples by autograd in float64.
+    """
+
+    case: Case
+    engine: np.ndarray
+    first: np.ndarray
 
 
 def config(**options: Any) -> KernelConfig:
-    """On the CPU, without the spot check, which would be timed too."""
-    return KernelConfig(device="cpu", checks=0, **options)
+    """The engine as users call it, on the CPU; its self-check stays on unless `options` say otherwise."""
+    return KernelConfig(device="cpu", **options)
 
 
-def exact(model: nn.Module, x: Tensor, **options: Any) -> np.ndarray:
+def exact(network: nn.Module, x: Inputs, **options: Any) -> np.ndarray:
     """The engine."""
-    return gram(model, x, config=config(**options)).train
+    return gram(network, x, config=config(**options)).train
 
 
-def autograd_loop(model: nn.Module, x: Tensor) -> np.ndarray:
-    """One backward pass a sample, and one product."""
-    parameters = list(model.parameters())
-    rows = torch.empty(len(x), sum(p.numel() for p in parameters))
-    for row, sample in zip(rows, x, strict=True):
-        gradients = torch.autograd.grad(model(sample[None]).sum(), parameters)
-        torch.cat([g.flatten() for g in gradients], out=row)
-    return (rows @ rows.T).numpy()
+def measure(case: Case, sizes: dict[int, tuple[str, ...]], peers: Peers, result: dict[str, Any]) -> None:
+    """Check every layer of a network, then time it at each size; rows are added to `result`."""
+    try:
+        checked = check_layers(case)
+    except (UnsupportedNetworkError, InputError) as error:
+        print(f"{case.name}: refused by the engine: {error}")
+        result["left_out"].append({"network": case.name, "peer": ENGINE, "why": str(error)})
+        return
+    result["layers"].append({"network": case.name, "parameters": case.parameters, **checked})
+    print(f"{case.name}: {checked}")
+    last: dict[str, tuple[int, float]] = {}
+    for n, names in sizes.items():
+        wanted = []
+        for peer in names:
+            if not peers.has(peer):
+                continue
+            if why := reason_to_leave_out(peer, case, n, last):
+                print(f"{case.name}, n = {n}: {peer} is left out: {why}")
+                result["left_out"].append({"network": case.name, "n": n, "peer": peer, "why": why})
+            else:
+                wanted.append(peer)
+        found, refused = compare(case, n, wanted, peers)
+        result["rows"] += found
+        result["left_out"] += refused
+        last |= {row["peer"]: (n, row["median_seconds"]) for row in found}
 
 
-def sampled(model: nn.Module, x: Tensor, *, route: str = "best") -> np.ndarray:
-    """The paper's 500,000 coordinates; the route "direct" forms every gradient of a layer and indexes it."""
-    return features(model, x, config=config(kind="coordinates", route=route)).values
+def reason_to_leave_out(peer: str, case: Case, n: int, last: dict[str, tuple[int, float]]) -> str:
+    """Why a peer is not measured at this size; empty where it is."""
+    if peer in (FUNC, LOOP) and not fits(case, n):
+        return f"the gradients take {4 * n * case.parameters / 1e9:.1f} GB"
+    if peer in last:
+        earlier, seconds = last[peer]
+        if (least := seconds * n / earlier) > LONGEST:
+            return f"it would take at least {least:.0f} s"
+    return ""
 
 
-def against_torch_func(model: nn.Module, x: Tensor) -> dict[str, Any]:
-    """The engine, vmap(grad) in several chunk sizes, and the loop."""
-    chunks = [chunk for chunk in CHUNKS if chunk <= len(x)]
-    jobs = {
-        "engine": lambda: exact(model, x),
-        "autograd loop": lambda: autograd_loop(model, x),
-        **{f"vmap(grad), chunks of {c}": lambda c=c: reference_gram(model, x, chunk_size=c).numpy() for c in chunks},
+def fits(case: Case, samples: int) -> bool:
+    """Whether the float32 gradients of so many samples take at most 60 % of the machine's memory."""
+    return 4 * samples * case.parameters <= 0.6 * physical_memory()
+
+
+def compare(
+    case: Case, n: int, names: Sequence[str], peers: Peers
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of the engine and its peers at one size, and the peers that refuse the network."""
+    x = case.draw(n)
+    engine = Candidate({"": lambda: exact(case.network, x)})
+    expected = Expected(case, engine.runs[""](), kernel_in_double(case, rows(x, 0, CHECKED)))
+    engine.check(ENGINE, expected.engine, expected)
+    candidates, refused, facts = {ENGINE: engine}, [], {}
+    with ExitStack() as running:
+        for peer in names:
+            try:
+                if peer == TANGENTS:
+                    folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+                    process = NeuralTangents(str(peers.python), case.name, case.network, x, folder)
+                    running.callback(process.close)
+                    peers.versions |= process.facts["versions"]
+                    facts[peer] = {"compilation_seconds": process.facts["compilation_seconds"]}
+                    candidate = Candidate({"": process.run})
+                    candidate.check(peer, process.kernel, expected)
+                else:
+                    candidate = quickest(peer, Candidate(dict(settings(peer, case, x))), expected)
+            except PeerError as error:
+                print(f"{case.name}, n = {n}: {peer} fails: {error}")
+                refused.append({"network": case.name, "n": n, "peer": peer, "why": str(error)})
+            else:
+                candidates[peer] = candidate
+        jobs = {name: candidate.runs[candidate.best] for name, candidate in candidates.items()}
+        seconds = interleaved_seconds(jobs, {name: REPEATS if name == ENGINE else PEER_REPEATS for name in jobs})
+    median = medians(seconds)
+    found = []
+    for name, candidate in candidates.items():
+        found.append(
+            {
+                "network": case.name,
+                "n": n,
+                "peer": name,
+                "setting": candidate.best,
+                "median_seconds": median[name],
+                "times_engine": median[name] / median[ENGINE],
+                "difference_from_engine": candidate.difference,
+                "error_from_float64": candidate.error,
+                "seconds": seconds[name],
+                "seconds_of_settings": candidate.seconds,
+                **facts.get(name, {}),
+            }
+        )
+        print(
+            f"{case.name}, n = {n}, {name}{candidate.best and f' ({candidate.best})'}: {median[name]:.3f} s, "
+            f"{median[name] / median[ENGINE]:.2f} times the engine's, error {candidate.error:.1g}",
+            flush=True,
+        )
+    return found, refused
+
+
+def settings(peer: str, case: Case, x: Inputs) -> Iterator[tuple[str, Kernel]]:
+    """A peer with every batch size that is tried."""
+    n, network = count(x), case.network
+    if peer == FUNC:
+        for chunk in sorted({min(chunk, n) for chunk in CHUNKS}):
+            if chunk == min(CHUNKS) or fits(case, n + chunk):
+                yield f"chunks of {chunk}", lambda chunk=chunk: torch_func(network, x, chunk=chunk)
+    elif peer == NNGEOMETRY:
+        kernel = nngeometry(network, x)
+        for batch in sorted({min(SMALLEST_BATCH, n), n}):
+            yield f"batches of {batch}", lambda batch=batch: kernel(batch)
+    elif peer == LOOP:
+        yield "", lambda: gradient_loop(network, x)
+    else:
+        yield "", lambda: hand_written(network, x)
+
+
+def quickest(peer: str, candidate: Candidate, expected: Expected) -> Candidate:
+    """Check the answers of all settings, and choose the quickest one; the warm-up as well."""
+    for name, run in candidate.runs.items():
+        started = time.perf_counter()
+        answer = run()
+        candidate.seconds[name] = time.perf_counter() - started
+        candidate.check(f"{peer} {name}".strip(), answer, expected)
+    candidate.best = min(candidate.seconds, key=candidate.seconds.__getitem__)
+    return candidate
+
+
+def require(name: str, answer: np.ndarray, expected: np.ndarray, case: Case) -> float:
+    """Difference of two kernels against the largest entry, within the rounding of float32 sums over all parameters."""
+    worst = float(np.abs(answer - expected).max() / np.abs(expected).max())
+    tolerance = 4 * float(np.finfo(np.float32).eps) * case.parameters**0.5
+    assert worst < tolerance, f"{case.name}: {name} differs by {worst:.2g}, over {tolerance:.2g}"
+    return worst
+
+
+def kernel_in_double(case: Case, x: Inputs) -> np.ndarray:
+    """Kernel by autograd in float64."""
+    gradients = gradients_by_autograd(copy.deepcopy(case.network).double(), in_double(x)).numpy()
+    return gradients @ gradients.T
+
+
+def check_layers(case: Case) -> dict[str, Any]:
+    """Worst error of a parameter tensor's features and of a layer's kernel, against autograd in float64."""
+    network, x = copy.deepcopy(case.network).double(), in_double(case.draw(CHECKED))
+    expected = gradients_by_autograd(network, x).numpy()
+    ours = features(network, x, config=config(kind="exact", checks=0)).values
+    smallest = SMALLEST_SHARE * np.linalg.norm(expected)
+    of_tensor, parts, column = {}, {}, 0
+    for name, parameter in network.named_parameters():
+        part = slice(column, column + parameter.numel())
+        column = part.stop
+        parts[name] = expected[:, part]
+        size = max(float(np.linalg.norm(parts[name])), smallest)
+        of_tensor[name] = float(np.linalg.norm(ours[:, part] - parts[name])) / size
+    of_layer = {}
+    for layer, module in network.named_modules():
+        if layer and list(module.parameters(recurse=False)):
+            K = sum(part @ part.T for name, part in parts.items() if name.startswith(f"{layer}."))
+            found = exact(network, x, layers=(layer,), accumulate="float64", checks=0)
+            of_layer[layer] = float(np.linalg.norm(found - K)) / max(float(np.linalg.norm(K)), smallest**2)
+    for what, errors in (("features", of_tensor), ("kernel", of_layer)):
+        worst = max(errors, key=errors.__getitem__)
+        assert errors[worst] < FLOAT64_TOLERANCE, f"{case.name}: {what} of {worst} are off by {errors[worst]:.2g}"
+    return {
+        "tensors": len(of_tensor),
+        "worst_features": max(of_tensor.values()),
+        "layers": len(of_layer),
+        "worst_kernel": max(of_layer.values()),
     }
-    require_agreement(jobs)
-    return ratios(jobs, {name: 9 if name == "engine" else 3 for name in jobs})
 
 
-def against_forced_routes(model: nn.Module, x: Tensor) -> dict[str, Any]:
+def self_check(case: Case, n: int) -> dict[str, Any]:
+    """The engine without its self-check, and with it."""
+    x = case.draw(n)
+    jobs = {"without": lambda: exact(case.network, x, checks=0), "with": lambda: exact(case.network, x)}
+    return ratios(jobs, dict.fromkeys(jobs, 15))
+
+
+def against_forced_routes(case: Case, n: int) -> dict[str, Any]:
     """The engine, the engine all direct, and the paper's 500,000 coordinates."""
+    network, x = case.network, case.draw(n)
     jobs = {
-        "engine": lambda: exact(model, x),
-        "every layer direct": lambda: exact(model, x, route="direct", memory=DIRECT_CEILING),
-        "500,000 coordinates": lambda: exact(model, x, kind="coordinates"),
+        ENGINE: lambda: exact(network, x),
+        "every layer direct": lambda: exact(network, x, route="direct", memory=DIRECT_CEILING),
+        "500,000 coordinates": lambda: exact(network, x, kind="coordinates"),
     }
-    require_agreement({name: jobs[name] for name in ("engine", "every layer direct")})
-    jobs["500,000 coordinates"]()
-    return ratios(jobs, {"engine": 7, "every layer direct": 3, "500,000 coordinates": 5})
+    require("every layer direct", jobs["every layer direct"](), jobs[ENGINE](), case)
+    return ratios(jobs, {ENGINE: 7, "every layer direct": 3, "500,000 coordinates": 5})
 
 
-def sampled_features(model: nn.Module, x: Tensor) -> dict[str, Any]:
+def sampled_features(case: Case, n: int) -> dict[str, Any]:
     """Picking coordinates against forming every gradient."""
-    jobs = {"picking": lambda: sampled(model, x), "forming and indexing": lambda: sampled(model, x, route="direct")}
-    require_agreement(jobs)
+    network, x = case.network, case.draw(n)
+
+    def sampled(**options: Any) -> np.ndarray:
+        return features(network, x, config=config(kind="coordinates", **options)).values
+
+    jobs = {"picking": sampled, "forming and indexing": lambda: sampled(route="direct")}
+    require("forming and indexing", jobs["forming and indexing"](), jobs["picking"](), case)
     return ratios(jobs, dict.fromkeys(jobs, 5))
 
 
-def require_agreement(jobs: dict[str, Any]) -> None:
-    """All answers within rounding of each other; the warm-up as well."""
-    answers = {name: job() for name, job in jobs.items()}
-    first = next(iter(answers.values()))
-    for name, answer in answers.items():
-        worst = np.abs(answer - first).max() / np.abs(first).max()
-        assert worst < 1e-4, f"{name} differs by {worst:.2g}"
-
-
-def ratios(jobs: dict[str, Any], repeats: dict[str, int]) -> dict[str, Any]:
+def ratios(jobs: dict[str, Callable[[], Any]], repeats: dict[str, int]) -> dict[str, Any]:
     """Median seconds, and how many times the first one's the others take."""
     seconds = interleaved_seconds(jobs, repeats)
     median = medians(seconds)
-    ours = next(iter(median))
+    first = next(iter(median))
     return {
         "seconds": seconds,
         "median_seconds": median,
-        f"times_{ours}": {name: median[name] / median[ours] for name in median if name != ours},
+        f"times_{first}": {name: median[name] / median[first] for name in median if name != first},
     }
+
+
+def table(measured: Sequence[dict[str, Any]]) -> str:
+    """The rows as a table in Markdown, a line per network and size: the engine's seconds, and times that of peers."""
+    lines = ["| network | n | engine | " + " | ".join(PEERS) + " |", "| --- " * (3 + len(PEERS)) + "|"]
+    for network, n in dict.fromkeys((row["network"], row["n"]) for row in measured):
+        times = {row["peer"]: row for row in measured if (row["network"], row["n"]) == (network, n)}
+        times_engine = [f"{times[peer]['times_engine']:.2f}" if peer in times else "-" for peer in PEERS]
+        lines.append(
+            f"| {network} | {n:,} | **{times[ENGINE]['median_seconds']:.3f} s** | {' | '.join(times_engine)} |"
+        )
+    return "\n".join(lines)
 
 
 def in_a_process_of_its_own(n: int, gigabytes: float) -> dict[str, Any]:
@@ -152,8 +440,9 @@ def in_a_process_of_its_own(n: int, gigabytes: float) -> dict[str, Any]:
 
 
 def peak_memory(n: int, gigabytes: float) -> dict[str, Any]:
-    """What the process that runs this has held at most."""
-    kernels = gram(network(), images(n), config=config(memory=gigabytes * 1e9))
+    """What the process that runs this has held at most, with the self-check."""
+    case = make_case(RESNET)
+    kernels = gram(case.network, case.draw(n), config=config(memory=gigabytes * 1e9))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "n": n,
