@@ -350,7 +350,7 @@ def check_layers(case: Case) -> dict[str, Any]:
     """Worst error of a parameter tensor's features and of a layer's kernel, against autograd in float64."""
     network, x = copy.deepcopy(case.network).double(), in_double(case.draw(CHECKED))
     expected = gradients_by_autograd(network, x).numpy()
-    ours = features(network, x, config=config(kind="exact", checks=0)).values
+    ours = features(network, x, config=config(kind="exact", self_check=False)).values
     smallest = SMALLEST_SHARE * np.linalg.norm(expected)
     of_tensor, parts, column = {}, {}, 0
     for name, parameter in network.named_parameters():
@@ -363,7 +363,7 @@ def check_layers(case: Case) -> dict[str, Any]:
     for layer, module in network.named_modules():
         if layer and list(module.parameters(recurse=False)):
             K = sum(part @ part.T for name, part in parts.items() if name.startswith(f"{layer}."))
-            found = exact(network, x, layers=(layer,), accumulate="float64", checks=0)
+            found = exact(network, x, layers=(layer,), accumulate="float64", self_check=False)
             of_layer[layer] = float(np.linalg.norm(found - K)) / max(float(np.linalg.norm(K)), smallest**2)
     for what, errors in (("features", of_tensor), ("kernel", of_layer)):
         worst = max(errors, key=errors.__getitem__)
@@ -379,7 +379,7 @@ def check_layers(case: Case) -> dict[str, Any]:
 def self_check(case: Case, n: int) -> dict[str, Any]:
     """The engine without its self-check, and with it."""
     x = case.draw(n)
-    jobs = {"without": lambda: exact(case.network, x, checks=0), "with": lambda: exact(case.network, x)}
+    jobs = {"without": lambda: exact(case.network, x, self_check=False), "with": lambda: exact(case.network, x)}
     return ratios(jobs, dict.fromkeys(jobs, 15))
 
 

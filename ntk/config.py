@@ -32,11 +32,21 @@ class KernelKind(Config):
     )
     count: int = setting(DEFAULT_COUNT, "Number of coordinates, or width of the projection.", least=1)
     accumulate: str = setting("float32", "Precision of the products; sums are in float64.", choices=ACCUMULATE)
+    frozen: bool = setting(False, "Use parameters with requires_grad=False, too, which are left out by default.")
+    outputs: str = setting(
+        MEAN,
+        "Kernel of a network with several outputs: the mean over them, a random combination of them, the number of "
+        "one, counted from 0, or full, with a row for each output of each sample.",
+    )
 
     def check(self) -> None:
-        """An exact kernel samples nothing."""
+        """An exact kernel samples nothing; `outputs` is a kind of kernel, or the number of an output."""
         if self.kind == EXACT and self.count != DEFAULT_COUNT:
             raise InputError(f"`count` is for the kinds {COORDINATES} and {PROJECTION}.")
+        if self.outputs not in OUTPUTS and not self.outputs.isdecimal():
+            raise InputError(
+                f"`outputs` must be {', '.join(OUTPUTS)}, or the number of one output; got {self.outputs!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -45,12 +55,6 @@ class KernelConfig(KernelKind):
 
     seed: int = setting(0, "Seed of the coordinates or of the projection.", least=0)
     layers: tuple[str, ...] = setting((), "Modules or parameters that are used; all where there is none.")
-    frozen: bool = setting(False, "Use parameters with requires_grad=False, too, which are left out by default.")
-    outputs: str = setting(
-        MEAN,
-        "Kernel of a network with several outputs: the mean over them, a random combination of them, the number of "
-        "one, counted from 0, or full, with a row for each output of each sample.",
-    )
     route: str = setting(
         "best",
         "How a layer's share is computed: the best route of each layer, direct or structured wherever there is one, or "
@@ -70,17 +74,7 @@ class KernelConfig(KernelKind):
     )
     batch: int = setting(64, "Number of samples in a forward and backward pass.", least=1)
     device: str = setting("auto", "Device that computes: auto, or one that torch knows.")
-    checks: int = setting(
-        3, "Number of samples on which every layer is compared with plain autograd; 0 for no check.", least=0
-    )
-
-    def check(self) -> None:
-        """A kind of kernel over the outputs, or the number of one."""
-        super().check()
-        if self.outputs not in OUTPUTS and not self.outputs.isdecimal():
-            raise InputError(
-                f"`outputs` must be {', '.join(OUTPUTS)}, or the number of one output; got {self.outputs!r}."
-            )
+    self_check: bool = setting(True, "Compare every layer with plain autograd on three samples.")
 
 
 @dataclass(frozen=True)
@@ -168,6 +162,11 @@ class NtkConfig(GramConfig):
 
     ridge: float = setting(0.0, "Number added to the kernels' diagonals for ProjNormLinear and labels.", least=0.0)
     top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
+
+    def check(self) -> None:
+        """The theory is about one row of the kernel per sample."""
+        if self.kernel.outputs == FULL:
+            raise InputError(f"`outputs` must not be {FULL}: what is analysed has one row per sample.")
 
 
 @dataclass(frozen=True)

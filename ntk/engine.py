@@ -107,7 +107,7 @@ class Engine:
             torch.promote_types(self.input_dtype, torch.float32), getattr(torch, self.config.accumulate)
         )
         self.check_error, self.seconds_per_sample = 0.0, 0.0
-        captured = [self._checked(i, check=ways is None and self.config.checks > 0) for i in range(len(networks))]
+        captured = [self._checked(i, check=ways is None and self.config.self_check) for i in range(len(networks))]
         if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
             raise InputError("`models` must all have the same layers.")
         first = self._networks[0]

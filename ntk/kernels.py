@@ -29,7 +29,7 @@ from projnorm.progress import tracked
 from projnorm.store import Store
 
 # What may differ between two runs that give the same numbers.
-_NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "checks", "device", "disk")
+_NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "self_check", "device", "disk")
 # Of a manifest that asks for more, the number is not believed.
 _MOST_THREADS = 1024
 # Name of a target that was given without one.
@@ -207,7 +207,7 @@ class GramTask:
                 backend = on_device(backend or ONE_PROCESS, self.engine.device)
                 with self._panels(plan, tiles, backend) as (plan, files):
                     computed = self._compute(plan, tiles, threads, backend, files)
-                if self.engine.config.checks:
+                if self.engine.config.self_check:
                     self._check(plan, tiles)
         return Kernels(
             self.engine.config,

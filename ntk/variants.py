@@ -14,7 +14,7 @@ from projnorm_theory import LinearPair, projnorm_linear_of_pair
 Floats = NDArray[np.float64]
 
 FEATURES = ("raw", "centred", "unit", "unit-centred")
-LABELS = ("kernel", "network")
+LABELS = ("kernel", "kernel, as classes", "network")
 RIDGES = (0.0, 0.01, 0.1, 1.0, 10.0)
 
 
@@ -26,8 +26,8 @@ class Variant:
         features: Treatment of the features: "raw"; "centred" on the training mean; "unit", scaled to length one; or
             "unit-centred", both in this order.
         ridge: Number added to the diagonal of each kernel, in units of its mean eigenvalue.
-        labels: Pseudo-labels of the target: those of the "kernel" regression, as in ProjNormLinear; or of the evaluated
-            "network", as in Algorithm 1.
+        labels: Pseudo-labels of the target: the outputs of the "kernel" regression, as in ProjNormLinear; "kernel, as
+            classes" for the class of its largest output; or those of the evaluated "network", as in Algorithm 1.
     """
 
     features: str = "raw"
@@ -100,10 +100,16 @@ def variant_values(
         pair = LinearPair.from_gram(chosen.train, chosen.ood_train, chosen.ood, noise=noise)
         means = chosen.train.trace() / len(chosen.train), chosen.ood.trace() / len(chosen.ood)
         for variant in group:
-            values[variant] = projnorm_linear_of_pair(
-                pair,
-                responses,
-                ridge=(variant.ridge * means[0], variant.ridge * means[1]),
-                pseudo_labels=network if variant.labels == "network" else None,
-            ).value
+            ridge = variant.ridge * means[0], variant.ridge * means[1]
+            pseudo_labels = {"kernel": None, "network": network}.get(variant.labels)
+            if variant.labels == "kernel, as classes":
+                pseudo_labels = _kernel_classes(pair, responses, ridge[0])
+            values[variant] = projnorm_linear_of_pair(pair, responses, ridge=ridge, pseudo_labels=pseudo_labels).value
     return values
+
+
+def _kernel_classes(pair: LinearPair, responses: Floats, ridge: float) -> Floats:
+    """The classes that the kernel regression predicts, as centred one-hot rows."""
+    centre = -responses.min(axis=0)  # of one-hot rows with their mean taken off
+    outputs = pair.ood_predictions(pair.ridge_coordinates(pair.fit(responses), ridge))
+    return np.eye(len(centre))[(outputs + centre).argmax(axis=1)] - centre

@@ -66,7 +66,7 @@ def test_trials_and_batches_are_the_same_bytes_as_on_this_machine(backend, tmp_p
 
 def test_tiles_are_the_same_bits_as_on_this_machine_and_no_worker_needs_the_folder(backend, tmp_path, monkeypatch):
     model, train, targets = plain_network().float(), images(20).float(), {"a": images(9, seed=1).float()}
-    config = KernelConfig(panel=4, batch=3, device="cpu", checks=2)
+    config = KernelConfig(panel=4, batch=3, device="cpu")
     here = gram(model, train, targets, config=config, backend=Backend(1))
     monkeypatch.chdir(tmp_path)
     there = gram(model, train, targets, config=config, backend=backend, folder=Path("tiles"))

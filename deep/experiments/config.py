@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deep.config import RunConfig, TextConfig
+from ntk.config import FULL, KernelKind
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
 
@@ -149,6 +150,12 @@ class NtkPredictConfig(OnRunConfig):
         0, "Height and width of the images as the kernel's network sees them; 0 as in the run.", least=0
     )
     top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
+    kernel: KernelKind = setting(KernelKind(), "Kernel.", flat=True)
+
+    def check(self) -> None:
+        """The theory is about one row of the kernel per sample."""
+        if self.kernel.outputs == FULL:
+            raise InputError(f"`outputs` must not be {FULL}: what is analysed has one row per sample.")
 
 
 def spoken(number: float) -> str:

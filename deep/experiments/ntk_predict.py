@@ -144,7 +144,7 @@ def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
     network = NtkNetwork(c.network.architecture, c.network.weights, size, heads=config.heads, layers=config.layers)
     images = NtkImages(c.data.data, c.data.targets, c.data.families, c.data.severities, n, m)
     networks = Networks.on_images([_scalar_network(config, run, c.seed + head) for head in range(config.heads)], size)
-    ntk_config = NtkConfig(images, network, seed=c.seed, top=config.top)
+    ntk_config = NtkConfig(images, network, kernel=config.kernel, seed=c.seed, top=config.top)
     return Experiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
 
 

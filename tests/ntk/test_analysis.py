@@ -209,13 +209,15 @@ def test_blocks_are_those_of_changed_features(features):
         np.testing.assert_allclose(getattr(found, part), getattr(expected, part), atol=1e-12)
 
 
-@pytest.mark.parametrize("labels", ["kernel", "network"])
+@pytest.mark.parametrize("labels", ["kernel", "kernel, as classes", "network"])
 @pytest.mark.parametrize("features", ["raw", "unit-centred"])
 def test_a_variant_is_the_distance_between_two_ridge_regressions(features, labels):
     a, b = changed(features)
     ridges = [0.1 * np.trace(z @ z.T) / len(z) for z in (a, b)]
     theta = a.T @ np.linalg.solve(a @ a.T + ridges[0] * np.eye(8), Y)
-    target = NETWORK if labels == "network" else b @ theta
+    centre = -Y.min(axis=0)
+    classes = np.eye(Y.shape[1])[(b @ theta + centre).argmax(axis=1)] - centre
+    target = {"network": NETWORK, "kernel": b @ theta}.get(labels, classes)
     theta_ood = b.T @ np.linalg.solve(b @ b.T + ridges[1] * np.eye(6), target)
     found = variant_values(blocks(X, X_OOD), Y, NETWORK)[Variant(features, 0.1, labels)]
     assert found == pytest.approx(np.linalg.norm(theta - theta_ood), rel=1e-6)

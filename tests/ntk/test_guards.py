@@ -213,7 +213,7 @@ def test_a_zero_kernel_is_a_kernel_and_one_that_overflows_is_refused():
     np.testing.assert_array_equal(kernels.train, np.zeros((4, 4)))
     assert kernels.check_error == 0.0
     with pytest.raises(SelfCheckError, match="is not finite"):
-        gram(model.float(), x.float(), config=replace(CPU, checks=0))
+        gram(model.float(), x.float(), config=replace(CPU, self_check=False))
 
 
 def test_usual_ways_of_writing_a_network_work():

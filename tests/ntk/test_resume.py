@@ -24,7 +24,7 @@ from projnorm.errors import ChangedInputError
 from projnorm.store import Store
 from tests.ntk.networks import images, plain_network
 
-CONFIG = KernelConfig(panel=4, batch=3, device="cpu", checks=2)
+CONFIG = KernelConfig(panel=4, batch=3, device="cpu")
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(compute, tmp_path, 
 
 def test_a_resumed_run_cuts_the_samples_as_before_whatever_is_asked(compute):
     compute()
-    other = KernelConfig(panel=100, batch=64, device="cpu", memory=9e9, checks=0)
+    other = KernelConfig(panel=100, batch=64, device="cpu", memory=9e9, self_check=False)
     assert compute(config=other).computed == 0
     assert compute(config=other, fresh=True).plan.cut.panel == 10
 
@@ -191,7 +191,7 @@ def test_every_sample_passes_the_network_once_and_the_disk_holds_one_target_at_a
 
     monkeypatch.setattr(engine_module.Engine, "fill", fill)
     monkeypatch.setattr(PanelFiles, "put", kept)
-    kernels = gram(*inputs, config=replace(config, checks=0), folder=tmp_path)
+    kernels = gram(*inputs, config=replace(config, self_check=False), folder=tmp_path)
     assert sum(seen) == kernels.plan.samples == 22
     assert max(held) == kernels.plan.disk_bytes == (10 + 7) * kernels.plan.sample_bytes
 
@@ -301,6 +301,8 @@ def test_a_task_puts_each_tile_into_its_file_when_it_is_done(compute, monkeypatc
 
 def test_a_task_carries_the_inputs_of_its_panels_and_no_more(sent):
     train = images(400).float()
-    gram(plain_network().float(), train, config=replace(CONFIG, panel=40, batch=40, checks=0), backend=Backend(2))
+    gram(
+        plain_network().float(), train, config=replace(CONFIG, panel=40, batch=40, self_check=False), backend=Backend(2)
+    )
     assert max(sent[1:]) < 1.1 * train.nbytes
     assert sent[0] < 0.5 * train.nbytes

@@ -127,7 +127,7 @@ def _pages_there(folder: Path) -> dict[str, str]:
 def _features(folder: Path, told: Told) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(2):
-        config = KernelConfig(kind="coordinates", count=40, seed=number, device="cpu", checks=1)
+        config = KernelConfig(kind="coordinates", count=40, seed=number, device="cpu")
         features(plain_network().float(), images(4).float(), config=config, out=folder / f"features-{number}.npy")
         told(str(number))
 
