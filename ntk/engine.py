@@ -197,7 +197,8 @@ class Engine:
         try:
             return Network(
                 model,
-                self._values,
+                # The same two in both passes, so that branches which depend on the samples are the same.
+                lambda count: self._cycled(count, distinct=2).prepared(self.device, self._prepare),
                 layers=config.layers,
                 frozen=config.frozen,
                 only_autograd=config.route == AUTOGRAD,
@@ -307,9 +308,9 @@ class Engine:
     def _values(self, count: int) -> Values:
         return self._cycled(count).prepared(self.device, self._prepare)
 
-    def _cycled(self, count: int) -> Samples:
-        """So many samples: those of the example, again from the first where there are fewer."""
-        return self.example[torch.arange(count) % len(self.example)]
+    def _cycled(self, count: int, distinct: int = _LOOKED_AT) -> Samples:
+        """So many samples: the first ones of the example, again from the first where there are fewer distinct ones."""
+        return self.example[torch.arange(count) % min(distinct, len(self.example))]
 
     def _passed_through(self) -> tuple[LayerCost, ...]:
         """The cost of layers whose parameters are not used."""

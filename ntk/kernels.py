@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -113,8 +113,8 @@ class Kernels:
         sizes = [f"{name} {self.plan.sets[name]:,}" for name in self.targets]
         named = ", ".join(sizes[:_NAMED]) + (", ..." if len(sizes) > _NAMED else "")
         targets = f"{len(sizes)} target{'' if len(sizes) == 1 else 's'}" + (f" ({named})" if sizes else "")
-        left_out = f" ({len(self.left_out)} left out)" if self.left_out else ""
-        autograd = f", {len(self.by_autograd)} of them by plain autograd" if self.by_autograd else ""
+        left_out = f" ({_tensors(self.left_out)} left out)" if self.left_out else ""
+        autograd = f", {_tensors(self.by_autograd)} by plain autograd" if self.by_autograd else ""
         return (
             f"{self.plan.sets[TRAIN]:,} training samples, {targets}, {self.parameters:,} parameters{left_out}"
             f"{autograd}, device {self.device}, check error {self.check_error:.2g}"
@@ -366,6 +366,10 @@ class GramTask:
                 else:  # two targets have no block in common
                     found[a, b] = expected[a, b]
         self.engine.require_same(found, expected, scale)
+
+
+def _tensors(names: Collection[str]) -> str:
+    return f"{len(names)} tensor{'' if len(names) == 1 else 's'}"
 
 
 def _drawn(sets: Mapping[str, Samples], seed: int) -> list[tuple[str, int]]:

@@ -42,6 +42,7 @@ EXAMPLES = (
     "toy",
     "bound",
     "tangent_kernel",
+    "kernels_of_networks",
     "projnorm_of_classifier",
     "compare_estimators",
 )

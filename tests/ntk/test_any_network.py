@@ -89,7 +89,7 @@ def test_frozen_parameters_are_left_out_and_named_unless_they_are_asked_for():
     without = gram(model, x, config=CPU)
     assert without.left_out == ("0.weight",)
     assert without.parameters == whole.parameters - 30
-    assert "(1 left out)" in str(without)
+    assert "(1 tensor left out)" in str(without)
     np.testing.assert_allclose(gram(model, x, config=replace(CPU, frozen=True)).train, whole.train, rtol=1e-12)
     assert not model[0].weight.requires_grad
 
