@@ -274,7 +274,8 @@ class Network:
         Rows of a batch that are several to a sample may be in either order; if neither is right, no rule is; and if
         plain autograd of a batch is not right, one sample at a time is.
         """
-        reasons, inner, one_by_one = dict(self.reasons), set(self.inner), self.one_by_one
+        reasons: dict[str, str] = {}
+        inner, one_by_one = set(self.inner), self.one_by_one
         for block in blocks:
             steps = {self._step_of_use[use] for use in block.uses}
             folded = {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
@@ -286,17 +287,33 @@ class Network:
                 inner |= folded
             else:
                 reasons |= {self.names[root]: "a call that was not followed" for root in block.roots}
+        return self._otherwise(reasons, frozenset(inner), one_by_one=one_by_one)
+
+    def _otherwise(
+        self, reasons: Mapping[str, str], inner: frozenset[int] = frozenset(), *, one_by_one: bool = False
+    ) -> Network:
+        """The same network with these ways of following besides those that it has."""
         other = copy.copy(self)
-        other.reasons, other.inner, other.one_by_one = reasons, frozenset(inner), one_by_one
+        other.reasons = {**self.reasons, **reasons}
+        other.inner, other.one_by_one = self.inner | inner, self.one_by_one or one_by_one
         other._follow()  # noqa: SLF001
         return other
 
+    def by_autograd(self, roots: Iterable[int]) -> Network:
+        """The network with more parameters left to plain autograd; with all where none is named."""
+        why = "a forward pass that depends on the samples"
+        return self._otherwise(reasons={self.names[root]: why for root in roots or range(len(self.names))})
+
     def capture(self, values: Values, scalar: Scalar) -> list[Captured]:
-        """What each block leaves of a batch."""
+        """What each block leaves of a batch.
+
+        Raises:
+            NotFollowedError: If the forward pass uses parameters in another way than in the pass that was followed.
+        """
         single = count_rows(values) == 1  # networks may treat a batch of one in another way
         given = _doubled(values) if single else values
         follower = Follower(self.parameters, list(self._steps))
-        uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else []
+        uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else {}
         if changed := follower.changed_inputs():
             raise UnsupportedNetworkError(
                 f"the input of a call of {changed[0]!r} is changed in place after it was used, so it has no gradient; "
@@ -313,18 +330,15 @@ class Network:
         found = [one.part(slice(0, 1)) for one in found] if single else found
         return [replace(one, rows=rows) if one.block.route == AUTOGRAD else one for one in found]
 
-    def _uses(self, follower: Follower, values: Values, scalar: Scalar) -> list[Use]:
+    def _uses(self, follower: Follower, values: Values, scalar: Scalar) -> dict[int, Use]:
         """One forward and backward pass."""
         with requiring_only(self.model):
-            try:
-                with follower:
-                    numbers = scalar(called(self.model, values))
-            except NotFollowedError:
-                raise UnsupportedNetworkError(
-                    'the forward pass uses parameters in an order that depends on the samples; pass route="autograd".'
-                ) from None
+            with follower:
+                numbers = scalar(called(self.model, values))
             leaves = follower.leaves
-            return follower.uses(torch.autograd.grad(numbers.sum(), leaves, allow_unused=True) if leaves else ())
+            grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True) if leaves else ()
+            wanted = {number for block in self.blocks for number in block.uses}
+            return follower.uses(grads, count_rows(values), wanted)
 
     def plain_gradient(
         self, values: Values, scalar: Scalar, weights: Tensor, take: Callable[[int, Tensor], None]

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk.capture import AUTOGRAD, Block, Captured, Network, Scalar
+from ntk.capture import AUTOGRAD, Block, Captured, Network, Scalar, UnsupportedNetworkError
 from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
+from ntk.following import NotFollowedError
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
 from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
 from ntk.plan import Sizes
@@ -111,6 +112,7 @@ class Engine:
         if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
             raise InputError("`models` must all have the same layers.")
         first = self._networks[0]
+        self._captured = captured[0]
         self.map: FeatureMap = feature_map(self.config, captured[0])
         self.views = len(self._networks) * len(self._scalars)
         self.parameters = sum(block.parameters for block in first.blocks)
@@ -176,8 +178,13 @@ class Engine:
 
     def example_kernel(self) -> np.ndarray:
         """The kernel of the samples that the networks were looked at with."""
-        panel = self.fill(self.empty_panel(len(self.example)), self.example, batch=len(self.example))
-        return self.block(panel, panel, Workspace(len(self.example)))
+        samples = len(self.example)
+        panel = self.empty_panel(samples)
+        if self.views == 1:
+            self.map.write([layer.part(slice(0, samples)) for layer in self._captured], panel[0])
+        else:
+            self.fill(panel, self.example, batch=samples)
+        return self.block(panel, panel, Workspace(samples))
 
     def require_same(self, found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
         """Raise `SelfCheckError` if samples in other batches have another kernel, beyond what rounding can do."""
@@ -244,7 +251,11 @@ class Engine:
             )
         while True:
             started = time.perf_counter()
-            captured = network.capture(values, scalar)
+            try:
+                captured = network.capture(values, scalar)
+            except NotFollowedError as error:
+                network = network.by_autograd(error.roots)
+                continue
             self.seconds_per_sample = (time.perf_counter() - started) / _LOOKED_AT
             errors = self._layer_errors(network, captured, values, scalar) if check else {}
             wrong = [block for block, error in errors.items() if not error <= self._allowed(block)]
@@ -294,7 +305,12 @@ class Engine:
 
     def _capture(self, view: int, x: Samples) -> list[Captured]:
         index, output = divmod(view, len(self._scalars))
-        captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
+        try:
+            captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
+        except NotFollowedError:
+            raise UnsupportedNetworkError(
+                'the forward pass uses parameters in a way that depends on the samples; pass route="autograd".'
+            ) from None
         return [layer.moved(self._home) for layer in captured] if self._double_on_cpu else captured
 
     def _scalar(self, output: int, x: Samples) -> Scalar:

@@ -38,7 +38,12 @@ _FEW, _MORE = 2, 3
 
 
 class NotFollowedError(Exception):
-    """The forward pass takes another way with another number of samples."""
+    """The forward pass takes another way with other samples: at all, or at a call that `roots` enter."""
+
+    def __init__(self, roots: tuple[int, ...] = ()) -> None:
+        """The parameters that it is about; none where it is about all."""
+        super().__init__()
+        self.roots = roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +132,12 @@ class _Open:
     like: Tensor
     grads: Tensor | None = None
 
-    def closed(self) -> Use:
+    def closed(self, samples: int) -> Use:
         """The use with the samples first; without a gradient the outputs do not depend on it."""
         grads = self.like.new_zeros(self.shape) if self.grads is None else self.grads
+        for t, layout in ((self.inputs, self.layouts[0]), (grads, self.layouts[-1])):
+            if t is not None and t.shape[layout.axis] != samples * layout.times:
+                raise NotFollowedError(tuple(root for one in self.roles.values() for root in one.roots))
         first = None if self.inputs is None else self.layouts[0].samples_first(self.inputs)
         return Use(self.operation, self.roles, first, self.layouts[-1].samples_first(grads.detach()))
 
@@ -199,12 +207,12 @@ class Follower(TorchFunctionMode):
         """The step of every use, and what was used in it."""
         return [(one.step, one.roles) for one in self._open]
 
-    def uses(self, gradients: Iterable[Tensor | None]) -> list[Use]:
-        """The uses, after the gradients by `leaves` were computed."""
+    def uses(self, gradients: Iterable[Tensor | None], samples: int, wanted: Iterable[int]) -> dict[int, Use]:
+        """Those uses of a batch that are wanted, by their number, after the gradients by `leaves` were computed."""
         for leaf, gradient in zip(self.leaves, gradients, strict=True):
             if (copy := self._copies.get(id(leaf))) is not None:
                 copy.grads = gradient
-        return [one.closed() for one in self._open]
+        return {number: self._open[number].closed(samples) for number in wanted}
 
     def changed_inputs(self) -> list[str]:
         """Calls whose input was changed in place after it was used."""
