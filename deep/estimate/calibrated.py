@@ -4,6 +4,9 @@ Draws of the calibration sets with their own class shares teach what the error i
 those with other shares, what it is if both did. How much a target looks like the first kind is a regression too, and
 what it says of draws that it was not fitted to gives the odds of the two hypotheses. Their predictions are mixed with
 these odds, and the ends of the interval are quantiles of the mixture.
+
+Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless the mixture
+contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ FEWEST_SETS = 6
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Odds, before the target is seen, that class shares stayed as they were.
 _PRIOR_ODDS = 15.0
+# The same where the outputs do not refute that only class shares changed, and the level of the central interval of the
+# mixture, with these odds, outside of which the error under "class shares" is contradicted.
+_ACCEPTED_ODDS, _AGREEMENT = 1.0, 0.7
 # "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
 _MOST_WEIGHT = 0.6
 # Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
@@ -53,6 +59,10 @@ class Mixture:
             below = self.weight * laws[0].cdf(middle) + (1.0 - self.weight) * laws[1].cdf(middle)
             low, high = (middle, high) if below < level else (low, middle)
         return 0.5 * (low + high)
+
+    def holds(self, value: float, level: float) -> bool:
+        """Whether a value lies in the central interval of this level."""
+        return self.quantile(0.5 - level / 2.0) <= value <= self.quantile(0.5 + level / 2.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,9 +125,7 @@ class CalibratedAnswers:
         level: float,
     ) -> Answer:
         """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
-        # What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
-        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        if shift == "classes" or (shift == "any" and only_shares):
+        if self.takes_class_shares(assessment, scores, shift):
             return self._accepted(assessment, shift, sizes, level)
         law = self.mixture(scores, assessment, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
@@ -125,11 +133,18 @@ class CalibratedAnswers:
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
         return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
 
+    def takes_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
+        """Whether the answer is that of "class shares": stated, or refuted neither by outputs nor by the regressions."""
+        if shift != "any" or not _explained_by_shares(assessment):
+            return shift == "classes"
+        return self.mixture(scores, assessment, shift).holds(assessment.adapted_error, _AGREEMENT)
+
     def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
         x, z = (np.array([scores[one] for one in names]) for names in self.methods)
         inputs, both = self.inputs.predict(x), self.both.predict(z)
-        weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores)
+        prior = _ACCEPTED_ODDS if _explained_by_shares(assessment) else _PRIOR_ODDS
+        weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores, prior)
         deviations = (float(inputs.deviation[0]), float(both.deviation[0]))
         first = float(inputs.mean[0])
         if deviations[0] > _UNSURE and not assessment.accepts_no_shift:
@@ -141,12 +156,12 @@ class CalibratedAnswers:
         here = self._likeness(scores)
         return (1 + int(np.sum(self.own <= here))) / (len(self.own) + 1)
 
-    def weight_of_inputs(self, scores: Mapping[str, float]) -> float:
-        """Probability that class shares are those of the source, from how draws of both kinds look."""
+    def weight_of_inputs(self, scores: Mapping[str, float], prior_odds: float = _PRIOR_ODDS) -> float:
+        """Probability that class shares are those of the source, from odds and how draws of both kinds look."""
         if not len(self.other):
             return 1.0
         here = self._likeness(scores)
-        odds = _PRIOR_ODDS * self.p_value_of_inputs(scores)
+        odds = prior_odds * self.p_value_of_inputs(scores)
         odds /= (1 + int(np.sum(self.other >= here))) / (len(self.other) + 1)
         return odds / (1.0 + odds)
 
@@ -164,3 +179,11 @@ class CalibratedAnswers:
         low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
         ends = plain.error + min(0.0, low), plain.error + max(0.0, high)
         return Answer(plain.error, *ends, plain.sampling_noise).at_least(0.0, level)
+
+
+def _explained_by_shares(assessment: Assessment) -> bool:
+    """Whether the outputs refute "no shift" but not "class shares".
+
+    What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
+    """
+    return assessment.accepts_class_shares and not assessment.accepts_no_shift

@@ -205,14 +205,16 @@ class ErrorEstimator:
             HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
             for one in assessment.results
         ]
+        takes_shares = answers.takes_class_shares(assessment, scores, shift)
+        if shift == "any" and not takes_shares and not assessment.accepts_no_shift:
+            hypotheses[1] = replace(hypotheses[1], refuted=True)
         law = answers.mixture(scores, assessment, self.shift)
         means = np.clip(law.means, 0.0, 1.0).tolist()
         hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
-        warnings = (_OUTSIDE,) if far and not assessment.accepts_class_shares else ()
+        warnings = (_OUTSIDE,) if far and not takes_shares and not assessment.accepts_no_shift else ()
         based_on = answers.methods[0] if shift == "inputs" else answers.methods[1]
-        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        if shift == "classes" or (shift == "any" and only_shares):
+        if takes_shares:
             based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))

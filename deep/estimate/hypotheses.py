@@ -47,7 +47,7 @@ class HypothesisResult:
         name: "no shift", "class shares", "inputs", or "class shares and inputs".
         error: Estimated error if the hypothesis holds.
         p_value: Probability of outputs as unlikely as these if it holds; nan where nothing can refute it.
-        refuted: Whether the test rejects it.
+        refuted: Whether the test, or the regression over calibration sets, rejects it.
     """
 
     name: str
