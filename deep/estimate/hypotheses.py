@@ -167,7 +167,7 @@ class HypothesisTests:
         confidence = self.expected(target, raw)
         weight = self.resolution if self.known_shares is None else 1.0
         rows = probabilities(target.logits)
-        test = self.test.only_shares_changed(target, self.known_shares)
+        test = self.test.only_shares_changed(target, self.known_shares, likely=shares)
         onto = own if self.known_shares is None else shares
         return Assessment(
             self.test.nothing_changed(target),
