@@ -5,7 +5,7 @@ those with other shares, what it is if both did. How much a target looks like th
 what it says of draws that it was not fitted to gives the odds of the two hypotheses. Their predictions are mixed with
 these odds, and the ends of the interval are quantiles of the mixture.
 
-Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless the mixture
+Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless a regression
 contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
 """
 
@@ -32,9 +32,10 @@ FEWEST_SETS = 6
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Odds, before the target is seen, that class shares stayed as they were.
 _PRIOR_ODDS = 15.0
-# The same where the outputs do not refute that only class shares changed, and the level of the central interval of the
-# mixture, with these odds, outside of which the error under "class shares" is contradicted.
-_ACCEPTED_ODDS, _AGREEMENT = 1.0, 0.7
+# "Class shares" is overruled where a regression contradicts its error: that for "inputs" by so many deviations if it
+# has this weight; that for all draws, which have other shares too, by more, and only if the outputs fit no better than
+# chance makes likely.
+_SURE, _FROM_INPUTS, _FROM_BOTH = 0.98, 1.0, 3.0
 # "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
 _MOST_WEIGHT = 0.6
 # Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
@@ -59,10 +60,6 @@ class Mixture:
             below = self.weight * laws[0].cdf(middle) + (1.0 - self.weight) * laws[1].cdf(middle)
             low, high = (middle, high) if below < level else (low, middle)
         return 0.5 * (low + high)
-
-    def holds(self, value: float, level: float) -> bool:
-        """Whether a value lies in the central interval of this level."""
-        return self.quantile(0.5 - level / 2.0) <= value <= self.quantile(0.5 + level / 2.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,17 +131,22 @@ class CalibratedAnswers:
         return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
 
     def takes_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
-        """Whether the answer is that of "class shares": stated, or refuted neither by outputs nor by the regressions."""
+        """Whether "class shares" answers: it is stated, or neither the outputs nor the regressions refute it."""
         if shift != "any" or not _explained_by_shares(assessment):
             return shift == "classes"
-        return self.mixture(scores, assessment, shift).holds(assessment.adapted_error, _AGREEMENT)
+        law, test = self.mixture(scores, assessment, shift), assessment.class_shares
+        inputs, both = (
+            abs(assessment.adapted_error - mean) / deviation
+            for mean, deviation in zip(law.means, law.deviations, strict=True)
+        )
+        looks_like_inputs = law.weight >= _SURE and inputs > _FROM_INPUTS
+        return not looks_like_inputs and (both <= _FROM_BOTH or test.statistic <= test.degrees)
 
     def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
         x, z = (np.array([scores[one] for one in names]) for names in self.methods)
         inputs, both = self.inputs.predict(x), self.both.predict(z)
-        prior = _ACCEPTED_ODDS if _explained_by_shares(assessment) else _PRIOR_ODDS
-        weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores, prior)
+        weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores)
         deviations = (float(inputs.deviation[0]), float(both.deviation[0]))
         first = float(inputs.mean[0])
         if deviations[0] > _UNSURE and not assessment.accepts_no_shift:
@@ -156,12 +158,12 @@ class CalibratedAnswers:
         here = self._likeness(scores)
         return (1 + int(np.sum(self.own <= here))) / (len(self.own) + 1)
 
-    def weight_of_inputs(self, scores: Mapping[str, float], prior_odds: float = _PRIOR_ODDS) -> float:
-        """Probability that class shares are those of the source, from odds and how draws of both kinds look."""
+    def weight_of_inputs(self, scores: Mapping[str, float]) -> float:
+        """Probability that class shares are those of the source, from how draws of both kinds look."""
         if not len(self.other):
             return 1.0
         here = self._likeness(scores)
-        odds = prior_odds * self.p_value_of_inputs(scores)
+        odds = _PRIOR_ODDS * self.p_value_of_inputs(scores)
         odds /= (1 + int(np.sum(self.other >= here))) / (len(self.other) + 1)
         return odds / (1.0 + odds)
 

@@ -338,9 +338,7 @@ class ErrorEstimator:
         )
 
 
-_MORE_THAN_SHARES = (
-    "The outputs are not those of the source with other class shares, so more than these has changed."
-)
+_MORE_THAN_SHARES = "The outputs are not those of the source with other class shares, so more than these has changed."
 _OUTSIDE = (
     "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
     "and the interval may not hold."

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from deep.estimate.calibrated import _MOST_WEIGHT, _PRIOR_ODDS, CalibratedAnswers, Mixture
+from deep.estimate.calibrated import _MOST_WEIGHT, CalibratedAnswers, Mixture
 from deep.estimate.calibration_sets import Draw
 from deep.outputs import Outputs
 from tests.deep.test_answers import NO, YES, assessment
@@ -121,31 +121,20 @@ def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed
 
 def test_class_shares_are_overruled_where_the_regressions_contradict_them():
     answers = learnt(families=60)
-    inputs, both = {"A": 0.3, "B": 0.0}, {"A": 0.3, "B": 1.0}
-    for scores, error in ((inputs, 0.3), (both, 0.6)):
-        agrees, contradicts = (assessment(NO, YES, adapted_error=one) for one in (error, 0.1))
+    inputs, both = {"A": 0.3, "B": -0.5}, {"A": 0.3, "B": 1.0}
+    misfit = replace(YES, statistic=15.0)
+    for scores, error, test in ((inputs, 0.3, YES), (both, 0.6, misfit)):
+        agrees, contradicts = (assessment(NO, test, adapted_error=one) for one in (error, 0.1))
         assert answers.takes_class_shares(agrees, scores, "any")
         assert not answers.takes_class_shares(contradicts, scores, "any")
-        assert answers.answer(contradicts, scores, "any", SIZES, 0.9).error == pytest.approx(error, abs=0.06)
+        law = answers.mixture(scores, contradicts, "any")
+        assert answers.answer(contradicts, scores, "any", SIZES, 0.9).error == pytest.approx(law.quantile(0.5))
         # What is stated is not overruled, and what the outputs refute is not taken.
         assert answers.takes_class_shares(contradicts, scores, "classes")
         assert not answers.takes_class_shares(agrees, scores, "inputs")
         assert not answers.takes_class_shares(assessment(NO, NO, adapted_error=error), scores, "any")
-
-
-def test_shares_that_outputs_accept_are_as_likely_as_those_of_the_source():
-    answers, scores = learnt(), {"A": 0.2, "B": 0.5}
-    before, accepted = (answers.mixture(scores, one, "any").weight for one in (assessment(), assessment(NO, YES)))
-    odds = [one / (1.0 - one) for one in (before, accepted)]
-    assert odds[0] == pytest.approx(_PRIOR_ODDS * odds[1])
-
-
-def test_the_middle_of_a_mixture_holds_its_median_and_not_its_tails():
-    law = Mixture((0.1, 0.4), (0.02, 0.1), 0.7)
-    assert law.holds(law.quantile(0.5), 0.1)
-    assert law.holds(law.quantile(0.06), 0.9)
-    assert not law.holds(law.quantile(0.04), 0.9)
-    assert not law.holds(law.quantile(0.96), 0.9)
+    # What class shares fit well is left to them, unless the target clearly has those of the source.
+    assert answers.takes_class_shares(assessment(NO, YES, adapted_error=0.1), both, "any")
 
 
 def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
