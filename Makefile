@@ -21,6 +21,7 @@ bench: .venv
 	$(BIN)/python benchmarks/bench_toy.py
 	$(BIN)/python benchmarks/bench_ntk.py
 	$(BIN)/python benchmarks/bench_deep.py
+	$(BIN)/python benchmarks/bench_predict.py
 
 figures: .venv
 	$(BIN)/projnorm figures --full

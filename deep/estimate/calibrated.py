@@ -4,6 +4,9 @@ Draws of the calibration sets with their own class shares teach what the error i
 those with other shares, what it is if both did. How much a target looks like the first kind is a regression too, and
 what it says of draws that it was not fitted to gives the odds of the two hypotheses. Their predictions are mixed with
 these odds, and the ends of the interval are quantiles of the mixture.
+
+Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless a regression
+contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ FEWEST_SETS = 6
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Odds, before the target is seen, that class shares stayed as they were.
 _PRIOR_ODDS = 15.0
+# "Class shares" is overruled where a regression contradicts its error: that for "inputs" by so many deviations if it
+# has this weight; that for all draws, which have other shares too, by more, and only if the outputs fit no better than
+# chance makes likely.
+_SURE, _FROM_INPUTS, _FROM_BOTH = 0.98, 1.0, 3.0
 # "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
 _MOST_WEIGHT = 0.6
 # Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
@@ -115,15 +122,25 @@ class CalibratedAnswers:
         level: float,
     ) -> Answer:
         """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
-        # What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
-        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        if shift == "classes" or (shift == "any" and only_shares):
+        if self.takes_class_shares(assessment, scores, shift):
             return self._accepted(assessment, shift, sizes, level)
         law = self.mixture(scores, assessment, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
         wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
         return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
+
+    def takes_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
+        """Whether "class shares" answers: it is stated, or neither the outputs nor the regressions refute it."""
+        if shift != "any" or not _explained_by_shares(assessment):
+            return shift == "classes"
+        law, test = self.mixture(scores, assessment, shift), assessment.class_shares
+        inputs, both = (
+            abs(assessment.adapted_error - mean) / deviation
+            for mean, deviation in zip(law.means, law.deviations, strict=True)
+        )
+        looks_like_inputs = law.weight >= _SURE and inputs > _FROM_INPUTS
+        return not looks_like_inputs and (both <= _FROM_BOTH or test.statistic <= test.degrees)
 
     def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
@@ -164,3 +181,11 @@ class CalibratedAnswers:
         low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
         ends = plain.error + min(0.0, low), plain.error + max(0.0, high)
         return Answer(plain.error, *ends, plain.sampling_noise).at_least(0.0, level)
+
+
+def _explained_by_shares(assessment: Assessment) -> bool:
+    """Whether the outputs refute "no shift" but not "class shares".
+
+    What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
+    """
+    return assessment.accepts_class_shares and not assessment.accepts_no_shift

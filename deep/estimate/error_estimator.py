@@ -14,6 +14,7 @@ from deep.estimate.answers import Answer, answer_from_methods, answer_from_outpu
 from deep.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
 from deep.estimate.calibration_sets import CalibrationSets, Draw
 from deep.estimate.hypotheses import INPUTS, Assessment, HypothesisResult, HypothesisTests
+from deep.estimate.reliability import calibrated_doubts, doubts
 from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult, joined, percent
 from deep.estimate.scaling import Scaling
 from deep.estimate.slices import slice_spread
@@ -32,12 +33,11 @@ _FEW = 30
 # A predicted class without labelled samples is warned of from this part of the target on, and a source error from this
 # much above that of the most frequent class on.
 _UNSEEN, _ABOVE_CHANCE = 0.01, 0.01
-# Outputs that reveal less of the classes than this are warned of.
-_LITTLE_RESOLUTION = 0.35
 # "Inputs" is refuted where fewer calibration sets with their own class shares look less like such than this part.
 _INPUTS_ALPHA = 0.05
-# A prediction whose deviation is larger than that on calibration sets by this factor is an extrapolation.
-_EXTRAPOLATION = 1.5
+# A prediction whose deviation is larger than that on calibration sets by this factor is an extrapolation. The interval
+# grows with the deviation, so a smaller factor warns of intervals that hold.
+_EXTRAPOLATION = 3.0
 
 
 def offered_methods() -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class ErrorEstimator:
             estimate = self._from_outputs(target, assessment, scores, notes)
         else:
             estimate = self._calibrated(target, assessment, m, scores, notes)
-        warnings = (*self._general_warnings(target), *self._shift_warnings(assessment), *estimate.warnings)
+        warnings = (*self._general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
         shares = tuple(assessment.shares.tolist())
         return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
 
@@ -205,14 +205,16 @@ class ErrorEstimator:
             HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
             for one in assessment.results
         ]
+        takes_shares = answers.takes_class_shares(assessment, scores, shift)
+        if shift == "any" and not takes_shares and not assessment.accepts_no_shift:
+            hypotheses[1] = replace(hypotheses[1], refuted=True)
         law = answers.mixture(scores, assessment, self.shift)
         means = np.clip(law.means, 0.0, 1.0).tolist()
         hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
-        warnings = (_OUTSIDE,) if far and not assessment.accepts_class_shares else ()
+        warnings = (_OUTSIDE,) if far and not takes_shares and not assessment.accepts_no_shift else ()
         based_on = answers.methods[0] if shift == "inputs" else answers.methods[1]
-        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        if shift == "classes" or (shift == "any" and only_shares):
+        if takes_shares:
             based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
@@ -297,15 +299,18 @@ class ErrorEstimator:
             )
         return warnings
 
-    def _shift_warnings(self, assessment: Assessment) -> list[str]:
-        """Warnings about what the answer assumes of the shift."""
+    def _shift_warnings(self, assessment: Assessment, estimate: ErrorEstimate) -> list[str]:
+        """Warnings about what the answer assumes of the shift, and where its range may not hold."""
         if self.wanted is not None:
             return []
+        n = len(self.source)
+        if estimate.calibration is None:
+            found = doubts(assessment, n, self.shift)
+        else:
+            found = calibrated_doubts(assessment, n, self.shift, estimate.low)
         if self.shift == "classes" and not assessment.accepts_class_shares:
-            return ["The outputs are not those of the source with other class shares, so more than these has changed."]
-        if assessment.resolution < _LITTLE_RESOLUTION:
-            return [_LITTLE_SAID]
-        return []
+            found.append(_MORE_THAN_SHARES)
+        return found
 
     def _estimate(
         self,
@@ -333,10 +338,7 @@ class ErrorEstimator:
         )
 
 
-_LITTLE_SAID = (
-    "The outputs say little of the classes even on the source, so neither class shares nor changes of the inputs show "
-    "in them; the range may not hold. A few labels would decide."
-)
+_MORE_THAN_SHARES = "The outputs are not those of the source with other class shares, so more than these has changed."
 _OUTSIDE = (
     "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
     "and the interval may not hold."

@@ -47,7 +47,7 @@ class HypothesisResult:
         name: "no shift", "class shares", "inputs", or "class shares and inputs".
         error: Estimated error if the hypothesis holds.
         p_value: Probability of outputs as unlikely as these if it holds; nan where nothing can refute it.
-        refuted: Whether the test rejects it.
+        refuted: Whether the test, or the regression over calibration sets, rejects it.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Assessment:
         cot_adapted: COT of adapted probabilities onto their shares.
         excess: By how much the test of class shares is exceeded, per sample; 0 where it accepts.
         resolution: How much of the classes the outputs reveal, as in `HypothesisTests`.
+        predicted_distance: Total variation distance of the shares of predicted classes from those in the source.
         confidence_method: Name of the method behind `confidence_error`.
         has_known_shares: Whether the class shares were given.
     """
@@ -87,6 +88,7 @@ class Assessment:
     cot_adapted: float
     excess: float
     resolution: float
+    predicted_distance: float
     confidence_method: str = DoC.name
     has_known_shares: bool = False
 
@@ -165,7 +167,7 @@ class HypothesisTests:
         confidence = self.expected(target, raw)
         weight = self.resolution if self.known_shares is None else 1.0
         rows = probabilities(target.logits)
-        test = self.test.only_shares_changed(target, self.known_shares)
+        test = self.test.only_shares_changed(target, self.known_shares, likely=shares)
         onto = own if self.known_shares is None else shares
         return Assessment(
             self.test.nothing_changed(target),
@@ -179,9 +181,13 @@ class HypothesisTests:
             transport(adapted, shares).cost + regret(adapted, target),
             test.beyond(ALPHA) * (1.0 / len(target) + 1.0 / len(self.source)),
             self.resolution,
+            0.5 * float(np.abs(self._predicted_shares(target) - self._predicted_shares(self.source)).sum()),
             self.confidence.name,
             self.known_shares is not None,
         )
+
+    def _predicted_shares(self, outputs: Outputs) -> Floats:
+        return label_shares(outputs.predicted, self.source.classes)
 
     def transport_bias(self, m: int) -> float:
         """What COT says too much on m samples because labelled and unlabelled samples have shares of their own.

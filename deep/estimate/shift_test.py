@@ -145,14 +145,22 @@ class ShiftTest:
         distance = float(difference @ cho_solve(cho_factor(covariance), difference))
         return HotellingTest.of(distance, len(difference), len(difference), n - 1)
 
-    def only_shares_changed(self, target: Outputs, shares: Floats | None = None) -> HotellingTest:
-        """Test that the target is as the source but for its class shares: those that fit best, or given ones."""
+    def only_shares_changed(
+        self, target: Outputs, shares: Floats | None = None, *, likely: Floats | None = None
+    ) -> HotellingTest:
+        """Test that the target is as the source but for its class shares.
+
+        Args:
+            target: Outputs on the target.
+            shares: Its class shares, where they are known; by default those that fit best.
+            likely: What `likely_shares` says of the target, if it was computed before.
+        """
         m, n = len(target), int(self.counts.sum())
         mean = self._means_of(target)
         extra = np.zeros((len(mean), len(mean)))
         fixed = shares
         if fixed is None and len(self.counts) > MOST_CLASSES:
-            fixed = self.likely_shares(target)
+            fixed = self.likely_shares(target) if likely is None else likely
             noise = _share_noise(self.scaling.probabilities(target.logits), fixed, self.shares)
             extra = self.means.T @ noise @ self.means
         shares = self.counts / n if fixed is None else fixed

@@ -22,7 +22,8 @@ SIZES = (1000, 500)
 
 def assessment(no_shift=NO, class_shares=NO, classes=3, **values) -> Assessment:
     said = {"source_error": 0.1, "confidence_error": 0.12, "adapted_error": 0.16, "cot": 0.2, "cot_adapted": 0.3}
-    rest = {"distance": 0.0, "excess": 0.0, "resolution": 0.8, "shares": np.full(classes, 1 / classes)}
+    rest = {"distance": 0.0, "excess": 0.0, "resolution": 0.8, "predicted_distance": 0.2}
+    rest["shares"] = np.full(classes, 1 / classes)
     return Assessment(no_shift=no_shift, class_shares=class_shares, **(said | rest | values))
 
 

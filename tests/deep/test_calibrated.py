@@ -106,7 +106,7 @@ def test_the_interval_never_leaves_the_other_hypothesis_out():
 
 
 def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed():
-    scores, accepted = {"A": 0.3, "B": 0.0}, assessment(NO, YES, adapted_error=0.16)
+    scores, accepted = {"A": 0.16, "B": 0.0}, assessment(NO, YES, adapted_error=0.16)
     few, many = learnt(), learnt(accepted=30)
     for answers in (few, many):
         found = answers.answer(accepted, scores, "any", SIZES, 0.9)
@@ -117,6 +117,24 @@ def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed
     np.testing.assert_allclose(many.accepted[:, 1] - many.accepted[:, 0], 0.03, atol=1e-9)
     exact = many.answer(accepted, scores, "any", (10**9, 10**9), 0.9)
     assert (exact.low, exact.high) == pytest.approx((0.16, 0.19), abs=1e-3)
+
+
+def test_class_shares_are_overruled_where_the_regressions_contradict_them():
+    answers = learnt(families=60)
+    inputs, both = {"A": 0.3, "B": -0.5}, {"A": 0.3, "B": 1.0}
+    misfit = replace(YES, statistic=15.0)
+    for scores, error, test in ((inputs, 0.3, YES), (both, 0.6, misfit)):
+        agrees, contradicts = (assessment(NO, test, adapted_error=one) for one in (error, 0.1))
+        assert answers.takes_class_shares(agrees, scores, "any")
+        assert not answers.takes_class_shares(contradicts, scores, "any")
+        law = answers.mixture(scores, contradicts, "any")
+        assert answers.answer(contradicts, scores, "any", SIZES, 0.9).error == pytest.approx(law.quantile(0.5))
+        # What is stated is not overruled, and what the outputs refute is not taken.
+        assert answers.takes_class_shares(contradicts, scores, "classes")
+        assert not answers.takes_class_shares(agrees, scores, "inputs")
+        assert not answers.takes_class_shares(assessment(NO, NO, adapted_error=error), scores, "any")
+    # What class shares fit well is left to them, unless the target clearly has those of the source.
+    assert answers.takes_class_shares(assessment(NO, YES, adapted_error=0.1), both, "any")
 
 
 def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
