@@ -120,7 +120,7 @@ class Step:
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A use whose gradient is not there yet."""
+    """A use whose gradient is not there yet; `like` is of the type and on the device that it will have."""
 
     step: int
     roles: dict[str, Followed]
@@ -323,7 +323,7 @@ class Follower(TorchFunctionMode):
             kept._version,  # noqa: SLF001
             step.layouts,
             tuple(out.shape),
-            out.detach(),
+            out.new_empty(0),
         )
         self._open.append(opened)
         if not out.requires_grad:
@@ -348,7 +348,7 @@ class Follower(TorchFunctionMode):
             aligned = t.detach().reshape(_aligned(t, len(shape), channels=step.call == "prelu"))
             leaf = aligned.expand(sizes).requires_grad_()
             roles = {"weight": self._known[id(t)][1]}
-            opened = _Open(number, roles, next(operations), None, 0, (result,), tuple(leaf.shape), aligned)
+            opened = _Open(number, roles, next(operations), None, 0, (result,), tuple(leaf.shape), aligned.new_empty(0))
             self._open.append(opened)
             self.leaves.append(leaf)
             self._copies[id(leaf)] = opened
