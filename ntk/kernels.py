@@ -20,7 +20,7 @@ from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine
 from ntk.inputs import Inputs, Prepare, Samples
 from ntk.panels import PanelFiles, disk_rate
-from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, make_plan
+from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, loads, make_plan
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
@@ -238,16 +238,19 @@ class GramTask:
             "sets": dict(plan.sets),
         }
 
-    def planned(self, folder: Path, plan: Plan | None = None) -> Plan:
-        """The plan with the place where panels wait if they do not fit into memory, for tiles in this folder."""
+    def planned(self, folder: Path, plan: Plan | None = None, workers: int = 1) -> Plan:
+        """The plan with what becomes of panels that are needed again, for tiles in this folder.
+
+        They are, where not all fit into memory, or where several workers need the same.
+        """
         plan, config = plan or self.plan, self.engine.config
         on_disk = replace(plan, overflow=ON_DISK)
-        if plan.overflow != RECOMPUTED or config.disk == "never":
+        again = sum(plan.samples_in(loads(run, plan.room)) for run in chunks(plan, workers))
+        if again == plan.samples or config.disk == "never":
             return plan
         folder.mkdir(parents=True, exist_ok=True)
         if on_disk.disk_bytes > _FREE * shutil.disk_usage(folder).free:
             return plan
-        again = plan.passes
         seconds = (plan.samples + again) * plan.sample_bytes / disk_rate(folder)
         pays = seconds < (again - plan.samples) * self.engine.views * self.engine.seconds_per_sample
         return on_disk if pays or config.disk == "always" else plan
@@ -255,12 +258,13 @@ class GramTask:
     @contextmanager
     def _panels(self, plan: Plan, tiles: Tiles, backend: Backend) -> Iterator[tuple[Plan, PanelFiles | None]]:
         """The plan with the place where panels wait, and their files where that is the disk."""
-        if plan.overflow != RECOMPUTED or backend.scheduler:  # workers of a cluster may not see the folder
+        workers = 1 if backend == ONE_PROCESS else max(2, count_workers(backend))
+        if (workers == 1 and plan.overflow != RECOMPUTED) or backend.scheduler:  # a cluster may not see the folder
             yield plan, None
             return
         with nullcontext("") if tiles.store is not None else tempfile.TemporaryDirectory() as place:
             folder = tiles.store.folder if tiles.store is not None else Path(place)
-            plan = self.planned(folder, plan)
+            plan = self.planned(folder, plan, workers)
             files = PanelFiles(folder / "panels") if plan.overflow == ON_DISK else None
             yield plan, files
             if files is not None:
