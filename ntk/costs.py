@@ -110,7 +110,7 @@ def _summary(plan: Plan) -> tuple[str, ...]:
     panels = f"{plan.samples:,} samples in {len(plan.panels)} panels of {cut.panel}, {plan.room} kept at once"
     waiting = {
         FITS: "all panels fit into memory",
-        ON_DISK: f"panels wait on disk, {plan.disk_bytes / 1e9:.3g} GB at a time",
+        ON_DISK: f"panels wait on disk, {plan.disk_bytes() / 1e9:.3g} GB at a time",
     }.get(plan.overflow, "panels that do not fit into memory are computed again")
     passes = f"{plan.passes:,} samples through the network in batches of {cut.batch}; {waiting}"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine
 from ntk.inputs import Inputs, Prepare, Samples
 from ntk.panels import PanelFiles, disk_rate
-from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, loads, make_plan
+from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, loads, make_plan, set_groups
 from ntk.tiles import Tiles, read_manifest, write_tile
 from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
 from projnorm.device import full_precision, on_device, torch_threads
@@ -249,7 +250,7 @@ class GramTask:
         if again == plan.samples or config.disk == "never":
             return plan
         folder.mkdir(parents=True, exist_ok=True)
-        if on_disk.disk_bytes > _FREE * shutil.disk_usage(folder).free:
+        if on_disk.disk_bytes(workers) > _FREE * shutil.disk_usage(folder).free:
             return plan
         seconds = (plan.samples + again) * plan.sample_bytes / disk_rate(folder)
         pays = seconds < (again - plan.samples) * self.engine.views * self.engine.seconds_per_sample
@@ -287,18 +288,17 @@ class GramTask:
             runs = [todo] if backend == ONE_PROCESS else _without(tiles, chunks(plan, max(2, count_workers(backend))))
             yield from self._tile_runs(plan, tiles, threads, backend, runs, None)
             return
-        for name in plan.sets:  # the disk holds the panels of one target at a time
-            own = [tile for tile in todo if plan.panels[tile[0]].set == name]
+        workers = 1 if backend == ONE_PROCESS else max(2, count_workers(backend))
+        for names in set_groups(plan, workers):  # the disk holds the panels of one group at a time
+            own = [tile for tile in todo if plan.panels[tile[0]].set in names]
             panels = sorted({panel for tile in own for panel in tile})
             self._fill_files(plan, threads, backend, files, [panel for panel in panels if panel not in files])
-            count = 1 if backend == ONE_PROCESS else _TASKS_EACH * max(2, count_workers(backend))
-            runs = [list(run) for run in np.array_split(np.array(own, dtype=int).reshape(-1, 2), count) if len(run)]
-            pairs = [[(int(i), int(j)) for i, j in run] for run in runs]
-            yield from self._tile_runs(plan, tiles, threads, backend, pairs, files)
-            if name != TRAIN:
-                for panel in panels:
-                    if plan.panels[panel].set == name:
-                        files.drop(panel)
+            size = math.ceil(len(own) / (1 if workers == 1 else _TASKS_EACH * workers)) or 1
+            runs = [own[start : start + size] for start in range(0, len(own), size)]
+            yield from self._tile_runs(plan, tiles, threads, backend, runs, files)
+            for panel in panels:
+                if plan.panels[panel].set != TRAIN:
+                    files.drop(panel)
 
     def _tile_runs(
         self,

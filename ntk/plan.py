@@ -30,6 +30,8 @@ _TILES = 24.0
 _EARLY, _FILLED_AGAIN = 1 / 8, 1 / 32
 # It ends in any case at this share, or when its tiles take this much of the memory.
 _LATE, _HELD = 1 / 2, 1 / 8
+# Panels that a worker fills before tiles are computed from them.
+_PANELS_EACH = 3
 # Blocks of position pairs of a structured convolution, and gradients formed only to be picked from, in bytes.
 _SCRATCH = 0.25e9
 
@@ -121,13 +123,12 @@ class Plan:
         """Number of samples sent through each network, again where their panel was dropped."""
         return self.samples_in(loads(self.tiles, self.room)) if self.overflow == RECOMPUTED else self.samples
 
-    @property
-    def disk_bytes(self) -> int:
-        """Number of bytes of the panels on disk: those of the training set and of one target at a time."""
+    def disk_bytes(self, workers: int = 1) -> int:
+        """Number of bytes of the panels on disk: those of the training set and of one group of targets at a time."""
         if self.overflow != ON_DISK:
             return 0
-        others = [count for name, count in self.sets.items() if name != TRAIN]
-        return self.sample_bytes * (self.sets[TRAIN] + max(others, default=0))
+        groups = ([self.sets[name] for name in names if name != TRAIN] for names in set_groups(self, workers))
+        return self.sample_bytes * (self.sets[TRAIN] + max(map(sum, groups)))
 
     def samples_in(self, panels: Iterable[int]) -> int:
         """Number of samples in some panels."""
@@ -230,6 +231,19 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
             break
         formed = more.formed
     return Cut(panel, batch, formed)
+
+
+def set_groups(plan: Plan, workers: int) -> list[list[str]]:
+    """Sets whose panels are filled together: one by one for one worker, else so many that each worker has some."""
+    groups: list[list[str]] = [[]]
+    panels = 0
+    for name in plan.sets:
+        if groups[-1] and (workers == 1 or panels >= _PANELS_EACH * workers):
+            groups.append([])
+            panels = 0
+        groups[-1].append(name)
+        panels += sum(panel.set == name for panel in plan.panels)
+    return groups
 
 
 def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:

@@ -193,7 +193,7 @@ def test_every_sample_passes_the_network_once_and_the_disk_holds_one_target_at_a
     monkeypatch.setattr(PanelFiles, "put", kept)
     kernels = gram(*inputs, config=replace(config, self_check=False), folder=tmp_path)
     assert sum(seen) == kernels.plan.samples == 22
-    assert max(held) == kernels.plan.disk_bytes == (10 + 7) * kernels.plan.sample_bytes
+    assert max(held) == kernels.plan.disk_bytes() == (10 + 7) * kernels.plan.sample_bytes
 
 
 def test_panels_of_an_interrupted_run_are_used_and_damaged_ones_computed_again(inputs, tmp_path, monkeypatch):
