@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
-from ntk.inputs import Values, called, count_rows
+from ntk.inputs import Values, called, count_rows, doubled
 from ntk.per_sample import per_sample_gradients, requiring_only
 from projnorm.errors import InputError
 from projnorm.files import reason
@@ -268,6 +268,11 @@ class Network:
             return names[0]
         return owners[0] + (f" and {len(owners) - 1} more" if len(owners) > 1 else "") or names[0]
 
+    def folded(self, block: Block) -> set[int]:
+        """Numbers of the steps of a block at which a sample has several rows of the batch, in an order to be found."""
+        steps = {self._step_of_use[use] for use in block.uses}
+        return {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
+
     def other_way(self, blocks: Sequence[Block]) -> Network | None:
         """The network with some blocks followed in another way; None where there is no other.
 
@@ -277,8 +282,7 @@ class Network:
         reasons: dict[str, str] = {}
         inner, one_by_one = set(self.inner), self.one_by_one
         for block in blocks:
-            steps = {self._step_of_use[use] for use in block.uses}
-            folded = {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
+            folded = self.folded(block)
             if block.route == AUTOGRAD:
                 if one_by_one:
                     return None
@@ -311,7 +315,7 @@ class Network:
             NotFollowedError: If the forward pass uses parameters in another way than in the pass that was followed.
         """
         single = count_rows(values) == 1  # networks may treat a batch of one in another way
-        given = _doubled(values) if single else values
+        given = doubled(values) if single else values
         follower = Follower(self.parameters, list(self._steps))
         uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else {}
         if changed := follower.changed_inputs():
@@ -336,7 +340,9 @@ class Network:
             with follower:
                 numbers = scalar(called(self.model, values))
             leaves = follower.leaves
-            grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True) if leaves else ()
+            grads: Sequence[Tensor | None] = [None] * len(leaves)
+            if leaves and numbers.requires_grad:
+                grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True)
             wanted = {number for block in self.blocks for number in block.uses}
             return follower.uses(grads, count_rows(values), wanted)
 
@@ -353,8 +359,12 @@ class Network:
                     hook = _hand_over(take, index)
                     handles.append(p.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
                 numbers = scalar(called(self.model, values))
-                if numbers.requires_grad:
-                    (numbers * weights.to(numbers)).sum().backward()  # type: ignore[no-untyped-call]
+                if not numbers.requires_grad:
+                    raise UnsupportedNetworkError(
+                        "the network's output does not depend on the parameters that are used; it may be detached, or "
+                        "computed under torch.no_grad()."
+                    )
+                (numbers * weights.to(numbers)).sum().backward()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise UnsupportedNetworkError(f"autograd cannot differentiate the network: {reason(error)}.") from error
         finally:
@@ -430,12 +440,6 @@ def _only(use: Use, block: Block) -> Use:
     """A use with the roles that parameters of a block have in it."""
     roles = {role: one for role, one in use.roles.items() if set(one.roots) <= set(block.roots)}
     return replace(use, roles=roles)
-
-
-def _doubled(values: Values) -> Values:
-    if isinstance(values, dict):
-        return {name: torch.cat([t, t]) for name, t in values.items()}
-    return torch.cat([values, values])
 
 
 def _is_in(name: str, layers: Sequence[str]) -> bool:
