@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
 from ntk.inputs import Values, called, count_rows, doubled
@@ -208,17 +210,23 @@ class Network:
         self._steps: list[Step] = []
         self._follow()
 
-    def _follow(self) -> None:
+    def _follow(self, *, first: bool = True) -> None:
         few, more = self._values(2), self._values(3)
         log = ShapeLog()
+        drawn = torch.get_rng_state()
         with requiring_only(self.model):
             with log:
                 outputs = called(self.model, few).detach()
+            if not torch.equal(drawn, torch.get_rng_state()):
+                _require_eval(self.model)
             follower = Follower(self.parameters, log=log.calls)
             try:
                 with follower:
                     others = called(self.model, more).detach()
             except NotFollowedError:
+                if first:  # which may have filled a cache, such as one of positions
+                    self._follow(first=False)
+                    return
                 why = "a forward pass that differs with the number of samples"
                 self.reasons = dict.fromkeys(self.names, why)
                 others, follower = called(self.model, more).detach(), Follower(self.parameters)
@@ -350,6 +358,12 @@ class Network:
         self, values: Values, scalar: Scalar, weights: Tensor, take: Callable[[int, Tensor], None]
     ) -> None:
         """The gradient of a weighted sum over samples by plain autograd; `take` gets that of each parameter."""
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if getattr(p, "_post_accumulate_grad_hooks", None):
+                raise InputError(
+                    f"parameter {name!r} has a hook that runs when its gradient is complete, such as a step of an "
+                    "optimizer; remove it, or pass self_check=False."
+                )
         kept, handles = [(p, p.grad) for p in self.parameters], []
         try:
             for p in self.parameters:
@@ -416,15 +430,26 @@ def used_parameters(
 
 def _require_independence(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        if module.training and isinstance(module, _BatchNorm | _DropoutNd):
+        tracks = isinstance(module, _InstanceNorm) and module.running_mean is not None
+        if module.training and (tracks or isinstance(module, _BatchNorm | _DropoutNd | _SpectralNorm)):
             raise UnsupportedNetworkError(
-                f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent or "
-                "outputs not repeatable; call model.eval() first."
+                f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent, "
+                "outputs not repeatable or buffers changed; call model.eval() first."
             )
         if isinstance(module, _BatchNorm) and module.running_mean is None:
             raise UnsupportedNetworkError(
                 f"layer {name!r} ({type(module).__name__}) keeps no running statistics, so samples are not independent."
             )
+
+
+def _require_eval(model: nn.Module) -> None:
+    """Of a network that draws random numbers: a few samples may not show what a random path does to others."""
+    name, module = next(((name, one) for name, one in model.named_modules() if one.training), ("", None))
+    if module is not None:
+        raise UnsupportedNetworkError(
+            f"the forward pass draws random numbers, and layer {name!r} ({type(module).__name__}) is in training mode; "
+            "call model.eval() first."
+        )
 
 
 def _hand_over(take: Callable[[int, Tensor], None], index: int) -> Callable[[Tensor], None]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -226,6 +227,8 @@ class Follower(TorchFunctionMode):
         ]
 
     def _taken_step(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], entering: list[Followed]) -> Any:
+        if any(is_functorch_wrapped_tensor(t) for t in _tensors((args, kwargs))):  # inside a vmap of the network's own
+            raise NotFollowedError
         name, number = _name(func), self._taken
         roots = tuple(sorted({root for one in entering for root in one.roots}))
         out = None

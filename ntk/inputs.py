@@ -103,7 +103,12 @@ class Samples:
 
 def called(model: Callable[..., Any], values: Values) -> Tensor:
     """The outputs of a network, shape ``(samples, outputs)``: its tensor, or the `logits` of what it returns."""
-    found = model(**values) if isinstance(values, dict) else model(values)
+    # Copies: a network may change its input in place, and the caller's samples must stay as they are.
+    found = (
+        model(**{name: t.clone() for name, t in values.items()})
+        if isinstance(values, dict)
+        else model(values.clone() if isinstance(values, Tensor) else values)
+    )
     outputs = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", found)
     if not isinstance(outputs, Tensor):
         raise InputError(

@@ -317,3 +317,58 @@ def test_targets_of_another_type_and_unknown_names_are_refused():
         gram(model, x, {"new": x.float()}, config=CPU)
     with pytest.raises(ValueError, match="`target` must be one of new; got 'target'"):
         gram(model, x, {"new": x}, config=CPU).ood_train()
+
+
+def test_networks_that_draw_random_numbers_in_training_mode_are_refused_by_name():
+    def path(net, x):  # so rarely another one that a few samples do not show it
+        return net.mean(x + net.a(x) * (torch.rand(len(x), 1, 1) > 1e-6))
+
+    model, x = Put(path, a=nn.Linear(6, 6), mean=Mean(6)).double(), samples(KINDS["linear on tokens"], 4)
+    with pytest.raises(ValueError, match=r"draws random numbers, and layer '' \(Put\) is in training mode"):
+        gram(model.train(), x, config=CPU)
+    gram(model.eval(), x, config=CPU)
+
+
+@pytest.mark.parametrize("kind", ["spectral norm", "InstanceNorm with running statistics"])
+def test_layers_that_change_buffers_in_training_mode_are_refused_before_they_do(kind):
+    model, x = made(KINDS[kind]).train(), samples(KINDS[kind], 4)
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    with pytest.raises(ValueError, match="is in training mode"):
+        gram(model, x, config=CPU)
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+def test_a_cache_that_the_first_pass_fills_is_no_obstacle():
+    def cached(net, x):
+        if not hasattr(net, "positions"):
+            net.positions = torch.cos(torch.arange(5.0, dtype=x.dtype))[:, None]
+        return net.mean(net.a(x * net.positions))
+
+    model = Put(cached, a=nn.Linear(6, 4), mean=Mean(4)).double()
+    assert not gram(model, samples(KINDS["linear on tokens"], 4), config=CPU).by_autograd
+
+
+def test_a_network_that_changes_its_input_in_place_leaves_the_samples_as_they_are():
+    torch.manual_seed(0)
+    model = Put(lambda net, x: net.mean(net.a(x.mul_(0.5))), a=nn.Linear(6, 4), mean=Mean(4)).double()
+    x = samples(KINDS["linear on tokens"], 5)
+    before = x.clone()
+    assert_features(model, x, plain_gradients(model, before.clone()))
+    assert torch.equal(x, before)
+
+
+def test_hooks_that_would_step_an_optimizer_are_refused_before_they_do():
+    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    weight = model[0].weight
+    before = weight.detach().clone()
+    weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))
+    with pytest.raises(ValueError, match=r"'0\.weight' has a hook"):
+        gram(model, x, config=CPU)
+    assert torch.equal(weight, before)
+
+
+def test_a_network_that_maps_over_its_samples_itself_is_left_to_autograd():
+    torch.manual_seed(0)
+    model = Put(lambda net, x: torch.vmap(lambda one: torch.tanh(net.a(one)).mean())(x), a=nn.Linear(6, 4)).double()
+    x = samples(KINDS["linear on tokens"], 4)
+    assert_features(model, x, plain_gradients(model, x))
