@@ -423,6 +423,9 @@ def used_parameters(
     chosen = {name: p for name, p in inside.items() if frozen or p.requires_grad}
     if not chosen:
         raise InputError("all parameters are frozen (`requires_grad` is False); pass frozen=True to use them.")
+    for name, p in chosen.items():
+        if not p.is_floating_point():
+            raise InputError(f"parameter {name!r} is of {p.dtype}; `layers` must name parameters of real numbers.")
     if any(p.is_inference() for p in chosen.values()):
         raise InputError("the network was made under torch.inference_mode(), so it has no gradients; make it outside.")
     return chosen, tuple(name for name in everything if name not in chosen)

@@ -52,11 +52,11 @@ def per_sample_gradients(
 def requiring_only(model: nn.Module, wanted: Sequence[nn.Parameter] = ()) -> Iterator[None]:
     """Of the parameters of a network, only these require a gradient inside, where gradients are computed."""
     flags = [(p, p.requires_grad) for p in model.parameters()]
-    for p, _ in flags:
-        p.requires_grad_(False)
-    for p in wanted:
-        p.requires_grad_(True)
     try:
+        for p, _ in flags:
+            p.requires_grad_(False)
+        for p in wanted:
+            p.requires_grad_(True)
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:

@@ -372,3 +372,13 @@ def test_a_network_that_maps_over_its_samples_itself_is_left_to_autograd():
     model = Put(lambda net, x: torch.vmap(lambda one: torch.tanh(net.a(one)).mean())(x), a=nn.Linear(6, 4)).double()
     x = samples(KINDS["linear on tokens"], 4)
     assert_features(model, x, plain_gradients(model, x))
+
+
+@pytest.mark.parametrize("values", [torch.arange(3), torch.ones(3, dtype=torch.complex128)])
+def test_parameters_that_are_not_real_are_refused_and_nothing_is_left_frozen(values):
+    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model.register_parameter("other", nn.Parameter(values, requires_grad=False))
+    with pytest.raises(ValueError, match="parameter 'other' is of torch"):
+        gram(model, x, config=replace(CPU, frozen=True))
+    assert [p.requires_grad for p in model.parameters()].count(False) == 1
+    gram(model, x, config=CPU)
