@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
-from ntk.inputs import Values, called, count_rows
+from ntk.inputs import Values, called, count_rows, doubled
 from ntk.per_sample import per_sample_gradients, requiring_only
 from projnorm.errors import InputError
 from projnorm.files import reason
@@ -208,17 +210,23 @@ class Network:
         self._steps: list[Step] = []
         self._follow()
 
-    def _follow(self) -> None:
+    def _follow(self, *, first: bool = True) -> None:
         few, more = self._values(2), self._values(3)
         log = ShapeLog()
+        drawn = torch.get_rng_state()
         with requiring_only(self.model):
             with log:
                 outputs = called(self.model, few).detach()
+            if not torch.equal(drawn, torch.get_rng_state()):
+                _require_eval(self.model)
             follower = Follower(self.parameters, log=log.calls)
             try:
                 with follower:
                     others = called(self.model, more).detach()
             except NotFollowedError:
+                if first:  # which may have filled a cache, such as one of positions
+                    self._follow(first=False)
+                    return
                 why = "a forward pass that differs with the number of samples"
                 self.reasons = dict.fromkeys(self.names, why)
                 others, follower = called(self.model, more).detach(), Follower(self.parameters)
@@ -268,6 +276,11 @@ class Network:
             return names[0]
         return owners[0] + (f" and {len(owners) - 1} more" if len(owners) > 1 else "") or names[0]
 
+    def folded(self, block: Block) -> set[int]:
+        """Numbers of the steps of a block at which a sample has several rows of the batch, in an order to be found."""
+        steps = {self._step_of_use[use] for use in block.uses}
+        return {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
+
     def other_way(self, blocks: Sequence[Block]) -> Network | None:
         """The network with some blocks followed in another way; None where there is no other.
 
@@ -277,8 +290,7 @@ class Network:
         reasons: dict[str, str] = {}
         inner, one_by_one = set(self.inner), self.one_by_one
         for block in blocks:
-            steps = {self._step_of_use[use] for use in block.uses}
-            folded = {step for step in steps if any(one.times > 1 for one in self._steps[step].layouts)}
+            folded = self.folded(block)
             if block.route == AUTOGRAD:
                 if one_by_one:
                     return None
@@ -311,7 +323,7 @@ class Network:
             NotFollowedError: If the forward pass uses parameters in another way than in the pass that was followed.
         """
         single = count_rows(values) == 1  # networks may treat a batch of one in another way
-        given = _doubled(values) if single else values
+        given = doubled(values) if single else values
         follower = Follower(self.parameters, list(self._steps))
         uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else {}
         if changed := follower.changed_inputs():
@@ -336,7 +348,9 @@ class Network:
             with follower:
                 numbers = scalar(called(self.model, values))
             leaves = follower.leaves
-            grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True) if leaves else ()
+            grads: Sequence[Tensor | None] = [None] * len(leaves)
+            if leaves and numbers.requires_grad:
+                grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True)
             wanted = {number for block in self.blocks for number in block.uses}
             return follower.uses(grads, count_rows(values), wanted)
 
@@ -344,6 +358,12 @@ class Network:
         self, values: Values, scalar: Scalar, weights: Tensor, take: Callable[[int, Tensor], None]
     ) -> None:
         """The gradient of a weighted sum over samples by plain autograd; `take` gets that of each parameter."""
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if getattr(p, "_post_accumulate_grad_hooks", None):
+                raise InputError(
+                    f"parameter {name!r} has a hook that runs when its gradient is complete, such as a step of an "
+                    "optimizer; remove it, or pass self_check=False."
+                )
         kept, handles = [(p, p.grad) for p in self.parameters], []
         try:
             for p in self.parameters:
@@ -353,8 +373,12 @@ class Network:
                     hook = _hand_over(take, index)
                     handles.append(p.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
                 numbers = scalar(called(self.model, values))
-                if numbers.requires_grad:
-                    (numbers * weights.to(numbers)).sum().backward()  # type: ignore[no-untyped-call]
+                if not numbers.requires_grad:
+                    raise UnsupportedNetworkError(
+                        "the network's output does not depend on the parameters that are used; it may be detached, or "
+                        "computed under torch.no_grad()."
+                    )
+                (numbers * weights.to(numbers)).sum().backward()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise UnsupportedNetworkError(f"autograd cannot differentiate the network: {reason(error)}.") from error
         finally:
@@ -399,6 +423,9 @@ def used_parameters(
     chosen = {name: p for name, p in inside.items() if frozen or p.requires_grad}
     if not chosen:
         raise InputError("all parameters are frozen (`requires_grad` is False); pass frozen=True to use them.")
+    for name, p in chosen.items():
+        if not p.is_floating_point():
+            raise InputError(f"parameter {name!r} is of {p.dtype}; `layers` must name parameters of real numbers.")
     if any(p.is_inference() for p in chosen.values()):
         raise InputError("the network was made under torch.inference_mode(), so it has no gradients; make it outside.")
     return chosen, tuple(name for name in everything if name not in chosen)
@@ -406,15 +433,26 @@ def used_parameters(
 
 def _require_independence(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        if module.training and isinstance(module, _BatchNorm | _DropoutNd):
+        tracks = isinstance(module, _InstanceNorm) and module.running_mean is not None
+        if module.training and (tracks or isinstance(module, _BatchNorm | _DropoutNd | _SpectralNorm)):
             raise UnsupportedNetworkError(
-                f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent or "
-                "outputs not repeatable; call model.eval() first."
+                f"layer {name!r} ({type(module).__name__}) is in training mode, where samples are not independent, "
+                "outputs not repeatable or buffers changed; call model.eval() first."
             )
         if isinstance(module, _BatchNorm) and module.running_mean is None:
             raise UnsupportedNetworkError(
                 f"layer {name!r} ({type(module).__name__}) keeps no running statistics, so samples are not independent."
             )
+
+
+def _require_eval(model: nn.Module) -> None:
+    """Of a network that draws random numbers: a few samples may not show what a random path does to others."""
+    name, module = next(((name, one) for name, one in model.named_modules() if one.training), ("", None))
+    if module is not None:
+        raise UnsupportedNetworkError(
+            f"the forward pass draws random numbers, and layer {name!r} ({type(module).__name__}) is in training mode; "
+            "call model.eval() first."
+        )
 
 
 def _hand_over(take: Callable[[int, Tensor], None], index: int) -> Callable[[Tensor], None]:
@@ -430,12 +468,6 @@ def _only(use: Use, block: Block) -> Use:
     """A use with the roles that parameters of a block have in it."""
     roles = {role: one for role, one in use.roles.items() if set(one.roots) <= set(block.roots)}
     return replace(use, roles=roles)
-
-
-def _doubled(values: Values) -> Values:
-    if isinstance(values, dict):
-        return {name: torch.cat([t, t]) for name, t in values.items()}
-    return torch.cat([values, values])
 
 
 def _is_in(name: str, layers: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ntk.capture import UNUSED, Captured
-from ntk.following import Use
+from ntk.following import NotFollowedError, Use
 from ntk.geometry import ConvGeometry
 from ntk.operations import Convolution, Embedding, Linear
 
@@ -112,8 +112,7 @@ class _Kept(Rule):
         """Both."""
         use = captured.uses[0]
         assert use.inputs is not None
-        out[0].copy_(use.inputs)
-        out[1].copy_(use.grads)
+        _put((use.inputs, use.grads), out, use)
 
 
 class DirectRows(Rule):
@@ -206,8 +205,7 @@ class StructuredEmbedding(Rule):
         """The numbers looked up, and the gradients by what was found."""
         use = captured.uses[0]
         assert use.inputs is not None
-        for kept, given in zip(out, self._operation.pairs(use.inputs, use.grads), strict=True):
-            kept.copy_(given)
+        _put(self._operation.pairs(use.inputs, use.grads), out, use)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of tokens stay few."""
@@ -310,6 +308,14 @@ def upper_product(rows: Tensor) -> Tensor:
     for i in range(0, len(rows), _STRIP):
         out[i : i + _STRIP, i:] = rows[i : i + _STRIP] @ rows[i:].T
     return out
+
+
+def _put(given: Factors, out: Factors, use: Use) -> None:
+    """Copy tensors of the shapes that a rule was made for; `copy_` would repeat a sample with a single token."""
+    for kept, tensor in zip(out, given, strict=True):
+        if kept.shape != tensor.shape:
+            raise NotFollowedError(tuple(root for one in use.roles.values() for root in one.roots))
+        kept.copy_(tensor)
 
 
 def _position_pairs(a: Tensor, b: Tensor) -> Tensor:

@@ -157,7 +157,12 @@ class Engine:
         for start in range(0, len(x), batch):
             part = slice(start, start + batch)
             for view, factors in enumerate(filled):
-                self.map.write(self._capture(view, x[part]), tuple(t[part] for t in factors))
+                try:
+                    self.map.write(self._capture(view, x[part]), tuple(t[part] for t in factors))
+                except NotFollowedError:
+                    raise UnsupportedNetworkError(
+                        'the forward pass uses parameters in a way that depends on the samples; pass route="autograd".'
+                    ) from None
         return filled
 
     def block(self, a: list[Factors], b: list[Factors], workspace: Workspace) -> np.ndarray:
@@ -180,7 +185,7 @@ class Engine:
         """The kernel of the samples that the networks were looked at with."""
         samples = len(self.example)
         panel = self.empty_panel(samples)
-        if self.views == 1:
+        if self.views == 1 and self.config.outputs != FULL:
             self.map.write([layer.part(slice(0, samples)) for layer in self._captured], panel[0])
         else:
             self.fill(panel, self.example, batch=samples)
@@ -226,9 +231,7 @@ class Engine:
         if asked == FULL:
             return [None]
         if asked == RANDOM_OUTPUT:
-            drawn = np.random.default_rng(self.config.seed).normal(0.0, 1.0 / math.sqrt(count), count)
-            weights = torch.from_numpy(drawn).to(self.device, self._networks[0].output_dtype)
-            return [lambda outputs: outputs @ weights]
+            return [self._combination()]
         if asked == MEAN:
             if count > _MOST_OUTPUTS:
                 raise InputError(
@@ -240,10 +243,18 @@ class Engine:
             raise InputError(f"`outputs` must be below {count}, the number of the network's outputs; got {asked}.")
         return [_output(int(asked))]
 
+    def _combination(self) -> Scalar:
+        """A seeded random combination of the outputs."""
+        drawn = np.random.default_rng(self.config.seed).normal(0.0, 1.0 / math.sqrt(self.outputs), self.outputs)
+        weights = torch.from_numpy(drawn).to(self.device, self._networks[0].output_dtype)
+        return lambda outputs: outputs @ weights
+
     def _checked(self, index: int, *, check: bool) -> list[Captured]:
         """The example captured, and the network followed in another way where a layer differs from plain autograd."""
         network, values = self._networks[index], self._values(_LOOKED_AT)
-        scalar = self._scalar(0, self._cycled(_LOOKED_AT))
+        # Where the kernel is of all outputs, a layer that the first does not depend on is looked at, too.
+        several = self.outputs > 1 and self.config.outputs in (MEAN, FULL)
+        scalar = self._combination() if several else self._scalar(0, self._cycled(_LOOKED_AT))
         if check and not network.apart <= max(_ALONE, self._tolerance):
             raise SelfCheckError(
                 f"the network's output on a sample changes by {network.apart:.2g} with the batch it is in; samples "
@@ -300,17 +311,14 @@ class Engine:
                 kernel = upper + upper.triu(1).T
                 found = float(weights @ kernel @ weights)
                 scale = max(scale, float(weights.abs() @ kernel.diagonal().clamp(min=0.0).sqrt()) ** 2)
-            errors[layer.block] = abs(found - expected) / scale if scale else 0.0
+            # Without a gradient nothing shows which rows of a batch are a sample's.
+            unseen = math.inf if network.folded(layer.block) else 0.0
+            errors[layer.block] = abs(found - expected) / scale if scale else unseen
         return errors
 
     def _capture(self, view: int, x: Samples) -> list[Captured]:
         index, output = divmod(view, len(self._scalars))
-        try:
-            captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
-        except NotFollowedError:
-            raise UnsupportedNetworkError(
-                'the forward pass uses parameters in a way that depends on the samples; pass route="autograd".'
-            ) from None
+        captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
         return [layer.moved(self._home) for layer in captured] if self._double_on_cpu else captured
 
     def _scalar(self, output: int, x: Samples) -> Scalar:
@@ -333,8 +341,8 @@ class Engine:
         if not self.left_out:
             return ()
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            called(self._networks[0].model, self._values(1))
-        rest = int(counter.get_total_flops()) // 2 - sum(layer.forward for layer in self.map.costs)
+            called(self._networks[0].model, self._values(2))
+        rest = int(counter.get_total_flops()) // 4 - sum(layer.forward for layer in self.map.costs)
         return (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
 
     def _sizes(self, captured: list[Captured]) -> Sizes:

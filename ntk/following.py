@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -212,6 +213,9 @@ class Follower(TorchFunctionMode):
         for leaf, gradient in zip(self.leaves, gradients, strict=True):
             if (copy := self._copies.get(id(leaf))) is not None:
                 copy.grads = gradient
+        wanted = set(wanted)
+        if wanted and max(wanted) >= len(self._open):
+            raise NotFollowedError
         return {number: self._open[number].closed(samples) for number in wanted}
 
     def changed_inputs(self) -> list[str]:
@@ -223,15 +227,19 @@ class Follower(TorchFunctionMode):
         ]
 
     def _taken_step(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], entering: list[Followed]) -> Any:
+        if any(is_functorch_wrapped_tensor(t) for t in _tensors((args, kwargs))):  # inside a vmap of the network's own
+            raise NotFollowedError
         name, number = _name(func), self._taken
         roots = tuple(sorted({root for one in entering for root in one.roots}))
         out = None
+        # A parameter that is written into a tensor, and a derived value that is changed in place, are not followed.
+        changes = name == "__setitem__" or (_is_in_place(name) and id(args[0]) in self._known)
         if name not in _ELEMENTWISE:  # which may change something in place, so it is called once
             out = func(*args, **kwargs)
-            if not any(True for _ in _tensors(out)):
+            if not changes and not any(True for _ in _tensors(out)):
                 return out
         if self.log is not None:
-            self.steps.append(self._found(name, roots, args, kwargs, out))
+            self.steps.append(Step(name, roots, "leave") if changes else self._found(name, roots, args, kwargs, out))
         elif number >= len(self.steps) or (self.steps[number].call, self.steps[number].roots) != (name, roots):
             raise NotFollowedError
         step = self.steps[number]
@@ -243,7 +251,7 @@ class Follower(TorchFunctionMode):
             return self._copied(number, step, func, args, kwargs, out)
         if step.kind == "derive":
             return self._derived(func, args, kwargs, roots)
-        return func(*args, **kwargs) if out is None else out
+        return func(*args, **kwargs) if name in _ELEMENTWISE else out
 
     # What to do, found from the shapes with two and with three samples.
 
@@ -439,6 +447,10 @@ def _replaced(nested: Any, change: Callable[[Any], Any]) -> Any:
 
 def _name(func: Callable[..., Any]) -> str:
     return getattr(func, "__name__", str(func))
+
+
+def _is_in_place(name: str) -> bool:
+    return name not in _ELEMENTWISE and name.endswith("_") and not name.endswith("__")
 
 
 def _unguarded(func: Any) -> Callable[..., Any]:

@@ -103,14 +103,19 @@ class Samples:
 
 def called(model: Callable[..., Any], values: Values) -> Tensor:
     """The outputs of a network, shape ``(samples, outputs)``: its tensor, or the `logits` of what it returns."""
-    found = model(**values) if isinstance(values, dict) else model(values)
-    if isinstance(found, Mapping):
-        found = found.get("logits")
-    outputs = getattr(found, "logits", found)
+    # Copies: a network may change its input in place, and the caller's samples must stay as they are.
+    found = (
+        model(**{name: t.clone() for name, t in values.items()})
+        if isinstance(values, dict)
+        else model(values.clone() if isinstance(values, Tensor) else values)
+    )
+    outputs = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", found)
     if not isinstance(outputs, Tensor):
         raise InputError(
             f"the network must return a tensor, or something with `logits`; it returns a {type(found).__name__}."
         )
+    if not outputs.is_floating_point():
+        raise InputError(f"the network must return real numbers that have a gradient; it returns {outputs.dtype}.")
     rows = count_rows(values)
     if outputs.numel() == 0 or outputs.numel() % rows or (outputs.ndim > 0 and len(outputs) != rows and rows > 1):
         raise InputError(
@@ -128,6 +133,13 @@ def row_of(values: Values, index: int) -> Values:
     """One sample, as a batch of one."""
     rows = slice(index, index + 1)
     return {name: t[rows] for name, t in values.items()} if isinstance(values, dict) else values[rows]
+
+
+def doubled(values: Values) -> Values:
+    """Every sample twice: networks may treat a batch of one in another way."""
+    if isinstance(values, dict):
+        return {name: torch.cat([t, t]) for name, t in values.items()}
+    return torch.cat([values, values])
 
 
 def values_hash(values: Values) -> str:

@@ -125,6 +125,8 @@ class Kernels:
         return f"<{type(self).__name__}: {self}>"
 
     def _block(self, rows: str, columns: str) -> np.ndarray:
+        if rows not in self.plan.sets:
+            raise InputError(f"`target` must be one of {', '.join(self.targets) or 'none'}; got {rows!r}.")
         out = np.empty((self.plan.sets[rows], self.plan.sets[columns]))
         for i, j in self.plan.tiles:
             row, column = self.plan.panels[i], self.plan.panels[j]
@@ -441,6 +443,10 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dic
             raise InputError(
                 f"inputs of {name} must be of shape {_shown(first)} like the training inputs; got {_shown(x)}."
             )
+        for key, t in x.tensors.items():
+            expected = first.tensors[key].dtype
+            if t.dtype != expected and (t.is_floating_point() or expected.is_floating_point):
+                raise InputError(f"inputs of {name} must be of {expected} like the training inputs; got {t.dtype}.")
     return sets
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from ntk.inputs import Values, called, count_rows, row_of
+from ntk.inputs import Values, called, count_rows, doubled, row_of
 
 
 def per_sample_gradients(
@@ -38,7 +38,12 @@ def per_sample_gradients(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of calls that are batched by a loop
                 return _batched(model, parameters, values, scalar)
-        except (RuntimeError, ValueError, NotImplementedError, TypeError):
+        except (
+            RuntimeError,
+            ValueError,
+            IndexError,
+            TypeError,
+        ):  # of networks that treat one sample in another way, too
             pass
     return _one_by_one(model, parameters, values, scalar)
 
@@ -47,11 +52,11 @@ def per_sample_gradients(
 def requiring_only(model: nn.Module, wanted: Sequence[nn.Parameter] = ()) -> Iterator[None]:
     """Of the parameters of a network, only these require a gradient inside, where gradients are computed."""
     flags = [(p, p.requires_grad) for p in model.parameters()]
-    for p, _ in flags:
-        p.requires_grad_(False)
-    for p in wanted:
-        p.requires_grad_(True)
     try:
+        for p, _ in flags:
+            p.requires_grad_(False)
+        for p in wanted:
+            p.requires_grad_(True)
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
@@ -100,7 +105,7 @@ def _one_by_one(
     wanted, rows = list(parameters.values()), []
     # The recurrent networks of cuDNN have no backward pass in eval mode.
     with requiring_only(model, wanted), torch.backends.cudnn.flags(enabled=False):
-        outputs = [called(model, row_of(values, i)) for i in range(count_rows(values))]
+        outputs = [called(model, doubled(row_of(values, i)))[:1] for i in range(count_rows(values))]
         for number in scalar(torch.cat(outputs)):
             grads = torch.autograd.grad(number, wanted, allow_unused=True, retain_graph=True)
             rows.append(_side_by_side([None if g is None else g[None] for g in grads], [p[None] for p in wanted], 1))

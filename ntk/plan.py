@@ -190,7 +190,7 @@ def make_plan(
     if cut is None:
         cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
     count = _panel_count(sets, cut.panel)
-    standing, panel_bytes = sizes.standing(cut), cut.panel * sizes.sample
+    standing, panel_bytes = sizes.standing(cut), max(1, cut.panel * sizes.sample)
     room = min(int((memory - standing) // panel_bytes), count)
     if room < min(2, count):
         least = standing + 2 * panel_bytes

@@ -215,3 +215,170 @@ def test_a_network_that_was_compiled_is_taken_as_it_was():
     compiled = nn.Module()
     compiled._orig_mod = model  # what torch.compile returns holds it so
     np.testing.assert_array_equal(gram(compiled, x, config=CPU).train, gram(model, x, config=CPU).train)
+
+
+def second_head(net, x):
+    """Two outputs, the second from tokens that are flattened with the samples inside."""
+    inside = torch.tanh(net.b(x.transpose(0, 1).reshape(-1, 6))).view(x.shape[1], len(x), 4).mean(0)
+    return torch.cat([net.mean(net.a(x)), inside.sum(1, keepdim=True)], 1)
+
+
+@pytest.mark.parametrize("outputs", ["mean", "full"])
+def test_layers_that_only_a_later_output_depends_on_are_checked_too(outputs):
+    torch.manual_seed(0)
+    model = Put(second_head, a=nn.Linear(6, 4), b=nn.Linear(6, 4), mean=Mean(4)).double()
+    x = samples(KINDS["linear on tokens"], 7)
+    rows = [torch.cat(list(plain_gradients(model, x, output=k).values()), 1).numpy() for k in range(2)]
+    found = features(model, x, config=replace(CPU, kind="exact", outputs=outputs)).values
+    whole = np.stack(rows, 1).reshape(14, -1) if outputs == "full" else np.concatenate(rows, 1) / np.sqrt(2)
+    np.testing.assert_allclose(found @ found.T, whole @ whole.T, rtol=0, atol=1e-12)
+
+
+def test_the_order_of_rows_is_not_guessed_where_the_samples_looked_at_have_no_gradient():
+    def gated(net, x):
+        inside = torch.tanh(net.b(x.transpose(0, 1).reshape(-1, 6))).view(x.shape[1], len(x), 4).mean(0)
+        return net.mean(net.a(x)) + (x[:, 0, :1] > 50) * inside.sum(1, keepdim=True)
+
+    torch.manual_seed(0)
+    model = Put(gated, a=nn.Linear(6, 4), b=nn.Linear(6, 4), mean=Mean(4)).double()
+    x = samples(KINDS["linear on tokens"], 7)
+    x[3:, 0, 0] = 100.0  # `features` looks at the first three
+    assert_features(model, x, plain_gradients(model, x))
+
+
+def test_sequences_cut_to_the_longest_of_a_batch_are_refused_and_right_by_autograd():
+    def cut(net, x):
+        x = x[:, : int((x != 0).sum(1).max())]
+        return (torch.tanh(net.a(net.words(x))).sum(-1) * (x != 0)).sum(1)
+
+    torch.manual_seed(0)
+    model = Put(cut, words=nn.Embedding(7, 40), a=nn.Linear(40, 40)).double()
+    x = samples(KINDS["Embedding"], 8).clamp(min=1)
+    x[4:, 1:] = 0  # a batch of one token each, which must not be repeated as if there were five
+    with pytest.raises(ValueError, match="depends on the samples"):
+        gram(model, x, config=replace(CPU, batch=4))
+    whole = torch.cat(list(plain_gradients(model, x).values()), 1).numpy()
+    np.testing.assert_allclose(gram(model, x, config=replace(CPU, route="autograd")).train, whole @ whole.T, atol=1e-9)
+
+
+def test_a_forward_pass_that_ends_early_is_refused():
+    model = Put(lambda net, x: net.mean(x) if len(x) > 3 else net.mean(x) + net.a(x).sum((1, 2))[:, None],
+                a=nn.Linear(6, 4), mean=Mean(6)).double()  # fmt: skip
+    with pytest.raises(ValueError, match="depends on the samples"):
+        gram(model, samples(KINDS["linear on tokens"], 8), config=CPU)
+
+
+def written(net, x):
+    tokens = torch.zeros(len(x), 6, 6, dtype=x.dtype)
+    tokens[:, 1:] = x
+    tokens[:, 0] = net.w
+    return net.mean(tokens)
+
+
+IN_PLACE = {
+    "a parameter written into a tensor": written,
+    "a derived value changed in place": lambda net, x: net.mean(x * (net.w * 1.0).exp_()),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+@pytest.mark.parametrize("self_check", [True, False])
+def test_what_is_changed_in_place_is_left_to_autograd_without_the_check_too(kind, self_check):
+    torch.manual_seed(0)
+    model, x = Put(IN_PLACE[kind], w=torch.randn(6), mean=Mean(6)).double(), samples(KINDS["linear on tokens"], 5)
+    assert_features(model, x, plain_gradients(model, x), self_check=self_check)
+    assert set(gram(model, x, config=CPU).by_autograd) == {"w"}
+
+
+def test_networks_that_cannot_take_one_sample_alone_are_no_obstacle_to_autograd():
+    torch.manual_seed(0)
+    model = Put(lambda net, x: torch.einsum("ni,ij->nj", x.squeeze(), net.w).tanh().sum(1), w=torch.randn(6, 4))
+    model, x = model.double(), samples(KINDS["MLP"], 5)[:, None]
+    assert_features(model, x, plain_gradients(model, x))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda out: out.detach(), "does not depend on the parameters"),
+        (lambda out: out.argmax(1), "real numbers that have a gradient"),
+        (lambda out: {"scores": out}, "it returns a dict"),
+    ],
+)
+def test_outputs_without_a_gradient_are_refused(change, said):
+    model = Put(lambda net, x: change(net.mean(x)), mean=Mean(6, 3)).double()
+    with pytest.raises(ValueError, match=said):
+        gram(model, samples(KINDS["linear on tokens"], 5), config=CPU)
+
+
+def test_targets_of_another_type_and_unknown_names_are_refused():
+    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    with pytest.raises(ValueError, match=r"inputs of new must be of torch.float64 .* got torch.float32"):
+        gram(model, x, {"new": x.float()}, config=CPU)
+    with pytest.raises(ValueError, match="`target` must be one of new; got 'target'"):
+        gram(model, x, {"new": x}, config=CPU).ood_train()
+
+
+def test_networks_that_draw_random_numbers_in_training_mode_are_refused_by_name():
+    def path(net, x):  # so rarely another one that a few samples do not show it
+        return net.mean(x + net.a(x) * (torch.rand(len(x), 1, 1) > 1e-6))
+
+    model, x = Put(path, a=nn.Linear(6, 6), mean=Mean(6)).double(), samples(KINDS["linear on tokens"], 4)
+    with pytest.raises(ValueError, match=r"draws random numbers, and layer '' \(Put\) is in training mode"):
+        gram(model.train(), x, config=CPU)
+    gram(model.eval(), x, config=CPU)
+
+
+@pytest.mark.parametrize("kind", ["spectral norm", "InstanceNorm with running statistics"])
+def test_layers_that_change_buffers_in_training_mode_are_refused_before_they_do(kind):
+    model, x = made(KINDS[kind]).train(), samples(KINDS[kind], 4)
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    with pytest.raises(ValueError, match="is in training mode"):
+        gram(model, x, config=CPU)
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+def test_a_cache_that_the_first_pass_fills_is_no_obstacle():
+    def cached(net, x):
+        if not hasattr(net, "positions"):
+            net.positions = torch.cos(torch.arange(5.0, dtype=x.dtype))[:, None]
+        return net.mean(net.a(x * net.positions))
+
+    model = Put(cached, a=nn.Linear(6, 4), mean=Mean(4)).double()
+    assert not gram(model, samples(KINDS["linear on tokens"], 4), config=CPU).by_autograd
+
+
+def test_a_network_that_changes_its_input_in_place_leaves_the_samples_as_they_are():
+    torch.manual_seed(0)
+    model = Put(lambda net, x: net.mean(net.a(x.mul_(0.5))), a=nn.Linear(6, 4), mean=Mean(4)).double()
+    x = samples(KINDS["linear on tokens"], 5)
+    before = x.clone()
+    assert_features(model, x, plain_gradients(model, before.clone()))
+    assert torch.equal(x, before)
+
+
+def test_hooks_that_would_step_an_optimizer_are_refused_before_they_do():
+    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    weight = model[0].weight
+    before = weight.detach().clone()
+    weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))
+    with pytest.raises(ValueError, match=r"'0\.weight' has a hook"):
+        gram(model, x, config=CPU)
+    assert torch.equal(weight, before)
+
+
+def test_a_network_that_maps_over_its_samples_itself_is_left_to_autograd():
+    torch.manual_seed(0)
+    model = Put(lambda net, x: torch.vmap(lambda one: torch.tanh(net.a(one)).mean())(x), a=nn.Linear(6, 4)).double()
+    x = samples(KINDS["linear on tokens"], 4)
+    assert_features(model, x, plain_gradients(model, x))
+
+
+@pytest.mark.parametrize("values", [torch.arange(3), torch.ones(3, dtype=torch.complex128)])
+def test_parameters_that_are_not_real_are_refused_and_nothing_is_left_frozen(values):
+    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model.register_parameter("other", nn.Parameter(values, requires_grad=False))
+    with pytest.raises(ValueError, match="parameter 'other' is of torch"):
+        gram(model, x, config=replace(CPU, frozen=True))
+    assert [p.requires_grad for p in model.parameters()].count(False) == 1
+    gram(model, x, config=CPU)
