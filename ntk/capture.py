@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,148 +17,20 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils.parametrizations import _SpectralNorm
 
-from ntk.following import Followed, Follower, NotFollowedError, ShapeLog, Step, Use
+from ntk.captured import AUTOGRAD, UNUSED, Block, Captured
 from ntk.inputs import Values, called, count_rows, doubled
 from ntk.per_sample import per_sample_gradients, requiring_only
+from ntk.tracing import ShapeLog, Tracer
+from ntk.uses import Step, Traced, TraceMismatchError, Use
 from projnorm.errors import InputError
 from projnorm.files import reason
 
 # How the outputs of a batch, shape (samples, outputs), become one number per sample.
 Scalar = Callable[[Tensor], Tensor]
 
-# Routes of parameters that no rule covers, and of those that the output does not depend on.
-AUTOGRAD, UNUSED = "autograd", "unused"
-
 
 class UnsupportedNetworkError(InputError):
     """A network whose samples have no gradients of their own; the message names the layer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Parameters whose gradients are computed together: those of a layer, or of layers that share some.
-
-    Attributes:
-        name: Name of the layer, or of the parameter.
-        roots: Indices of the parameters.
-        sizes: Number of entries of each.
-        uses: Indices of the uses of a pass that they enter.
-        route: "autograd" where no rule covers them, "unused" where the output does not depend on them, else empty.
-    """
-
-    name: str
-    roots: tuple[int, ...]
-    sizes: tuple[int, ...]
-    uses: tuple[int, ...]
-    route: str = ""
-
-    @property
-    def parameters(self) -> int:
-        """Number of entries of all of them."""
-        return sum(self.sizes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Captured:
-    """What a batch leaves of one block.
-
-    Attributes:
-        block: The parameters.
-        samples: Number of samples.
-        uses: Inputs and output gradients wherever the parameters are used.
-        rows: Gradients by plain autograd, one row a sample, where no rule covers them.
-        graph: Leaves, by parameter, that values computed from parameters are functions of.
-    """
-
-    block: Block
-    samples: int
-    uses: tuple[Use, ...]
-    rows: Tensor | None
-    graph: Mapping[int, Tensor]
-
-    @property
-    def single(self) -> Use | None:
-        """The only use, in which every parameter enters as it is; None where there are several, or derived values."""
-        if len(self.uses) != 1:
-            return None
-        entered = self.uses[0].roles.values()
-        plain = all(one.value is None for one in entered) and len(entered) == len(self.block.roots)
-        return self.uses[0] if plain else None
-
-    @property
-    def device(self) -> torch.device:
-        """Where it was computed."""
-        tensors = [self.rows, *(use.grads for use in self.uses)]
-        return next((t.device for t in tensors if t is not None), torch.device("cpu"))
-
-    def part(self, rows: slice) -> Captured:
-        """Some of the samples."""
-        uses = tuple(
-            replace(use, inputs=None if use.inputs is None else use.inputs[rows], grads=use.grads[rows])
-            for use in self.uses
-        )
-        samples = len(range(self.samples)[rows])
-        return replace(self, samples=samples, uses=uses, rows=None if self.rows is None else self.rows[rows])
-
-    def moved(self, device: torch.device) -> Captured:
-        """The same on another device."""
-        uses = tuple(
-            replace(use, inputs=None if use.inputs is None else use.inputs.to(device), grads=use.grads.to(device))
-            for use in self.uses
-        )
-        return replace(self, uses=uses, rows=None if self.rows is None else self.rows.to(device))
-
-    def write_rows(self, out: Tensor) -> None:
-        """Put the gradient of every sample into `out`, one row a sample, parameter after parameter.
-
-        The type of `out`, of shape ``(samples, parameters)``, is that of the arithmetic.
-        """
-        if self.rows is not None:
-            out.copy_(self.rows)
-            return
-        columns = dict(zip(self.block.roots, torch.split(out, list(self.block.sizes), dim=1), strict=True))
-        if self.single is not None:
-            for role, followed in self.single.roles.items():
-                self._write(self.single, role, columns[followed.roots[0]])
-            return
-        out.zero_()
-        for use in self.uses:
-            for role, followed in use.roles.items():
-                if followed.value is None:
-                    column = columns[followed.roots[0]]
-                    rows = torch.empty_like(column, memory_format=torch.contiguous_format)
-                    self._write(use, role, rows)
-                    column += rows
-                    continue
-                rows = out.new_empty(len(out), followed.value.numel())
-                self._write(use, role, rows)
-                for root, gradient in self._taken_back(followed.value, followed.roots, rows):
-                    columns[root] += gradient.reshape(len(out), -1)
-
-    @staticmethod
-    def _write(use: Use, role: str, out: Tensor) -> None:
-        x = use.grads if use.inputs is None else use.inputs
-        if out.is_contiguous():
-            use.operation.write(role, x, use.grads, out)
-            return
-        rows = torch.empty_like(out, memory_format=torch.contiguous_format)
-        use.operation.write(role, x, use.grads, rows)
-        out.copy_(rows)
-
-    def _taken_back(self, value: Tensor, roots: Sequence[int], rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Gradients by a derived value as gradients by the parameters that it was computed from."""
-        leaves = [self.graph[root].to(value.device) for root in roots]
-        grads = rows.to(value).view(len(rows), *value.shape)
-        try:
-            found = torch.autograd.grad(
-                value, leaves, grads, retain_graph=True, allow_unused=True, is_grads_batched=True
-            )
-        except RuntimeError:  # an operation that cannot be batched
-            each = [torch.autograd.grad(value, leaves, g, retain_graph=True, allow_unused=True) for g in grads]
-            found = tuple(None if one[0] is None else torch.stack(one) for one in zip(*each, strict=True))  # type: ignore[misc]
-        for root, gradient in zip(roots, found, strict=True):
-            if gradient is not None:
-                yield root, gradient.to(rows)
 
 
 class Network:
@@ -170,10 +42,10 @@ class Network:
         parameters: Those parameters.
         left_out: Names of the others: frozen, or outside the layers that were chosen.
         outputs: Number of outputs per sample.
-        apart: By how much an output moved with the other samples of its batch, against the largest or 1.
+        batch_dependence: By how much an output moved with the other samples of its batch, against the largest or 1.
         blocks: Parameters that are computed together.
         reasons: Names of parameters that no rule covers, each with the call that it ends up in.
-        inner: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
+        samples_innermost: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
         one_by_one: Whether plain autograd takes the samples one by one.
     """
 
@@ -185,7 +57,7 @@ class Network:
         layers: Sequence[str] = (),
         frozen: bool = False,
         by_autograd: Mapping[str, str] | None = None,
-        inner: frozenset[int] = frozenset(),
+        samples_innermost: frozenset[int] = frozenset(),
         only_autograd: bool = False,
         one_by_one: bool = False,
     ) -> None:
@@ -197,7 +69,7 @@ class Network:
             layers: Modules or parameters to use; all where there is none.
             frozen: Whether parameters that require no gradient are used, too.
             by_autograd: Names of parameters to leave to plain autograd, and why.
-            inner: Numbers of steps at which neighbouring rows are of neighbouring samples.
+            samples_innermost: Numbers of steps at which neighbouring rows are of neighbouring samples.
             only_autograd: Whether all parameters are left to plain autograd.
             one_by_one: Whether plain autograd takes the samples one by one.
         """
@@ -206,11 +78,11 @@ class Network:
         named, self.left_out = used_parameters(model, layers, frozen=frozen)
         self.names, self.parameters = tuple(named), tuple(named.values())
         self.reasons = dict.fromkeys(named, "as asked") if only_autograd else dict(by_autograd or {})
-        self._values, self.inner, self.one_by_one = values, inner, one_by_one
+        self._values, self.samples_innermost, self.one_by_one = values, samples_innermost, one_by_one
         self._steps: list[Step] = []
-        self._follow()
+        self._trace()
 
-    def _follow(self, *, first: bool = True) -> None:
+    def _trace(self, *, first: bool = True) -> None:
         few, more = self._values(2), self._values(3)
         log = ShapeLog()
         drawn = torch.get_rng_state()
@@ -219,33 +91,36 @@ class Network:
                 outputs = called(self.model, few).detach()
             if not torch.equal(drawn, torch.get_rng_state()):
                 _require_eval(self.model)
-            follower = Follower(self.parameters, log=log.calls)
+            tracer = Tracer(self.parameters, log=log.calls)
             try:
-                with follower:
+                with tracer:
                     others = called(self.model, more).detach()
-            except NotFollowedError:
+            except TraceMismatchError:
                 if first:  # which may have filled a cache, such as one of positions
-                    self._follow(first=False)
+                    self._trace(first=False)
                     return
                 why = "a forward pass that differs with the number of samples"
                 self.reasons = dict.fromkeys(self.names, why)
-                others, follower = called(self.model, more).detach(), Follower(self.parameters)
+                others, tracer = called(self.model, more).detach(), Tracer(self.parameters)
         self.outputs, self.output_dtype = outputs.shape[1], outputs.dtype
         moved = (others[:2] - outputs).abs().max() / max(1.0, float(outputs.abs().max()))
-        self.apart = float(moved)
+        self.batch_dependence = float(moved)
         self._steps = [
-            replace(step, layouts=tuple(replace(one, inner=number in self.inner) for one in step.layouts))
-            for number, step in enumerate(follower.steps)
+            replace(
+                step,
+                layouts=tuple(replace(one, samples_innermost=number in self.samples_innermost) for one in step.layouts),
+            )
+            for number, step in enumerate(tracer.steps)
         ]
         for step in self._steps:
             if step.kind == "leave":
                 self.reasons |= {
                     self.names[root]: step.call for root in step.roots if self.names[root] not in self.reasons
                 }
-        self.blocks = tuple(self._blocks([list(roles.values()) for _, roles in follower.opened]))
-        self._step_of_use = [number for number, _ in follower.opened]
+        self.blocks = tuple(self._blocks([list(roles.values()) for _, roles in tracer.opened]))
+        self._step_of_use = [number for number, _ in tracer.opened]
 
-    def _blocks(self, uses: Sequence[Sequence[Followed]]) -> Iterator[Block]:
+    def _blocks(self, uses: Sequence[Sequence[Traced]]) -> Iterator[Block]:
         sizes = [p.numel() for p in self.parameters]
         groups = _Groups(len(sizes))
         left = {root for root, name in enumerate(self.names) if name in self.reasons}
@@ -288,7 +163,7 @@ class Network:
         plain autograd of a batch is not right, one sample at a time is.
         """
         reasons: dict[str, str] = {}
-        inner, one_by_one = set(self.inner), self.one_by_one
+        inner, one_by_one = set(self.samples_innermost), self.one_by_one
         for block in blocks:
             folded = self.folded(block)
             if block.route == AUTOGRAD:
@@ -302,13 +177,14 @@ class Network:
         return self._otherwise(reasons, frozenset(inner), one_by_one=one_by_one)
 
     def _otherwise(
-        self, reasons: Mapping[str, str], inner: frozenset[int] = frozenset(), *, one_by_one: bool = False
+        self, reasons: Mapping[str, str], samples_innermost: frozenset[int] = frozenset(), *, one_by_one: bool = False
     ) -> Network:
-        """The same network with these ways of following besides those that it has."""
+        """The same network, traced with these options besides those that it has."""
         other = copy.copy(self)
         other.reasons = {**self.reasons, **reasons}
-        other.inner, other.one_by_one = self.inner | inner, self.one_by_one or one_by_one
-        other._follow()  # noqa: SLF001
+        other.samples_innermost = self.samples_innermost | samples_innermost
+        other.one_by_one = self.one_by_one or one_by_one
+        other._trace()  # noqa: SLF001
         return other
 
     def by_autograd(self, roots: Iterable[int]) -> Network:
@@ -320,13 +196,13 @@ class Network:
         """What each block leaves of a batch.
 
         Raises:
-            NotFollowedError: If the forward pass uses parameters in another way than in the pass that was followed.
+            TraceMismatchError: If the forward pass uses parameters in another way than in the pass that was followed.
         """
         single = count_rows(values) == 1  # networks may treat a batch of one in another way
         given = doubled(values) if single else values
-        follower = Follower(self.parameters, list(self._steps))
-        uses = self._uses(follower, given, scalar) if any(block.uses for block in self.blocks) else {}
-        if changed := follower.changed_inputs():
+        tracer = Tracer(self.parameters, list(self._steps))
+        uses = self._uses(tracer, given, scalar) if any(block.uses for block in self.blocks) else {}
+        if changed := tracer.changed_inputs():
             raise UnsupportedNetworkError(
                 f"the input of a call of {changed[0]!r} is changed in place after it was used, so it has no gradient; "
                 "use the out-of-place operation."
@@ -334,7 +210,7 @@ class Network:
         rows = None
         if any(block.route == AUTOGRAD for block in self.blocks):
             rows = per_sample_gradients(self.model, self._left(), values, scalar, one_by_one=self.one_by_one)
-        samples, graph = count_rows(given), follower.graph_roots
+        samples, graph = count_rows(given), tracer.graph_roots
         found = [
             Captured(block, samples, tuple(_only(uses[number], block) for number in block.uses), None, graph)
             for block in self.blocks
@@ -342,17 +218,22 @@ class Network:
         found = [one.part(slice(0, 1)) for one in found] if single else found
         return [replace(one, rows=rows) if one.block.route == AUTOGRAD else one for one in found]
 
-    def _uses(self, follower: Follower, values: Values, scalar: Scalar) -> dict[int, Use]:
+    def _uses(self, tracer: Tracer, values: Values, scalar: Scalar) -> dict[int, Use]:
         """One forward and backward pass."""
         with requiring_only(self.model):
-            with follower:
+            with tracer:
                 numbers = scalar(called(self.model, values))
-            leaves = follower.leaves
+            leaves = tracer.leaves
             grads: Sequence[Tensor | None] = [None] * len(leaves)
             if leaves and numbers.requires_grad:
-                grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True)
+                try:
+                    grads = torch.autograd.grad(numbers.sum(), leaves, allow_unused=True)
+                except torch.OutOfMemoryError:
+                    raise
+                except RuntimeError:  # such as that of a checkpoint that must start at a parameter
+                    raise TraceMismatchError from None
             wanted = {number for block in self.blocks for number in block.uses}
-            return follower.uses(grads, count_rows(values), wanted)
+            return tracer.uses(grads, count_rows(values), wanted)
 
     def plain_gradient(
         self, values: Values, scalar: Scalar, weights: Tensor, take: Callable[[int, Tensor], None]

@@ -163,8 +163,8 @@ class NtkConfig(GramConfig):
     ridge: float = setting(0.0, "Number added to the kernels' diagonals for ProjNormLinear and labels.", least=0.0)
     top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
 
-    def check(self) -> None:
-        """The theory is about one row of the kernel per sample."""
+    def require_one_row(self) -> None:
+        """Refuse kernels with several rows per sample, which the theory is not about."""
         if self.kernel.outputs == FULL:
             raise InputError(f"`outputs` must not be {FULL}: what is analysed has one row per sample.")
 

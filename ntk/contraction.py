@@ -18,10 +18,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ntk.capture import UNUSED, Captured
-from ntk.following import NotFollowedError, Use
+from ntk.captured import UNUSED, Captured
 from ntk.geometry import ConvGeometry
 from ntk.operations import Convolution, Embedding, Linear
+from ntk.uses import TraceMismatchError, Use
 
 Factors = tuple[Tensor, ...]
 
@@ -314,7 +314,7 @@ def _put(given: Factors, out: Factors, use: Use) -> None:
     """Copy tensors of the shapes that a rule was made for; `copy_` would repeat a sample with a single token."""
     for kept, tensor in zip(out, given, strict=True):
         if kept.shape != tensor.shape:
-            raise NotFollowedError(tuple(root for one in use.roles.values() for root in one.roots))
+            raise TraceMismatchError(tuple(root for one in use.roles.values() for root in one.roots))
         kept.copy_(tensor)
 
 

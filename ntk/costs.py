@@ -11,6 +11,7 @@ import numpy as np
 from ntk.config import GramConfig
 from ntk.experiment import Experiment
 from ntk.inputs import Values
+from ntk.kernels import GramTask
 from ntk.plan import FITS, ON_DISK, TRAIN, Plan, Tile, chunks, loads
 from ntk.samples import DrawnSamples, Reader, Target
 from projnorm.costs import CostAssumptions, CostReport, DeviceCost, Job, device_cost
@@ -44,9 +45,11 @@ def kernel_costs(config: GramConfig, context: RunContext, assumptions: CostAssum
         OSError: If a file cannot be read.
     """
     assumptions = assumptions or CostAssumptions()
-    plan, sample_bytes = _planned(config, context)
+    task, plan, sample_bytes = _planned(config, context)
     devices = [worker_cost(plan, count, assumptions, sample_bytes=sample_bytes) for count in assumptions.devices]
-    return CostReport(_layer_rows(plan), _summary(plan), tuple(devices), assumptions, values=_values(plan))
+    return CostReport(
+        _layer_rows(plan), (*_summary(plan), *_by_autograd(task)), tuple(devices), assumptions, values=_values(plan)
+    )
 
 
 def worker_cost(plan: Plan, workers: int, assumptions: CostAssumptions, *, sample_bytes: int) -> DeviceCost:
@@ -76,8 +79,17 @@ def _job(plan: Plan, tiles: Sequence[Tile], passes: int) -> Job:
     return Job("tiles", 2 * multiply_adds, {"through the network": passes})
 
 
-def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
-    """The plan, and the bytes of a sample before it is prepared for a network."""
+def _by_autograd(task: GramTask) -> tuple[str, ...]:
+    """Which parameters take plain autograd, and why."""
+    reasons = task.engine.by_autograd
+    if not reasons:
+        return ()
+    named = "; ".join(f"{name} ({call})" for name, call in reasons.items())
+    return (f"gradients of single samples by plain autograd, which take a pass of their own: {named}",)
+
+
+def _planned(config: GramConfig, context: RunContext) -> tuple[GramTask, Plan, int]:
+    """The task, its plan, and the bytes of a sample before it is prepared for a network."""
     data, first = config.data, np.arange(1)
     read = Reader.of(config.network)
     train, test = (part.take(first) for part in read.splits(data.data))
@@ -89,7 +101,8 @@ def _planned(config: GramConfig, context: RunContext) -> tuple[Plan, int]:
     as_inputs = experiment.networks.as_inputs
     inputs = {name: _repeated(as_inputs(part.inputs[:1].copy()), count) for name, (part, count) in sets.items()}
     folder = next(one for one in (context.root, *context.root.absolute().parents) if one.is_dir())
-    return experiment.task(context, inputs).planned(folder), train.inputs.nbytes
+    task = experiment.task(context, inputs)
+    return task, task.planned(folder), train.inputs.nbytes
 
 
 def _repeated(inputs: Values, count: int) -> Values:

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk.capture import AUTOGRAD, Block, Captured, Network, Scalar, UnsupportedNetworkError
+from ntk.capture import Network, Scalar, UnsupportedNetworkError
+from ntk.captured import AUTOGRAD, Block, Captured
 from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
-from ntk.following import NotFollowedError
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
 from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
 from ntk.plan import Sizes
+from ntk.uses import TraceMismatchError
 from projnorm.device import choose_device
 from projnorm.errors import InputError
 from projnorm.files import reason
@@ -29,10 +30,21 @@ from projnorm.files import reason
 # A check may differ from autograd by this many roundings of its scale, but by no more than the second number.
 _CHECK_ROUNDINGS, _CHECK_MOST = 2000.0, 0.1
 # The same sample in another batch: its output, against the largest or 1, and its kernel. An activation within a
-# rounding of zero may fall on the other side of a ReLU, which changes a kernel by about a thousandth.
-_ALONE, _OTHER_BATCH = 1e-3, 1e-2
+# rounding of zero may fall on the other side of a ReLU, which changes a kernel by about a thousandth, but hardly ever
+# in double precision.
+_ALONE, _OTHER_BATCH, _OTHER_BATCH_DOUBLE = 1e-3, 1e-2, 1e-6
 # Samples that a network is looked at with.
-_LOOKED_AT = 3
+_PROBES = 3
+# What a network raises that does not suit its inputs.
+_OF_A_NETWORK = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
 # A mean over more outputs than this is refused: each takes a backward pass.
 _MOST_OUTPUTS = 1000
 
@@ -42,17 +54,17 @@ class SelfCheckError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TraceOptions:
     """How the parameters of one network are followed, found by one engine for others of the same.
 
     Attributes:
         by_autograd: Names of parameters that are left to plain autograd, each with the reason.
-        inner: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
+        samples_innermost: Numbers of steps at which neighbouring rows of a batch are of neighbouring samples.
         one_by_one: Whether plain autograd takes the samples one by one.
     """
 
     by_autograd: Mapping[str, str] = field(default_factory=dict)
-    inner: frozenset[int] = frozenset()
+    samples_innermost: frozenset[int] = frozenset()
     one_by_one: bool = False
 
 
@@ -85,7 +97,7 @@ class Engine:
         config: KernelConfig | None = None,
         *,
         prepare: Prepare | None = None,
-        ways: Sequence[Way] | None = None,
+        ways: Sequence[TraceOptions] | None = None,
     ) -> None:
         """Look at the networks with the first samples of `example`; the other arguments are those of `ntk.gram`.
 
@@ -93,12 +105,14 @@ class Engine:
         """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
-        self._prepare, self.example = prepare, example[:_LOOKED_AT]
+        self._prepare, self.example = prepare, example[:_PROBES]
         # MPS has no double precision, so there those products run on the CPU.
         self._double_on_cpu = self.device.type == "mps" and self.config.accumulate == "float64"
         self._home = torch.device("cpu") if self._double_on_cpu else self.device
         networks = as_networks(models, "models")
-        known = ways or [Way()] * len(networks)
+        dtypes = (p.dtype for p in networks[0].parameters() if p.is_floating_point())
+        self._parameter_dtype = next(dtypes, torch.get_default_dtype())
+        known = ways or [TraceOptions()] * len(networks)
         self._networks = [self._network(_on(self.device, one), way) for one, way in zip(networks, known, strict=True)]
         first = self._networks[0]
         self.outputs = first.outputs
@@ -117,7 +131,9 @@ class Engine:
         self.views = len(self._networks) * len(self._scalars)
         self.parameters = sum(block.parameters for block in first.blocks)
         self.left_out, self.by_autograd = first.left_out, dict(first.reasons)
-        self.ways = tuple(Way(dict(one.reasons), one.inner, one.one_by_one) for one in self._networks)
+        self.ways = tuple(
+            TraceOptions(dict(one.reasons), one.samples_innermost, one.one_by_one) for one in self._networks
+        )
         self.costs = self.map.costs + self._passed_through()
         self.sizes = self._sizes(captured[0])
 
@@ -137,8 +153,8 @@ class Engine:
         """Hashes of the networks, of what was drawn, and of what `prepare` makes of the example."""
         digest = hashlib.sha256()
         for network in self._networks:
-            digest.update(repr(network.model).encode())
-            tensors = {key: t for key, t in network.model.state_dict().items() if isinstance(t, Tensor)}
+            digest.update(f"{network.model!r} {network.names}".encode())
+            tensors = dict(network.model.named_parameters()) | dict(network.model.named_buffers())
             digest.update(values_hash(tensors).encode())
         drawn = hashlib.sha256(self.map.fingerprint.encode()).hexdigest()
         return {"network": digest.hexdigest(), "drawn": drawn, "prepare": values_hash(self._values(1))}
@@ -159,7 +175,7 @@ class Engine:
             for view, factors in enumerate(filled):
                 try:
                     self.map.write(self._capture(view, x[part]), tuple(t[part] for t in factors))
-                except NotFollowedError:
+                except TraceMismatchError:
                     raise UnsupportedNetworkError(
                         'the forward pass uses parameters in a way that depends on the samples; pass route="autograd".'
                     ) from None
@@ -193,24 +209,26 @@ class Engine:
 
     def require_same(self, found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
         """Raise `SelfCheckError` if samples in other batches have another kernel, beyond what rounding can do."""
-        if not (np.abs(found - expected) <= max(_OTHER_BATCH, self._tolerance) * scale).all():
+        if not (np.abs(found - expected) <= self._other_batch * scale).all():
             raise SelfCheckError(
                 "the kernel of some samples changes with the batch that they are in; samples must be independent of "
-                "each other, and the forward pass repeatable."
+                "each other, and the forward pass repeatable. Tiles of an earlier run may also be of another network."
             )
 
     @property
     def _tolerance(self) -> float:
         return min(_CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps, _CHECK_MOST)
 
-    def _network(self, model: nn.Module, way: Way) -> Network:
+    def _network(self, model: nn.Module, way: TraceOptions) -> Network:
         """A network looked at, where it shows whether the inputs suit it."""
         config = self.config
         try:
             return Network(
                 model,
                 # The same two in both passes, so that branches which depend on the samples are the same.
-                lambda count: self._cycled(count, distinct=2).prepared(self.device, self._prepare),
+                lambda count: self._cycled(count, distinct=2).prepared(
+                    self.device, self._prepare, self._parameter_dtype
+                ),
                 layers=config.layers,
                 frozen=config.frozen,
                 only_autograd=config.route == AUTOGRAD,
@@ -218,7 +236,7 @@ class Engine:
             )
         except (InputError, torch.OutOfMemoryError):
             raise
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        except _OF_A_NETWORK as error:
             given = ", ".join(
                 f"{str(t.dtype).removeprefix('torch.')} samples of shape {tuple(t.shape[1:])}"
                 for t in self.example.tensors.values()
@@ -251,23 +269,23 @@ class Engine:
 
     def _checked(self, index: int, *, check: bool) -> list[Captured]:
         """The example captured, and the network followed in another way where a layer differs from plain autograd."""
-        network, values = self._networks[index], self._values(_LOOKED_AT)
+        network, values = self._networks[index], self._values(_PROBES)
         # Where the kernel is of all outputs, a layer that the first does not depend on is looked at, too.
         several = self.outputs > 1 and self.config.outputs in (MEAN, FULL)
-        scalar = self._combination() if several else self._scalar(0, self._cycled(_LOOKED_AT))
-        if check and not network.apart <= max(_ALONE, self._tolerance):
+        scalar = self._combination() if several else self._scalar(0, self._cycled(_PROBES))
+        if check and not network.batch_dependence <= max(_ALONE, self._tolerance):
             raise SelfCheckError(
-                f"the network's output on a sample changes by {network.apart:.2g} with the batch it is in; samples "
-                "must be independent of each other."
+                f"the network's output on a sample changes by {network.batch_dependence:.2g} with the batch it is in; "
+                "samples must be independent of each other."
             )
         while True:
             started = time.perf_counter()
             try:
                 captured = network.capture(values, scalar)
-            except NotFollowedError as error:
+            except TraceMismatchError as error:
                 network = network.by_autograd(error.roots)
                 continue
-            self.seconds_per_sample = (time.perf_counter() - started) / _LOOKED_AT
+            self.seconds_per_sample = (time.perf_counter() - started) / _PROBES
             errors = self._layer_errors(network, captured, values, scalar) if check else {}
             wrong = [block for block, error in errors.items() if not error <= self._allowed(block)]
             if not wrong:
@@ -283,13 +301,18 @@ class Engine:
             network = other
 
     def _allowed(self, block: Block) -> float:
-        return max(_OTHER_BATCH, self._tolerance) if block.route == AUTOGRAD else self._tolerance
+        return self._other_batch if block.route == AUTOGRAD else self._tolerance
+
+    @property
+    def _other_batch(self) -> float:
+        usual = _OTHER_BATCH_DOUBLE if self.input_dtype == torch.float64 else _OTHER_BATCH
+        return max(usual, self._tolerance)
 
     def _layer_errors(
         self, network: Network, captured: list[Captured], values: Values, scalar: Scalar
     ) -> dict[Block, float]:
         """By how much a weighted sum of gradients differs, layer by layer, from that by plain autograd."""
-        weights = torch.from_numpy(np.random.default_rng(self.config.seed).normal(size=_LOOKED_AT))
+        weights = torch.from_numpy(np.random.default_rng(self.config.seed).normal(size=_PROBES))
         squares = dict.fromkeys(range(len(network.parameters)), 0.0)
 
         def take(root: int, gradient: Tensor) -> None:
@@ -298,12 +321,12 @@ class Engine:
         network.plain_gradient(values, scalar, weights, take)
         exact = ExactMap(captured, route=self.config.route)
         factors = tuple(
-            torch.empty((_LOOKED_AT, *shape), dtype=dtype or self.dtype, device=self.device)
+            torch.empty((_PROBES, *shape), dtype=dtype or self.dtype, device=self.device)
             for shape, dtype in zip(exact.shapes, exact.dtypes, strict=True)
         )
         exact.write(captured, factors)
         errors = {}
-        for layer, gram in zip(captured, exact.by_block(factors, None, Workspace(_LOOKED_AT)), strict=True):
+        for layer, gram in zip(captured, exact.by_block(factors, None, Workspace(_PROBES)), strict=True):
             expected = sum(squares[root] for root in layer.block.roots)
             found, scale = 0.0, expected
             if gram is not None:
@@ -318,7 +341,9 @@ class Engine:
 
     def _capture(self, view: int, x: Samples) -> list[Captured]:
         index, output = divmod(view, len(self._scalars))
-        captured = self._networks[index].capture(x.prepared(self.device, self._prepare), self._scalar(output, x))
+        captured = self._networks[index].capture(
+            x.prepared(self.device, self._prepare, self._parameter_dtype), self._scalar(output, x)
+        )
         return [layer.moved(self._home) for layer in captured] if self._double_on_cpu else captured
 
     def _scalar(self, output: int, x: Samples) -> Scalar:
@@ -330,20 +355,25 @@ class Engine:
         return lambda outputs: outputs.gather(1, chosen.expand(len(outputs))[:, None])[:, 0]
 
     def _values(self, count: int) -> Values:
-        return self._cycled(count).prepared(self.device, self._prepare)
+        return self._prepared(self._cycled(count))
 
-    def _cycled(self, count: int, distinct: int = _LOOKED_AT) -> Samples:
+    def _prepared(self, x: Samples) -> Values:
+        return x.prepared(self.device, self._prepare, self._parameter_dtype)
+
+    def _cycled(self, count: int, distinct: int = _PROBES) -> Samples:
         """So many samples: the first ones of the example, again from the first where there are fewer distinct ones."""
         return self.example[torch.arange(count) % min(distinct, len(self.example))]
 
     def _passed_through(self) -> tuple[LayerCost, ...]:
-        """The cost of layers whose parameters are not used."""
-        if not self.left_out:
+        """The cost of layers whose parameters are not used, and of the second pass for plain autograd."""
+        if not self.left_out and not self.by_autograd:
             return ()
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             called(self._networks[0].model, self._values(2))
-        rest = int(counter.get_total_flops()) // 4 - sum(layer.forward for layer in self.map.costs)
-        return (LayerCost("other layers", 0, "passed", 0, 0, forward=rest),) if rest > 0 else ()
+        whole = int(counter.get_total_flops()) // 4  # of one of two samples, in multiply-adds
+        passed = {"other layers": max(0, whole - sum(layer.forward for layer in self.map.costs))}
+        passed |= {"pass for plain autograd": whole} if self.by_autograd else {}
+        return tuple(LayerCost(name, 0, "passed", 0, 0, forward=cost) for name, cost in passed.items() if cost)
 
     def _sizes(self, captured: list[Captured]) -> Sizes:
         models = [network.model for network in self._networks]
@@ -356,7 +386,7 @@ class Engine:
             sample=self.views * sum(math.prod(shape) * (dtype or self.dtype).itemsize for shape, dtype in kept),
             formed=max(layer.formed for layer in self.costs) * self.dtype.itemsize,
             # A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each.
-            capture=3 * (passed + rows) // _LOOKED_AT,
+            capture=3 * (passed + rows) // _PROBES,
             fixed=networks_bytes + self.map.fixed_bytes,
         )
 

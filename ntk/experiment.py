@@ -118,6 +118,7 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
     """
+    config.require_one_row()
     samples = DrawnSamples.load(config)
     inputs = samples.inputs_with_labels
     if (record := existing_record(KIND, config, context, inputs)) is not None:

@@ -78,8 +78,8 @@ class Samples:
         outputs = torch.arange(count).repeat(len(self))
         return self._each(lambda t: t.repeat_interleave(count, dim=0), outputs)
 
-    def prepared(self, device: torch.device, prepare: Prepare | None) -> Values:
-        """What the network gets: on its device, by `prepare` where there is one, bytes else as numbers from 0 to 1."""
+    def prepared(self, device: torch.device, prepare: Prepare | None, dtype: torch.dtype) -> Values:
+        """What the network gets: on its device, by `prepare` where there is one, bytes else from 0 to 1 in `dtype`."""
         with torch.inference_mode(False):
             values = {name: t.to(device) for name, t in self.tensors.items()}
             # A tensor made under `torch.inference_mode()` takes no part in a backward pass; a copy does.
@@ -88,7 +88,7 @@ class Samples:
             if prepare is not None:
                 return prepare(given)
             if isinstance(given, Tensor) and given.dtype == torch.uint8:
-                return given.to(torch.get_default_dtype()) / _LARGEST_BYTE
+                return given.to(dtype) / _LARGEST_BYTE
             return given
 
     def sha256(self) -> str:
@@ -156,7 +156,10 @@ def _checked(inputs: Any, name: str) -> Tensor:
     try:
         x = torch.as_tensor(inputs)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"{name} must be numbers, one sample per row; got a {type(inputs).__name__}.") from None
+        remedy = "; pass torch.stack of them" if isinstance(inputs, list | tuple) else ""
+        raise InputError(
+            f"{name} must be numbers, one sample per row; got a {type(inputs).__name__}{remedy}."
+        ) from None
     if x.ndim == 0 or len(x) == 0 or (x.ndim < 2 and x.is_floating_point()):
         raise InputError(f"{name} must hold one sample per row; got shape {tuple(x.shape)}.")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,13 +16,13 @@ import torch
 from torch import nn
 
 from ntk.config import KernelConfig
-from ntk.contraction import Factors, Workspace
 from ntk.engine import Engine
 from ntk.inputs import Inputs, Prepare, Samples
 from ntk.panels import PanelFiles, disk_rate
-from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Filling, Plan, Tile, chunks, loads, make_plan, set_groups
-from ntk.tiles import Tiles, read_manifest, write_tile
-from projnorm.backends import ONE_PROCESS, Backend, count_workers, run_each
+from ntk.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Plan, chunks, loads, make_plan
+from ntk.tile_runs import TileRuns, count_processes, tile_name
+from ntk.tiles import Tiles, read_manifest
+from projnorm.backends import ONE_PROCESS, Backend
 from projnorm.device import full_precision, on_device, torch_threads
 from projnorm.errors import InputError
 from projnorm.progress import tracked
@@ -37,10 +36,8 @@ _MOST_THREADS = 1024
 ONLY_TARGET = "target"
 # Targets that are printed by name.
 _NAMED = 3
-# Tiles that follow each other in a plan, and the inputs of their panels.
-_Job = tuple[Sequence[Tile], Mapping[int, Samples]]
-# Part of a free disk that panels may take, and the tasks that a worker has tiles for.
-_FREE, _TASKS_EACH = 0.8, 4
+# Part of a free disk that panels may take.
+_FREE = 0.8
 # Samples that a network is looked at with: from the training set, and from a target.
 _OF_TRAIN, _OF_TARGET = 2, 1
 
@@ -131,7 +128,7 @@ class Kernels:
         for i, j in self.plan.tiles:
             row, column = self.plan.panels[i], self.plan.panels[j]
             if (row.set, column.set) == (rows, columns):
-                tile = self._tiles.get(_name((i, j)))
+                tile = self._tiles.get(tile_name((i, j)))
                 out[row.start : row.stop, column.start : column.stop] = tile
                 if rows == columns and i != j:
                     out[column.start : column.stop, row.start : row.stop] = tile.T
@@ -188,8 +185,8 @@ class GramTask:
     ) -> None:
         """As `gram`; `sets` come from `as_sets`."""
         self._models, self._prepare = models, prepare
-        self._looked_at = _drawn(sets, (config or KernelConfig()).seed)
-        example = _joined([sets[name][slice(row, row + 1)] for name, row in self._looked_at])
+        self._probes = _drawn(sets, (config or KernelConfig()).seed)
+        example = _joined([sets[name][slice(row, row + 1)] for name, row in self._probes])
         with full_precision():
             self.engine = Engine(models, example, config, prepare=prepare)
         each = self.engine.rows_per_sample
@@ -261,7 +258,7 @@ class GramTask:
     @contextmanager
     def _panels(self, plan: Plan, tiles: Tiles, backend: Backend) -> Iterator[tuple[Plan, PanelFiles | None]]:
         """The plan with the place where panels wait, and their files where that is the disk."""
-        workers = 1 if backend == ONE_PROCESS else max(2, count_workers(backend))
+        workers = count_processes(backend)
         if (workers == 1 and plan.overflow != RECOMPUTED) or backend.scheduler:  # a cluster may not see the folder
             yield plan, None
             return
@@ -275,80 +272,13 @@ class GramTask:
 
     def _compute(self, plan: Plan, tiles: Tiles, threads: int, backend: Backend, files: PanelFiles | None) -> int:
         """Every tile that is not there, in this process or as tasks; returns how many."""
-        todo = [tile for tile in plan.tiles if _name(tile) not in tiles]
+        todo = [tile for tile in plan.tiles if tile_name(tile) not in tiles]
         total = len(plan.tiles)
-        finished = self._finished(plan, tiles, threads, backend, files, todo)
+        runs = TileRuns(self.engine, self._make_engine, plan, self._sets, tiles, threads, backend, files)
+        finished = runs.finished(todo)
         for tile, block in tracked(finished, description="tiles of the kernel", total=total, done=total - len(todo)):
-            tiles.put(_name(tile), block)
+            tiles.put(tile_name(tile), block)
         return len(todo)
-
-    def _finished(
-        self, plan: Plan, tiles: Tiles, threads: int, backend: Backend, files: PanelFiles | None, todo: Sequence[Tile]
-    ) -> Iterator[tuple[Tile, np.ndarray | None]]:
-        """The tiles as they are computed; None for one that a worker has put into the store."""
-        if files is None:
-            runs = [todo] if backend == ONE_PROCESS else _without(tiles, chunks(plan, max(2, count_workers(backend))))
-            yield from self._tile_runs(plan, tiles, threads, backend, runs, None)
-            return
-        workers = 1 if backend == ONE_PROCESS else max(2, count_workers(backend))
-        for names in set_groups(plan, workers):  # the disk holds the panels of one group at a time
-            own = [tile for tile in todo if plan.panels[tile[0]].set in names]
-            panels = sorted({panel for tile in own for panel in tile})
-            self._fill_files(plan, threads, backend, files, [panel for panel in panels if panel not in files])
-            size = math.ceil(len(own) / (1 if workers == 1 else _TASKS_EACH * workers)) or 1
-            runs = [own[start : start + size] for start in range(0, len(own), size)]
-            yield from self._tile_runs(plan, tiles, threads, backend, runs, files)
-            for panel in panels:
-                if plan.panels[panel].set != TRAIN:
-                    files.drop(panel)
-
-    def _tile_runs(
-        self,
-        plan: Plan,
-        tiles: Tiles,
-        threads: int,
-        backend: Backend,
-        runs: Sequence[Sequence[Tile]],
-        files: PanelFiles | None,
-    ) -> Iterator[tuple[Tile, np.ndarray | None]]:
-        """The tiles of each run, in this process or as tasks."""
-        if backend == ONE_PROCESS:
-            inputs = partial(_panel_inputs, plan, self._sets)
-            for run in runs:
-                yield from _blocks(self.engine, inputs, plan.cut, plan.room, run, files)
-            return
-        work = partial(
-            _compute_job,
-            make_engine=self._make_engine,
-            cut=plan.cut,
-            room=plan.room,
-            threads=threads,
-            store=None if backend.scheduler else tiles.store,
-            files=files,
-        )
-        # Copies: of a view, all that it is a view of would travel.
-        jobs = (
-            (run, {panel: _panel_inputs(plan, self._sets, panel).clone() for tile in run for panel in tile})
-            for run in runs
-        )
-        with run_each(work, jobs, backend=backend.for_tasks(len(runs))) as running:
-            for number, blocks in running:
-                yield from zip(runs[number], blocks, strict=True)
-
-    def _fill_files(self, plan: Plan, threads: int, backend: Backend, files: PanelFiles, panels: Sequence[int]) -> None:
-        """Pass the samples of some panels through the networks and write what is kept, in this process or as tasks."""
-        jobs = ((panel, _panel_inputs(plan, self._sets, panel).clone()) for panel in panels)
-        if not panels:
-            return
-        if backend == ONE_PROCESS:
-            filler = partial(_fill_file, make_engine=lambda: self.engine, cut=plan.cut, threads=threads, files=files)
-            for job in tracked(jobs, description="samples through the network", total=len(panels)):
-                filler(job)
-            return
-        work = partial(_fill_file, make_engine=self._make_engine, cut=plan.cut, threads=threads, files=files)
-        with run_each(work, jobs, backend=backend.for_tasks(len(panels))) as running:
-            for _ in tracked(running, description="samples through the network", total=len(panels)):
-                pass
 
     @property
     def _make_engine(self) -> Callable[[], Engine]:
@@ -362,13 +292,13 @@ class GramTask:
         expected = self.engine.example_kernel()
         scale = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
         found, each = np.empty_like(expected), self.engine.rows_per_sample
-        where = [_panel_of(plan, name, row * each) for name, row in self._looked_at]
+        where = [_panel_of(plan, name, row * each) for name, row in self._probes]
         for a, (i, r) in enumerate(where):
             for b, (j, c) in enumerate(where):
-                if _name((i, j)) in tiles:
-                    found[a, b] = tiles.get(_name((i, j)))[r, c]
-                elif _name((j, i)) in tiles:
-                    found[a, b] = tiles.get(_name((j, i)))[c, r]
+                if tile_name((i, j)) in tiles:
+                    found[a, b] = tiles.get(tile_name((i, j)))[r, c]
+                elif tile_name((j, i)) in tiles:
+                    found[a, b] = tiles.get(tile_name((j, i)))[c, r]
                 else:  # two targets have no block in common
                     found[a, b] = expected[a, b]
         self.engine.require_same(found, expected, scale)
@@ -394,12 +324,6 @@ def _drawn(sets: Mapping[str, Samples], seed: int) -> list[tuple[str, int]]:
 def _joined(parts: Sequence[Samples]) -> Samples:
     joined = {key: torch.cat([part.tensors[key] for part in parts]) for key in parts[0].tensors}
     return Samples(joined if isinstance(parts[0].values, dict) else joined[""])
-
-
-def _without(tiles: Tiles, runs: Sequence[Sequence[Tile]]) -> list[list[Tile]]:
-    """Runs without the tiles that are there."""
-    rest = [[tile for tile in run if _name(tile) not in tiles] for run in runs]
-    return [run for run in rest if run]
 
 
 def _panel_of(plan: Plan, name: str, row: int) -> tuple[int, int]:
@@ -452,75 +376,6 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dic
 
 def _shown(samples: Samples) -> str:
     return ", ".join(f"{name} {shape}".strip() for name, shape in samples.form.items())
-
-
-def _compute_job(
-    job: _Job,
-    *,
-    make_engine: Callable[[], Engine],
-    cut: Cut,
-    room: int,
-    threads: int,
-    store: Store | None,
-    files: PanelFiles | None,
-) -> list[np.ndarray | None]:
-    """The tiles of a job, in another process.
-
-    A process of this machine puts each tile into the store when it is done, so that nothing is lost with a job that is
-    not; a worker of a cluster may not see the folder, and sends the tiles.
-    """
-    tiles, inputs = job
-    blocks: list[np.ndarray | None] = []
-    with full_precision(), torch_threads(threads):
-        for tile, block in _blocks(make_engine(), inputs.__getitem__, cut, room, tiles, files):
-            if store is not None:
-                write_tile(store, _name(tile), block)
-            blocks.append(block if store is None else None)
-    return blocks
-
-
-def _fill_file(
-    job: tuple[int, Samples], *, make_engine: Callable[[], Engine], cut: Cut, threads: int, files: PanelFiles
-) -> None:
-    """Write what is kept of the samples of one panel."""
-    panel, inputs = job
-    with full_precision(), torch_threads(threads):
-        engine = make_engine()
-        files.put(panel, engine.fill(engine.empty_panel(len(inputs)), inputs, batch=cut.batch))
-
-
-def _blocks(
-    engine: Engine,
-    inputs: Callable[[int], Samples],
-    cut: Cut,
-    room: int,
-    tiles: Sequence[Tile],
-    files: PanelFiles | None,
-) -> Iterator[tuple[Tile, np.ndarray]]:
-    """The kernel of each tile in order, with as many filled panels as there is room for."""
-    workspace, filling = Workspace(cut.formed), Filling(tiles, room)
-    rooms: dict[int, list[Factors]] = {}
-    filled: dict[int, list[Factors]] = {}
-    for position, (i, j) in enumerate(tiles):
-        for panel, dropped in filling.at(position):
-            if dropped is None:
-                rooms[panel] = engine.empty_panel(cut.panel)
-            else:
-                rooms[panel] = rooms.pop(dropped)
-                del filled[dropped]
-            x = inputs(panel)
-            read = None if files is None else files.get(panel, rooms[panel], len(x))
-            filled[panel] = engine.fill(rooms[panel], x, batch=cut.batch) if read is None else read
-        yield (i, j), engine.block(filled[i], filled[j], workspace)
-
-
-def _panel_inputs(plan: Plan, sets: Mapping[str, Samples], index: int) -> Samples:
-    where = plan.panels[index]
-    return sets[where.set][where.start : where.stop]
-
-
-def _name(tile: Tile) -> str:
-    return f"{tile[0]:05d}-{tile[1]:05d}"
 
 
 def _resumed_cut(manifest: Mapping[str, Any]) -> Cut | None:

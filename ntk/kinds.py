@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ntk.capture import Captured
+from ntk.captured import Captured
 from ntk.config import COORDINATES, EXACT, PROJECTION, KernelConfig
 from ntk.contraction import Factors, Rule, Workspace, rule_for, upper_product
-from ntk.following import Use
 from ntk.geometry import patches
 from ntk.operations import Convolution, Linear
+from ntk.uses import Use
 from projnorm.errors import InputError
 
 # Entries of a gradient formed only to be picked from or projected, at once.

@@ -86,8 +86,9 @@ def model_path(network: NtkNetwork) -> Path:
     """The file or the folder of a network of the user's own."""
     file = network.model if network.model.endswith(".py") else network.model.rpartition(":")[0]
     path = locate(file if network.is_file else network.model)
-    is_there = path.is_file() if network.is_file else (path / _SAVED).is_file()
-    if not is_there:
+    if network.is_file and not path.is_file():
+        raise InputError(f"`model` must be FILE.py:FUNCTION; there is no file {path}.")
+    if not network.is_file and not (path / _SAVED).is_file():
         raise InputError(
             f"`model` must be FILE.py:FUNCTION, or a folder that transformers saved, with a {_SAVED}; there is none at "
             f"{path}."

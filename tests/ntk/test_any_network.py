@@ -59,13 +59,13 @@ def test_random_weights_samples_and_batches_change_nothing(kind, seed, count, ba
     )
 
 
-def ten_outputs() -> nn.Module:
+def three_outputs() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double().eval()
 
 
 def test_several_outputs_give_the_mean_one_a_random_combination_or_the_full_kernel():
-    model, x = ten_outputs(), samples(KINDS["MLP"], 5)
+    model, x = three_outputs(), samples(KINDS["MLP"], 5)
     rows = [torch.cat(list(plain_gradients(model, x, output=k).values()), 1).numpy() for k in range(3)]
     one = {k: rows[k] @ rows[k].T for k in range(3)}
     for outputs, expected in (("mean", sum(one.values()) / 3), ("1", one[1])):
@@ -83,7 +83,7 @@ def test_several_outputs_give_the_mean_one_a_random_combination_or_the_full_kern
 
 
 def test_frozen_parameters_are_left_out_and_named_unless_they_are_asked_for():
-    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
     whole = gram(model, x, config=CPU)
     model[0].weight.requires_grad_(False)
     without = gram(model, x, config=CPU)
@@ -196,7 +196,7 @@ def test_a_forward_pass_that_depends_on_the_samples_is_refused_with_the_remedy_t
 
 
 def test_a_user_s_hook_is_part_of_the_network():
-    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
     handle = model[0].register_forward_hook(lambda _module, _args, out: out**2)
     rows = torch.cat(list(plain_gradients(model, x, output=0).values()), 1).numpy()
     np.testing.assert_allclose(gram(model, x, config=replace(CPU, outputs="0")).train, rows @ rows.T, rtol=1e-10)
@@ -312,7 +312,7 @@ def test_outputs_without_a_gradient_are_refused(change, said):
 
 
 def test_targets_of_another_type_and_unknown_names_are_refused():
-    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
     with pytest.raises(ValueError, match=r"inputs of new must be of torch.float64 .* got torch.float32"):
         gram(model, x, {"new": x.float()}, config=CPU)
     with pytest.raises(ValueError, match="`target` must be one of new; got 'target'"):
@@ -358,7 +358,7 @@ def test_a_network_that_changes_its_input_in_place_leaves_the_samples_as_they_ar
 
 
 def test_hooks_that_would_step_an_optimizer_are_refused_before_they_do():
-    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
     weight = model[0].weight
     before = weight.detach().clone()
     weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))
@@ -376,9 +376,30 @@ def test_a_network_that_maps_over_its_samples_itself_is_left_to_autograd():
 
 @pytest.mark.parametrize("values", [torch.arange(3), torch.ones(3, dtype=torch.complex128)])
 def test_parameters_that_are_not_real_are_refused_and_nothing_is_left_frozen(values):
-    model, x = ten_outputs(), samples(KINDS["MLP"], 4)
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
     model.register_parameter("other", nn.Parameter(values, requires_grad=False))
     with pytest.raises(ValueError, match="parameter 'other' is of torch"):
         gram(model, x, config=replace(CPU, frozen=True))
     assert [p.requires_grad for p in model.parameters()].count(False) == 1
     gram(model, x, config=CPU)
+
+
+def test_tiles_of_a_network_with_other_parameters_or_buffers_are_refused(tmp_path):
+    model, x = three_outputs(), samples(KINDS["MLP"], 4)
+    model.register_buffer("scale", torch.ones(1), persistent=False)
+    gram(model, x, config=CPU, folder=tmp_path)
+    model[0].bias.requires_grad_(False)
+    with pytest.raises(ValueError, match="computed from something else"):
+        gram(model, x, config=CPU, folder=tmp_path)
+    model[0].bias.requires_grad_(True)
+    assert gram(model, x, config=CPU, folder=tmp_path).computed == 0
+    model.scale.mul_(2.0)
+    with pytest.raises(ValueError, match="computed from something else"):
+        gram(model, x, config=CPU, folder=tmp_path)
+
+
+def test_bytes_take_the_precision_of_the_network():
+    model, pictures = plain_network(), (images(4).abs() * 100).to(torch.uint8)
+    np.testing.assert_allclose(
+        gram(model, pictures, config=CPU).train, gram(model, pictures.double() / 255, config=CPU).train, rtol=1e-12
+    )

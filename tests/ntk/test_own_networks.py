@@ -197,7 +197,7 @@ def save_image(path: Path, pixels: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--model", "nowhere.py:table"), ("--model must be FILE.py:FUNCTION", "there is none at nowhere.py")),
+        (("--model", "nowhere.py:table"), ("--model must be FILE.py:FUNCTION", "there is no file nowhere.py")),
         (("--model", "net.py"), ("--model must be FILE.py:FUNCTION; got 'net.py'",)),
         (("--model", "net.py:nope"), ("net.py: has no function 'nope'",)),
         (("--model", "net.py:nothing"), ("net.py:nothing returned None",)),

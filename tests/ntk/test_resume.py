@@ -284,7 +284,7 @@ def sent(monkeypatch) -> list[int]:
         sizes.extend([len(pickle.dumps(function)), *map(len, map(pickle.dumps, jobs))])
         yield ((number, function(job)) for number, job in enumerate(jobs))
 
-    monkeypatch.setattr(sys.modules["ntk.kernels"], "run_each", weighed)
+    monkeypatch.setattr(sys.modules["ntk.tile_runs"], "run_each", weighed)
     return sizes
 
 

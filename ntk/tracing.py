@@ -23,9 +23,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ntk.operations import CALLS, Broadcast, Operation
-
-Shape = tuple[int, ...]
+from ntk.operations import CALLS, Broadcast
+from ntk.uses import Layout, PendingUse, Shape, Step, Traced, TraceMismatchError, Use, aligned_shape, layout_of
 
 # Elementwise calls that a parameter may enter as a copy for each sample, with what they are called as operators.
 _ELEMENTWISE = frozenset(
@@ -35,112 +34,6 @@ _ELEMENTWISE = frozenset(
 ) | {"add_", "sub_", "mul_", "div_", "__iadd__", "__isub__", "__imul__", "__itruediv__", "maximum", "minimum"}
 _IN_PLACE = frozenset(name for name in _ELEMENTWISE if name.endswith("_") != name.startswith("__") or "__i" in name)
 _REPEATS = frozenset({"expand", "expand_as", "repeat", "tile", "broadcast_to"})
-_FEW, _MORE = 2, 3
-
-
-class NotFollowedError(Exception):
-    """The forward pass takes another way with other samples: at all, or at a call that `roots` enter."""
-
-    def __init__(self, roots: tuple[int, ...] = ()) -> None:
-        """The parameters that it is about; none where it is about all."""
-        super().__init__()
-        self.roots = roots
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the samples of a batch are in a tensor.
-
-    Attributes:
-        axis: The axis they are along.
-        times: Number of entries along it for each sample.
-        inner: Whether neighbouring entries are of neighbouring samples, not of the same one.
-    """
-
-    axis: int
-    times: int
-    inner: bool = False
-
-    def samples_first(self, t: Tensor) -> Tensor:
-        """The tensor with an axis of samples, one of the entries of each, and then the others."""
-        if self.times == 1:
-            return t.movedim(self.axis, 0).unsqueeze(1)
-        split = (self.times, -1) if self.inner else (-1, self.times)
-        t = t.reshape(*t.shape[: self.axis], *split, *t.shape[self.axis + 1 :])
-        return t.movedim((self.axis + self.inner, self.axis + (not self.inner)), (0, 1))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Followed:
-    """A parameter, or what was computed from parameters alone.
-
-    Attributes:
-        roots: Indices of the parameters.
-        value: The value that is a function of them for autograd; None for a parameter itself.
-    """
-
-    roots: tuple[int, ...]
-    value: Tensor | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Use:
-    """One use of parameters in a pass.
-
-    Attributes:
-        operation: What the call does with them.
-        roles: What was used, by its role in the call.
-        inputs: Input of the call, samples first; None where it does not matter.
-        grads: Gradient of each sample's output by the result of the call, samples first.
-    """
-
-    operation: Operation
-    roles: Mapping[str, Followed]
-    inputs: Tensor | None
-    grads: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to do at a call that parameters enter.
-
-    Attributes:
-        call: Name of the function.
-        roots: Parameters that enter it.
-        kind: "use", "copy", "derive" or "leave".
-        operation: The operation of a use; of copies, one for each parameter.
-        layouts: Where the samples are in the input and in the result.
-    """
-
-    call: str
-    roots: tuple[int, ...]
-    kind: str
-    operation: tuple[Operation, ...] = ()
-    layouts: tuple[Layout, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class _Open:
-    """A use whose gradient is not there yet; `like` is of the type and on the device that it will have."""
-
-    step: int
-    roles: dict[str, Followed]
-    operation: Operation
-    inputs: Tensor | None
-    version: int
-    layouts: tuple[Layout, ...]
-    shape: Shape
-    like: Tensor
-    grads: Tensor | None = None
-
-    def closed(self, samples: int) -> Use:
-        """The use with the samples first; without a gradient the outputs do not depend on it."""
-        grads = self.like.new_zeros(self.shape) if self.grads is None else self.grads
-        for t, layout in ((self.inputs, self.layouts[0]), (grads, self.layouts[-1])):
-            if t is not None and t.shape[layout.axis] != samples * layout.times:
-                raise NotFollowedError(tuple(root for one in self.roles.values() for root in one.roots))
-        first = None if self.inputs is None else self.layouts[0].samples_first(self.inputs)
-        return Use(self.operation, self.roles, first, self.layouts[-1].samples_first(grads.detach()))
 
 
 class ShapeLog(TorchFunctionMode):
@@ -166,7 +59,7 @@ class ShapeLog(TorchFunctionMode):
 
 
 @dataclass(eq=False)
-class Follower(TorchFunctionMode):
+class Tracer(TorchFunctionMode):
     """Follows parameters through one pass: by `steps` that are known, or finding them with the `log` of a pass.
 
     Attributes:
@@ -184,10 +77,10 @@ class Follower(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._known = {id(p): (p, Followed((i,))) for i, p in enumerate(self.parameters)}
+        self._known = {id(p): (p, Traced((i,))) for i, p in enumerate(self.parameters)}
         self.graph_roots: dict[int, Tensor] = {}
-        self._open: list[_Open] = []
-        self._copies: dict[int, _Open] = {}
+        self._open: list[PendingUse] = []
+        self._copies: dict[int, PendingUse] = {}
         self._calls = self._taken = 0
 
     def __torch_function__(
@@ -204,7 +97,7 @@ class Follower(TorchFunctionMode):
         return self._taken_step(func, tuple(args), kwargs, entering)
 
     @property
-    def opened(self) -> list[tuple[int, Mapping[str, Followed]]]:
+    def opened(self) -> list[tuple[int, Mapping[str, Traced]]]:
         """The step of every use, and what was used in it."""
         return [(one.step, one.roles) for one in self._open]
 
@@ -215,7 +108,7 @@ class Follower(TorchFunctionMode):
                 copy.grads = gradient
         wanted = set(wanted)
         if wanted and max(wanted) >= len(self._open):
-            raise NotFollowedError
+            raise TraceMismatchError
         return {number: self._open[number].closed(samples) for number in wanted}
 
     def changed_inputs(self) -> list[str]:
@@ -226,9 +119,9 @@ class Follower(TorchFunctionMode):
             if one.inputs is not None and one.inputs._version != one.version  # noqa: SLF001
         ]
 
-    def _taken_step(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], entering: list[Followed]) -> Any:
+    def _taken_step(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], entering: list[Traced]) -> Any:
         if any(is_functorch_wrapped_tensor(t) for t in _tensors((args, kwargs))):  # inside a vmap of the network's own
-            raise NotFollowedError
+            raise TraceMismatchError
         name, number = _name(func), self._taken
         roots = tuple(sorted({root for one in entering for root in one.roots}))
         out = None
@@ -241,7 +134,7 @@ class Follower(TorchFunctionMode):
         if self.log is not None:
             self.steps.append(Step(name, roots, "leave") if changes else self._found(name, roots, args, kwargs, out))
         elif number >= len(self.steps) or (self.steps[number].call, self.steps[number].roots) != (name, roots):
-            raise NotFollowedError
+            raise TraceMismatchError
         step = self.steps[number]
         self._taken += 1
         if step.kind == "use":
@@ -258,19 +151,19 @@ class Follower(TorchFunctionMode):
     def _found(self, name: str, roots: tuple[int, ...], args: Any, kwargs: dict[str, Any], out: Any) -> Step:
         assert self.log is not None
         if self._calls > len(self.log) or self.log[self._calls - 1][0] != name:
-            raise NotFollowedError
+            raise TraceMismatchError
         _, before_in, before_out = self.log[self._calls - 1]
         shapes = _shapes(out) if out is not None else [_broadcast(args, kwargs)]
         if len(before_out) != len(shapes) or len(before_in) != len(_shapes((args, kwargs))):
-            raise NotFollowedError
-        results = [_layout(*pair) for pair in zip(before_out, shapes, strict=True)]
+            raise TraceMismatchError
+        results = [layout_of(*pair) for pair in zip(before_out, shapes, strict=True)]
         if all(layout is None for layout in results):
             return Step(name, roots, "derive")
         left = Step(name, roots, "leave")
         if len(results) != 1 or not isinstance(results[0], Layout):
             return left
         given = {
-            id(t): _layout(*pair)
+            id(t): layout_of(*pair)
             for t, pair in zip(
                 _tensors((args, kwargs)), zip(before_in, _shapes((args, kwargs)), strict=True), strict=True
             )
@@ -305,7 +198,7 @@ class Follower(TorchFunctionMode):
         if (name in _IN_PLACE and id(args[0]) in self._known) or (len(entering) > 1 and name in _REPEATS):
             return None
         for t in entering:
-            aligned = _aligned(t, len(shape), channels=name == "prelu")
+            aligned = aligned_shape(t, len(shape), channels=name == "prelu")
             fits = len(aligned) == len(shape) and all(a in (1, b) for a, b in zip(aligned, shape, strict=True))
             if not fits or aligned[result.axis] != 1:
                 return None
@@ -323,7 +216,7 @@ class Follower(TorchFunctionMode):
             if isinstance(bound.get(role), Tensor) and id(bound[role]) in self._known
         }
         kept = x.detach()
-        opened = _Open(
+        opened = PendingUse(
             number,
             roles,
             step.operation[0],
@@ -353,10 +246,12 @@ class Follower(TorchFunctionMode):
                 return t
             sizes = [-1] * len(shape)
             sizes[result.axis] = shape[result.axis]
-            aligned = t.detach().reshape(_aligned(t, len(shape), channels=step.call == "prelu"))
+            aligned = t.detach().reshape(aligned_shape(t, len(shape), channels=step.call == "prelu"))
             leaf = aligned.expand(sizes).requires_grad_()
             roles = {"weight": self._known[id(t)][1]}
-            opened = _Open(number, roles, next(operations), None, 0, (result,), tuple(leaf.shape), aligned.new_empty(0))
+            opened = PendingUse(
+                number, roles, next(operations), None, 0, (result,), tuple(leaf.shape), aligned.new_empty(0)
+            )
             self._open.append(opened)
             self.leaves.append(leaf)
             self._copies[id(leaf)] = opened
@@ -386,35 +281,15 @@ class Follower(TorchFunctionMode):
             if not isinstance(t, Tensor) or not t.requires_grad:
                 return t
             detached = t.detach()
-            followed = Followed((leaves[id(t)],)) if id(t) in leaves else Followed(roots, t)
+            followed = Traced((leaves[id(t)],)) if id(t) in leaves else Traced(roots, t)
             self._known[id(detached)] = (detached, followed)
             return detached
 
         return _replaced(found, shown)
 
 
-def _take_gradient(opened: _Open, gradient: Tensor) -> None:
+def _take_gradient(opened: PendingUse, gradient: Tensor) -> None:
     opened.grads = gradient
-
-
-def _layout(few: Shape, more: Shape) -> Layout | bool | None:
-    """Where samples are in a tensor of these shapes with two and with three; None if nowhere, False if not clear."""
-    if few == more:
-        return None
-    if len(few) != len(more):
-        return False
-    changed = [axis for axis, sizes in enumerate(zip(few, more, strict=True)) if sizes[0] != sizes[1]]
-    axis = changed[0]
-    if len(changed) > 1 or few[axis] % _FEW or more[axis] * _FEW != few[axis] * _MORE:
-        return False
-    return Layout(axis, few[axis] // _FEW)
-
-
-def _aligned(t: Tensor, ndim: int, *, channels: bool) -> Shape:
-    """The shape of a parameter among the axes of a result: the last ones, or the second where it is of channels."""
-    if channels:
-        return (1, t.numel(), *[1] * (ndim - 2)) if ndim > 1 else (1,)
-    return (*[1] * (ndim - t.ndim), *t.shape)
 
 
 def _broadcast(args: Any, kwargs: Mapping[str, Any]) -> Shape:
