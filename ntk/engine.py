@@ -21,6 +21,7 @@ from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
 from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
+from ntk.per_sample import requiring_only
 from ntk.plan import Sizes
 from ntk.uses import TraceMismatchError
 from projnorm.device import choose_device
@@ -368,8 +369,9 @@ class Engine:
         """The cost of layers whose parameters are not used, and of the second pass for plain autograd."""
         if not self.left_out and not self.by_autograd:
             return ()
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            called(self._networks[0].model, self._values(2))
+        model = self._networks[0].model
+        with requiring_only(model), FlopCounterMode(display=False) as counter:
+            called(model, self._values(2))
         whole = int(counter.get_total_flops()) // 4  # of one of two samples, in multiply-adds
         passed = {"other layers": max(0, whole - sum(layer.forward for layer in self.map.costs))}
         passed |= {"pass for plain autograd": whole} if self.by_autograd else {}
