@@ -8,7 +8,7 @@ and a BERT (`kernel_networks.py`). The engine runs as users call it, with its se
 Before anything is timed, the engine is compared with plain autograd in float64 on four samples: its features for every
 parameter tensor and its kernel for every layer, because the sum over layers hides an error in a small one. Then every
 kernel is compared with the engine's. A peer with a batch size uses its best of several. A peer is left out where its
-gradients do not fit in memory or where it would take over a minute, and the record says so.
+gradients do not fit in memory or where it would take over 20 seconds, and the record says so.
 
 Further parts: the time of the self-check; the kernel of the paper's 500,000 coordinates, and of every layer by formed
 gradients; features by picking coordinates and by forming every gradient; and the peak resident size of a process of its
@@ -81,7 +81,7 @@ QUICK_N = 8
 CHUNKS = (8, 32, 128, 512)
 SMALLEST_BATCH = 64
 REPEATS, PEER_REPEATS = 9, 3
-LONGEST = 60.0
+LONGEST = 20.0
 CHECKED = 4
 FLOAT64_TOLERANCE = 1e-10
 # Share of a sample's gradient below which a tensor's own size no longer counts: keys' biases have no gradient at all.
