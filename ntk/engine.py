@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ntk.capture import Network, Scalar, UnsupportedNetworkError
 from ntk.captured import AUTOGRAD, Block, Captured
-from ntk.config import FULL, MEAN, RANDOM_OUTPUT, KernelConfig
+from ntk.config import EXACT, FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
 from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
@@ -123,6 +123,7 @@ class Engine:
             torch.promote_types(self.input_dtype, torch.float32), getattr(torch, self.config.accumulate)
         )
         self.check_error, self.seconds_per_sample = 0.0, 0.0
+        self._checked_kernel: np.ndarray | None = None
         captured = [self._checked(i, check=ways is None and self.config.self_check) for i in range(len(networks))]
         if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
             raise InputError("`models` must all have the same layers.")
@@ -200,6 +201,8 @@ class Engine:
 
     def example_kernel(self) -> np.ndarray:
         """The kernel of the samples that the networks were looked at with."""
+        if self._checked_kernel is not None:
+            return self._checked_kernel
         samples = len(self.example)
         panel = self.empty_panel(samples)
         if self.views == 1 and self.config.outputs != FULL:
@@ -327,17 +330,22 @@ class Engine:
         )
         exact.write(captured, factors)
         errors = {}
+        total = torch.zeros(_PROBES, _PROBES, dtype=torch.float64)
         for layer, gram in zip(captured, exact.by_block(factors, None, Workspace(_PROBES)), strict=True):
             expected = sum(squares[root] for root in layer.block.roots)
             found, scale = 0.0, expected
             if gram is not None:
                 upper = gram.double().cpu().triu()
                 kernel = upper + upper.triu(1).T
+                total += kernel
                 found = float(weights @ kernel @ weights)
                 scale = max(scale, float(weights.abs() @ kernel.diagonal().clamp(min=0.0).sqrt()) ** 2)
             # Without a gradient nothing shows which rows of a batch are a sample's.
             unseen = math.inf if network.folded(layer.block) else 0.0
             errors[layer.block] = abs(found - expected) / scale if scale else unseen
+        if self.config.kind == EXACT and self.outputs == len(self._networks) == 1:
+            samples = len(self.example)
+            self._checked_kernel = total[:samples, :samples].numpy()
         return errors
 
     def _capture(self, view: int, x: Samples) -> list[Captured]:
