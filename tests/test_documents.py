@@ -133,7 +133,7 @@ def test_an_example_prints_an_answer_and_draws_a_figure(path, tmp_path, monkeypa
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_asks_one_question_in_under_forty_lines_through_the_front_door(path):
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     assert (ast.get_docstring(tree) or "").split("\n")[0].endswith("?")
