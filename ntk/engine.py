@@ -20,9 +20,10 @@ from ntk.captured import AUTOGRAD, Block, Captured
 from ntk.config import EXACT, FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
-from ntk.kinds import ExactMap, FeatureMap, LayerCost, feature_map
+from ntk.kinds import FeatureMap, LayerCost, feature_map
 from ntk.per_sample import requiring_only
 from ntk.plan import Sizes
+from ntk.self_check import check_layers
 from ntk.uses import TraceMismatchError
 from projnorm.device import choose_device
 from projnorm.errors import InputError
@@ -83,7 +84,7 @@ class Engine:
         left_out: Names of parameters that are not used.
         by_autograd: Names of parameters that no rule covers, each with the call that it ends up in.
         outputs: Number of outputs of the networks.
-        ways: How the parameters of each network are followed.
+        trace_options: How the parameters of each network are traced.
         costs: Cost of each layer, and of the layers that are only passed through, of one view.
         sizes: Numbers of bytes, without the inputs.
         example: Samples that the networks were looked at with.
@@ -98,11 +99,11 @@ class Engine:
         config: KernelConfig | None = None,
         *,
         prepare: Prepare | None = None,
-        ways: Sequence[TraceOptions] | None = None,
+        trace_options: Sequence[TraceOptions] | None = None,
     ) -> None:
         """Look at the networks with the first samples of `example`; the other arguments are those of `ntk.gram`.
 
-        The `ways` are those of another engine of the same networks; with them nothing is checked.
+        The `trace_options` are those of another engine of the same networks; with them nothing is checked.
         """
         self.config = config or KernelConfig()
         self.device = choose_device(self.config.device)
@@ -113,7 +114,7 @@ class Engine:
         networks = as_networks(models, "models")
         dtypes = (p.dtype for p in networks[0].parameters() if p.is_floating_point())
         self._parameter_dtype = next(dtypes, torch.get_default_dtype())
-        known = ways or [TraceOptions()] * len(networks)
+        known = trace_options or [TraceOptions()] * len(networks)
         self._networks = [self._network(_on(self.device, one), way) for one, way in zip(networks, known, strict=True)]
         first = self._networks[0]
         self.outputs = first.outputs
@@ -124,7 +125,9 @@ class Engine:
         )
         self.check_error, self.seconds_per_sample = 0.0, 0.0
         self._checked_kernel: np.ndarray | None = None
-        captured = [self._checked(i, check=ways is None and self.config.self_check) for i in range(len(networks))]
+        captured = [
+            self._checked(i, check=trace_options is None and self.config.self_check) for i in range(len(networks))
+        ]
         if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
             raise InputError("`models` must all have the same layers.")
         first = self._networks[0]
@@ -133,7 +136,7 @@ class Engine:
         self.views = len(self._networks) * len(self._scalars)
         self.parameters = sum(block.parameters for block in first.blocks)
         self.left_out, self.by_autograd = first.left_out, dict(first.reasons)
-        self.ways = tuple(
+        self.trace_options = tuple(
             TraceOptions(dict(one.reasons), one.samples_innermost, one.one_by_one) for one in self._networks
         )
         self.costs = self.map.costs + self._passed_through()
@@ -315,38 +318,13 @@ class Engine:
     def _layer_errors(
         self, network: Network, captured: list[Captured], values: Values, scalar: Scalar
     ) -> dict[Block, float]:
-        """By how much a weighted sum of gradients differs, layer by layer, from that by plain autograd."""
-        weights = torch.from_numpy(np.random.default_rng(self.config.seed).normal(size=_PROBES))
-        squares = dict.fromkeys(range(len(network.parameters)), 0.0)
-
-        def take(root: int, gradient: Tensor) -> None:
-            squares[root] = _square(gradient)
-
-        network.plain_gradient(values, scalar, weights, take)
-        exact = ExactMap(captured, route=self.config.route)
-        factors = tuple(
-            torch.empty((_PROBES, *shape), dtype=dtype or self.dtype, device=self.device)
-            for shape, dtype in zip(exact.shapes, exact.dtypes, strict=True)
+        found = check_layers(
+            network, captured, values, scalar, route=self.config.route, dtype=self.dtype, seed=self.config.seed
         )
-        exact.write(captured, factors)
-        errors = {}
-        total = torch.zeros(_PROBES, _PROBES, dtype=torch.float64)
-        for layer, gram in zip(captured, exact.by_block(factors, None, Workspace(_PROBES)), strict=True):
-            expected = sum(squares[root] for root in layer.block.roots)
-            found, scale = 0.0, expected
-            if gram is not None:
-                upper = gram.double().cpu().triu()
-                kernel = upper + upper.triu(1).T
-                total += kernel
-                found = float(weights @ kernel @ weights)
-                scale = max(scale, float(weights.abs() @ kernel.diagonal().clamp(min=0.0).sqrt()) ** 2)
-            # Without a gradient nothing shows which rows of a batch are a sample's.
-            unseen = math.inf if network.folded(layer.block) else 0.0
-            errors[layer.block] = abs(found - expected) / scale if scale else unseen
         if self.config.kind == EXACT and self.outputs == len(self._networks) == 1:
             samples = len(self.example)
-            self._checked_kernel = total[:samples, :samples].numpy()
-        return errors
+            self._checked_kernel = found.kernel[:samples, :samples]
+        return found.errors
 
     def _capture(self, view: int, x: Samples) -> list[Captured]:
         index, output = divmod(view, len(self._scalars))
@@ -414,11 +392,6 @@ def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.M
 
 def _output(index: int) -> Scalar:
     return lambda outputs: outputs[:, index]
-
-
-def _square(gradient: Tensor) -> float:
-    """The squared norm, of a type that holds it."""
-    return float(torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32))) ** 2
 
 
 def _on(device: torch.device, model: nn.Module) -> nn.Module:

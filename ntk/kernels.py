@@ -285,7 +285,9 @@ class GramTask:
         """Makes the same engine in another process, where nothing is checked again."""
         config = replace(self.engine.config, device=str(self.engine.device))
         example = self.engine.example.clone()
-        return partial(Engine, self._models, example, config, prepare=self._prepare, ways=self.engine.ways)
+        return partial(
+            Engine, self._models, example, config, prepare=self._prepare, trace_options=self.engine.trace_options
+        )
 
     def _check(self, plan: Plan, tiles: Tiles) -> None:
         """The entries of the samples that the network was looked at with are those that it had then."""
