@@ -59,7 +59,7 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projno
 def test_every_experiment_about_a_run_finds_it(projnorm):
     fine(projnorm(*RUN))
     document = json.loads(fine(projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")))
-    assert len(document["variants"]) == 40
+    assert len(document["variants"]) == 60
     assert "ProjNormLinear-NTK " in fine(projnorm("deep", "table"))
     assert AS_RUN in fine(projnorm("deep", "sweep", "deep-", "--steps", "2", "--labels", "true"))
     assert "\neps = 4 " in fine(projnorm("deep", "adversarial", "--eps", "0,4", "--m", "20", "--steps", "2"))
