@@ -169,21 +169,12 @@ class Embedding(Operation):
         out.copy_(rows.view(len(out), -1))
 
 
-@dataclass(frozen=True, slots=True)
 class Broadcast(Operation):
-    """A parameter that is added to, or multiplied with, every sample: each gets a copy of it, which has a gradient.
-
-    Attributes:
-        shape: Shape of the copy of one sample, of as many axes as the result has, without that of the samples.
-    """
-
-    shape: tuple[int, ...]
+    """A parameter that is added to, or multiplied with, every sample: each gets a copy of it, which has a gradient."""
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:  # noqa: ARG002
-        """The gradient by the copy of each sample, summed where it was repeated."""
-        g = g.to(out.dtype).sum(1)
-        repeated = [axis for axis, size in enumerate(self.shape, 1) if size == 1 and g.shape[axis] > 1]
-        out.copy_((g.sum(repeated) if repeated else g).reshape(len(out), -1))
+        """The gradient by the copy of each sample."""
+        out.copy_(g.to(out.dtype).sum(1).reshape(len(out), -1))
 
 
 def product_into(left: Tensor, right: Tensor, out: Tensor) -> None:

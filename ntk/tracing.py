@@ -202,7 +202,7 @@ class Tracer(TorchFunctionMode):
             fits = len(aligned) == len(shape) and all(a in (1, b) for a, b in zip(aligned, shape, strict=True))
             if not fits or aligned[result.axis] != 1:
                 return None
-            operations.append(Broadcast((*aligned[: result.axis], *aligned[result.axis + 1 :])))
+            operations.append(Broadcast())
         return Step("", (), "copy", tuple(operations), (result,))
 
     # Doing it.
