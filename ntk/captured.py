@@ -66,10 +66,15 @@ class Captured:
         return self.uses[0] if plain else None
 
     @property
+    def tensors(self) -> list[Tensor]:
+        """Everything that was kept."""
+        kept = [self.rows, *(t for use in self.uses for t in (use.grads, use.inputs))]
+        return [t for t in kept if t is not None]
+
+    @property
     def device(self) -> torch.device:
         """Where it was computed."""
-        tensors = [self.rows, *(use.grads for use in self.uses)]
-        return next((t.device for t in tensors if t is not None), torch.device("cpu"))
+        return next((t.device for t in self.tensors), torch.device("cpu"))
 
     def part(self, rows: slice) -> Captured:
         """Some of the samples."""

@@ -72,7 +72,9 @@ class KernelConfig(KernelKind):
     panel: int = setting(
         1024, "Number of samples in a panel, two of which make a tile; made smaller where `memory` asks.", least=1
     )
-    batch: int = setting(64, "Number of samples in a forward and backward pass.", least=1)
+    batch: int = setting(
+        64, "Number of samples in a forward and backward pass; made smaller where their tensors are large.", least=1
+    )
     device: str = setting("auto", "Device that computes: auto, or one that torch knows.")
     self_check: bool = setting(True, "Compare every layer with plain autograd on three samples.")
 

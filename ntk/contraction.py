@@ -27,7 +27,7 @@ Factors = tuple[Tensor, ...]
 
 # Measured on CPUs: a product with a short inner dimension, and an elementwise pass, cost this many multiply-adds more.
 _SHORT_PRODUCT = 64
-_ELEMENTWISE = 40
+ELEMENTWISE = 40
 # Rows of a symmetric product that are multiplied with those after them only.
 _STRIP = 128
 # Pairs of positions and samples that a structured rule holds at once.
@@ -199,7 +199,7 @@ class StructuredEmbedding(Rule):
     @property
     def cost(self) -> int:
         """The multiply-adds, with the comparison of every pair on top."""
-        return self.multiply_adds + 2 * _ELEMENTWISE * self.tokens**2
+        return self.multiply_adds + 2 * ELEMENTWISE * self.tokens**2
 
     def write(self, captured: Captured, out: Factors) -> None:
         """The numbers looked up, and the gradients by what was found."""
@@ -241,7 +241,7 @@ class StructuredConv(_Kept):
             math.prod((part.stop - part.start) ** 2 for part in tap[:2]) for taps in g.phases().values() for tap in taps
         )
         products = g.positions**2 + sum(g.phase_size(p) ** 2 for p in g.phases())
-        return self.multiply_adds + _SHORT_PRODUCT * products + _ELEMENTWISE * passes
+        return self.multiply_adds + _SHORT_PRODUCT * products + ELEMENTWISE * passes
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
         """Block by block, so that the pairs of positions stay few."""
@@ -297,8 +297,8 @@ def _structured(use: Use) -> Rule | None:
     if isinstance(operation, Embedding):
         return StructuredEmbedding(operation, use)
     if isinstance(operation, Convolution) and "weight" in use.roles:
-        plain = operation.groups == use.grads.shape[1] == 1 and not operation.transposed
-        return StructuredConv(operation, use) if plain and len(operation.window.size) == 2 else None
+        plain = operation.is_plain(use.grads) and len(operation.window.size) == 2
+        return StructuredConv(operation, use) if plain else None
     return None
 
 

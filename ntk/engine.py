@@ -19,8 +19,9 @@ from ntk.capture import Network, Scalar, UnsupportedNetworkError
 from ntk.captured import AUTOGRAD, Block, Captured
 from ntk.config import EXACT, FULL, MEAN, RANDOM_OUTPUT, KernelConfig
 from ntk.contraction import Factors, Workspace
+from ntk.feature_map import FeatureMap, LayerCost
 from ntk.inputs import Prepare, Samples, Values, called, values_hash
-from ntk.kinds import FeatureMap, LayerCost, feature_map
+from ntk.kinds import feature_map
 from ntk.per_sample import requiring_only
 from ntk.plan import Sizes
 from ntk.self_check import check_layers
@@ -49,6 +50,8 @@ _OF_A_NETWORK = (
 )
 # A mean over more outputs than this is refused: each takes a backward pass.
 _MOST_OUTPUTS = 1000
+# Above this many bytes the C library takes the memory of every tensor from the system and gives it back, page by page.
+_RECYCLED = 1 << 25
 
 
 class SelfCheckError(InputError):
@@ -87,6 +90,7 @@ class Engine:
         trace_options: How the parameters of each network are traced.
         costs: Cost of each layer, and of the layers that are only passed through, of one view.
         sizes: Numbers of bytes, without the inputs.
+        batch: Largest number of samples in a pass: as configured, or fewer on a CPU where their tensors are large.
         example: Samples that the networks were looked at with.
         seconds_per_sample: Time that a sample took in a pass through one network, measured on the example.
         check_error: Largest difference from plain autograd in a layer, against the scale of its share of the kernel.
@@ -141,6 +145,9 @@ class Engine:
         )
         self.costs = self.map.costs + self._passed_through()
         self.sizes = self._sizes(captured[0])
+        largest = max((t.nbytes // _PROBES for layer in captured[0] for t in layer.tensors), default=0)
+        fitting = max(1, _RECYCLED // largest) if largest and self.device.type == "cpu" else self.config.batch
+        self.batch = min(self.config.batch, fitting)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -366,15 +373,13 @@ class Engine:
     def _sizes(self, captured: list[Captured]) -> Sizes:
         models = [network.model for network in self._networks]
         networks_bytes = sum(t.nbytes for model in models for t in (*model.parameters(), *model.buffers()))
-        uses = [use for layer in captured for use in layer.uses]
-        passed = sum(use.grads.nbytes + (0 if use.inputs is None else use.inputs.nbytes) for use in uses)
-        rows = sum(layer.rows.nbytes for layer in captured if layer.rows is not None)
+        passed = sum(t.nbytes for layer in captured for t in layer.tensors)
         kept = zip(self.map.shapes, self.map.dtypes, strict=True)
         return Sizes(
             sample=self.views * sum(math.prod(shape) * (dtype or self.dtype).itemsize for shape, dtype in kept),
             formed=max(layer.formed for layer in self.costs) * self.dtype.itemsize,
             # A pass keeps inputs, outputs, what lies between the layers, and a gradient of the same size as each.
-            capture=3 * (passed + rows) // _PROBES,
+            capture=3 * passed // _PROBES,
             fixed=networks_bytes + self.map.fixed_bytes,
         )
 

@@ -123,10 +123,7 @@ def patches(window: Window, x: Tensor) -> Tensor:
     if directions == 1:  # a picture of one row
         flat = Window(*((first, *rest) for first, rest in zip((1, 1, 1, 0, 0), _fields(window), strict=True)))
         return patches(flat, x.unsqueeze(2))
-    before = window.before
-    if before != window.after or directions > 2:
-        ends = [end for pair in zip(reversed(before), reversed(window.after), strict=True) for end in pair]
-        x, before = functional.pad(x, ends), (0,) * directions
+    x, before = (_padded(window, x), (0,) * directions) if directions > 2 else _evenly_padded(window, x)
     if directions == 2:
         return functional.unfold(x, window.size, window.dilation, before, window.stride)
     for axis, (size, stride, dilation) in enumerate(zip(window.size, window.stride, window.dilation, strict=True), 2):
@@ -135,6 +132,25 @@ def patches(window: Window, x: Tensor) -> Tensor:
     order = [0, 1, *range(2 + directions, 2 + 2 * directions), *range(2, 2 + directions)]
     x = x.permute(order)
     return x.reshape(len(x), math.prod(x.shape[1 : 2 + directions]), -1)
+
+
+def convolved(window: Window, x: Tensor, weight: Tensor) -> Tensor:
+    """The convolution with this window, of weights of shape ``(outputs, channels_in, taps...)``."""
+    x, before = _evenly_padded(window, x)
+    convolution = (functional.conv1d, functional.conv2d, functional.conv3d)[len(window.size) - 1]
+    return convolution(x, weight, None, window.stride, before, window.dilation)
+
+
+def _evenly_padded(window: Window, x: Tensor) -> tuple[Tensor, Sizes]:
+    """The input, and the zeros that are still to be added on both sides: all where they are as many on either."""
+    if window.before == window.after:
+        return x, window.before
+    return _padded(window, x), (0,) * len(window.size)
+
+
+def _padded(window: Window, x: Tensor) -> Tensor:
+    ends = zip(reversed(window.before), reversed(window.after), strict=True)
+    return functional.pad(x, [end for pair in ends for end in pair])
 
 
 def _fields(window: Window) -> tuple[Sizes, ...]:

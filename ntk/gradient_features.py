@@ -91,10 +91,10 @@ def features(
         widths = [shape[0] for shape in engine.map.shapes]
         shape = (len(samples), engine.views * sum(widths))
         with _destination(out, shape, str(engine.dtype).removeprefix("torch.")) as values:
-            panel = engine.empty_panel(min(config.batch, len(samples)))
-            batches = range(0, len(samples), config.batch)
+            panel = engine.empty_panel(min(engine.batch, len(samples)))
+            batches = range(0, len(samples), engine.batch)
             for start in tracked(batches, description="features", total=len(batches)):
-                filled = engine.fill(panel, samples[start : start + config.batch], batch=config.batch)
+                filled = engine.fill(panel, samples[start : start + engine.batch], batch=engine.batch)
                 column = 0
                 for part in (part for factors in filled for part in factors):
                     scaled = part.cpu().numpy() / np.asarray(math.sqrt(engine.views), values.dtype)

@@ -345,7 +345,7 @@ def plan_kernels(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None
         engine.costs,
         sizes,
         panel=engine.config.panel,
-        batch=engine.config.batch,
+        batch=engine.batch,
         memory=engine.config.memory,
         networks=engine.views,
         cut=cut,

@@ -109,6 +109,10 @@ class Convolution(Operation):
         else:
             rows.copy_(torch.bmm(left, right.transpose(1, 2)).view(samples, channels, -1))
 
+    def is_plain(self, g: Tensor) -> bool:
+        """Whether every output sees all channels, with one row of the batch for each sample."""
+        return self.groups == g.shape[1] == 1 and not self.transposed
+
     def positions(self, g: Tensor) -> int:
         """One for each position of the output, or of the input where it is transposed."""
         return math.prod(g.shape[3:]) * g.shape[1]

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ntk.kinds import LayerCost
+from ntk.feature_map import LayerCost
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
 

@@ -63,12 +63,15 @@ class ImageNetInput:
     size: int
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images of shape ``(n, 3, size, size)``, standardised with the channel means and deviations of ImageNet."""
+        """Images of shape ``(n, 3, size, size)``, standardised with the channel means and deviations of ImageNet.
+
+        The channels are last in memory, as in the bytes, which convolutions are fastest on.
+        """
         x = images.movedim(3, 1).to(torch.float32) / 255.0
         if x.shape[2:] != (self.size, self.size):
             x = functional.interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)
         mean, std = (torch.tensor(v, device=x.device).view(3, 1, 1) for v in (_MEAN, _STD))
-        return (x - mean) / std
+        return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
 def unit_images(x: Tensor) -> Tensor:

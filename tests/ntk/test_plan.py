@@ -15,9 +15,9 @@ from ntk.config import KernelKind, NtkImages, NtkNetwork
 from ntk.costs import worker_cost
 from ntk.engine import Engine
 from ntk.experiment import Experiment
+from ntk.feature_map import LayerCost
 from ntk.inputs import Samples
 from ntk.kernels import as_sets, plan_kernels
-from ntk.kinds import LayerCost
 from ntk.plan import Cut, Sizes, chunks, loads, make_plan
 from projnorm.costs import CostAssumptions, busiest
 from projnorm.errors import InputError
@@ -73,7 +73,7 @@ def test_the_panel_dropped_is_the_one_needed_last(tiles, room):
     assert list(loads(tiles, room)) == filled
 
 
-DEEP = (LayerCost("a", 7, "direct", 7, 7, forward=70), LayerCost("b", 9, "structured", 4, 3, forward=36))
+DEEP = (LayerCost("a", 7, "direct", 7, 7, forward=70, forming=70), LayerCost("b", 9, "structured", 4, 3, forward=36))
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.integers(1, 12), st.floats(1.6e9, 4e9))
@@ -97,7 +97,7 @@ def test_tasks_hold_every_tile_once_in_order_and_balance(n, m, panel, workers, m
 
 
 def test_where_there_are_tiles_enough_filling_again_costs_a_few_percent():
-    layers = (LayerCost("a", 1000, "direct", 1000, 1000, forward=20_000),)
+    layers = (LayerCost("a", 1000, "direct", 1000, 1000, forward=20_000, forming=20_000),)
     plan = make_plan({"train": 4_000}, layers, SIZES, panel=40, batch=8, memory=8e9)
     once, several = (worker_cost(plan, workers, CostAssumptions(), sample_bytes=0) for workers in (1, 4))
     assert 8 <= several.tasks <= 33
@@ -128,7 +128,7 @@ def test_a_worker_plan_by_hand():
 
 def test_gradients_that_are_not_kept_are_formed_for_every_tile():
     """Of 6 rows by 6 columns, 4 at once: rows once, columns for both halves; on the diagonal the second half's once."""
-    layers = (LayerCost("a", 5, "direct", 5, 3, formed=5, forward=50),)
+    layers = (LayerCost("a", 5, "direct", 5, 3, formed=5, forward=50, forming=50),)
     plan = make_plan({"train": 12}, layers, SIZES, panel=6, batch=8, memory=4e9, cut=Cut(6, 8, 4))
     assert plan.fill_multiply_adds == 100
     diagonal, between = 18 * 5 + (6 + 2) * 50, 36 * 5 + (6 + 12) * 50
