@@ -7,7 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from deep.calibration import qualities
-from deep.experiments.ntk_predict import VariantQuality, variant_qualities
+from deep.experiments.ntk_predict import SubsetQuality, VariantQuality, subset_qualities, variant_qualities
 from deep.runs import kernel_rows
 from deep.scores import Scores
 from figures import deep_table, ntk_panels, ntk_targets
@@ -21,6 +21,10 @@ CAPTION = (
     "R^2 on the clean set and the probe families (gaussian noise, gaussian blur, contrast, brightness); the others "
     "follow in that order. The ridge is in units of the mean eigenvalue."
 )
+SIZES_CAPTION = (
+    "R^2 and Spearman's rho from so many samples of the training set and of each target: of ProjNormLinear as it is "
+    "defined, and of the variant that is best on the probes at that size."
+)
 _SHOWN = 8
 _PARTS = ("probes", "others", "all")
 # The paper's figure shows these targets.
@@ -31,9 +35,10 @@ _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noi
 def show(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
     keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
-    run, variants = record.config["run"], variant_qualities(record)
+    run, variants, sizes = record.config["run"], variant_qualities(record), subset_qualities(record)
+    blocks: list[str | Table] = [build(variants), CAPTION]
     return Shown(
-        [build(variants), CAPTION],
+        blocks + ([by_size(sizes), SIZES_CAPTION] if sizes else []),
         {"ntk_panels": paper_panels(record), **ntk_targets.drawings(record)},
         {
             "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder.parent / run)))),
@@ -41,11 +46,30 @@ def show(record: Record, folder: Path) -> Shown:
                 {"variant": row.variant} | {part: list(astuple(getattr(row, part))) for part in _PARTS}
                 for row in variants
             ],
+            "sizes": [
+                {"samples": row.samples, "variant": row.chosen.variant}
+                | {part: list(astuple(getattr(row.plain, part))) for part in ("r_squared", "spearman")}
+                | {part: list(astuple(getattr(row.chosen, part))) for part in _PARTS}
+                for row in sizes
+            ],
             "targets": {key: record.arrays[key].tolist() for key in keys},
         },
         title=f"ProjNormLinear on tangent kernels of {run}",
         record=record,
     )
+
+
+def by_size(sizes: Sequence[SubsetQuality]) -> Table:
+    """A row for each number of samples."""
+    columns: dict[str, Column] = {
+        "samples": number("samples", ".0f"),
+        "R^2 as defined": number("plain.r_squared"),
+        "rho as defined": number("plain.spearman"),
+        "chosen on the probes": lambda row: row.chosen.variant,
+        "R^2 others": number("chosen.others.r_squared"),
+        "R^2 all": number("chosen.all.r_squared"),
+    }
+    return Table.of(sizes, columns)
 
 
 def paper_panels(record: Record) -> Drawing:

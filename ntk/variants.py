@@ -50,6 +50,10 @@ class Blocks:
     ood_train: Floats
     ood: Floats
 
+    def part(self, train: NDArray[np.intp], ood: NDArray[np.intp]) -> Blocks:
+        """The blocks of some samples of each set."""
+        return Blocks(self.train[np.ix_(train, train)], self.ood_train[np.ix_(ood, train)], self.ood[np.ix_(ood, ood)])
+
     def unit(self) -> Blocks:
         """As if every feature vector had length one."""
         a, b = np.sqrt(self.train.diagonal()), np.sqrt(self.ood.diagonal())

@@ -149,6 +149,13 @@ class NtkPredictConfig(OnRunConfig):
     size: int = setting(
         0, "Height and width of the images as the kernel's network sees them; 0 as in the run.", least=0
     )
+    subsets: tuple[int, ...] = setting(
+        (),
+        "Smaller numbers of samples, of the training set and of each target alike, at which ProjNormLinear is computed "
+        "too, from the same kernels.",
+        least=2,
+        distinct=True,
+    )
     top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
     kernel: KernelKind = setting(KernelKind(), "Kernel.", flat=True)
 

@@ -14,14 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from deep.calibration import Quality, quality
 from deep.config import image_config
 from deep.domain import domain_of
 from deep.experiments.comparison import finished_run
 from deep.experiments.config import NtkPredictConfig
 from deep.runs import KERNELS, Run
 from deep.samples import Samples, few_indices
-from deep.scores import Row
+from deep.scores import Row, Scores
 from deep.stages import data_of, network_hash, network_of, outputs_of
+from ntk.analysis import Responses
 from ntk.config import NtkConfig, NtkImages, NtkNetwork
 from ntk.experiment import MEANINGS, Experiment, analyse, analysis_arrays, facts
 from ntk.kernels import Kernels
@@ -44,6 +46,8 @@ _MEANINGS = MEANINGS | {
     "network_error": "true error of the fine-tuned network on all images of each target",
     "variants": "ways to compute ProjNormLinear on the kernels",
     "variant_values": "its value, a row for each variant and a column for each target",
+    "subsets": "smaller numbers of samples of the training set and of each target",
+    "subset_values": "value of each variant on each target from so few samples, (subset, variant, target)",
 }
 
 
@@ -58,6 +62,21 @@ class VariantQuality:
     probes: FitQuality
     others: FitQuality
     all: FitQuality
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetQuality:
+    """How well ProjNormLinear follows the error from so many samples of the training set and of each target.
+
+    Attributes:
+        samples: Number of samples.
+        plain: ProjNormLinear as it is defined, with bootstrap intervals over families.
+        chosen: The variant that is best on the probes at this size.
+    """
+
+    samples: int
+    plain: Quality
+    chosen: VariantQuality
 
 
 def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
@@ -76,7 +95,7 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
             task = experiment.task(context)
             folder = begin_run(PREDICT_KIND, config, context)
             kernels = task.run(folder / "tiles", fresh=context.fresh, backend=context.backend)
-            arrays, warnings = _arrays(run, experiment, kernels)
+            arrays, warnings = _arrays(config, run, experiment, kernels)
             said = {**facts(experiment, kernels), "warnings": warnings, "inputs": inputs}
             said["run_config"] = run.config.to_json()
             record = finish_record(PREDICT_KIND, config, context, arrays, _MEANINGS, started=started, facts=said)
@@ -84,9 +103,13 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
     return record
 
 
-def variant_qualities(record: Record) -> list[VariantQuality]:
-    """Every variant on the probe families, on the others and on all; the best on the probes first."""
+def variant_qualities(record: Record, subset: int | None = None) -> list[VariantQuality]:
+    """Every variant on the probe families, on the others and on all; the best on the probes first.
+
+    `subset` is the position of one of the smaller numbers of samples, for values that were computed from these.
+    """
     arrays = record.arrays
+    values = arrays["variant_values"] if subset is None else arrays["subset_values"][subset]
     probes = np.isin(arrays["families"], (CLEAN, *PROBE_FAMILIES))
     truth = arrays["network_error"]
     rows = [
@@ -96,7 +119,7 @@ def variant_qualities(record: Record) -> list[VariantQuality]:
             fit_quality(v[~probes], truth[~probes]),
             fit_quality(v, truth),
         )
-        for name, v in zip(arrays["variants"], arrays["variant_values"], strict=True)
+        for name, v in zip(arrays["variants"], values, strict=True)
     ]
     return sorted(rows, key=lambda row: -np.nan_to_num(row.probes.r_squared) * (row.probes.spearman > 0))
 
@@ -107,24 +130,64 @@ def chosen_variant(record: Record) -> str | None:
     return best.variant if best.probes.r_squared > 0 and best.probes.spearman > 0 else None
 
 
-def _arrays(run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
+def subset_qualities(record: Record) -> list[SubsetQuality]:
+    """Every smaller number of samples, and the number there is; none where nothing smaller was asked for."""
+    arrays, rows = record.arrays, []
+    plain = arrays["variants"].tolist().index(str(PLAIN))
+    subsets = arrays["subsets"].tolist()
+    for subset, samples in enumerate(subsets):
+        values = arrays["subset_values"][subset, plain]
+        rows.append(SubsetQuality(samples, _quality(arrays, values), variant_qualities(record, subset)[0]))
+    if subsets:
+        whole = _quality(arrays, arrays["variant_values"][plain])
+        rows.append(SubsetQuality(int(arrays["sizes"].max()), whole, variant_qualities(record)[0]))
+    return rows
+
+
+def _quality(arrays: Arrays, values: NDArray[np.float64]) -> Quality:
+    shown = {name: arrays[name] for name in ("targets", "families", "severities", "sizes")}
+    scores = Scores(
+        **shown,
+        origins=arrays["families"],
+        errors=arrays["network_error"],
+        methods=(METHOD,),
+        values=values[:, None],
+    )
+    return quality(scores, METHOD, rng=np.random.default_rng(0))
+
+
+def _arrays(config: NtkPredictConfig, run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
     """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels)
-    responses, values, errors = train.responses, [], []
+    values, errors, seed = [], [], run.config.seed
     both = list(zip(experiment.targets, data_of(run).targets, strict=True))
     for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):
         predicted = outputs_of(run, whole.samples).predicted
         errors.append(whole.error(predicted))
-        labels = predicted[few_indices(len(predicted), len(target.samples), run.config.seed)]
         blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
-        by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=train.accumulate)
-        values.append([by_variant[variant] for variant in VARIANTS])
+        chosen = few_indices(len(predicted), len(target.samples), seed)
+        rows = []
+        for size in config.subsets:
+            first, few = np.arange(size), few_indices(len(predicted), size, seed)
+            responses = Responses.of(experiment.train.labels[first], experiment.classes)
+            part = blocks.part(first, np.flatnonzero(np.isin(chosen, few)))
+            rows.append(_variants(part, responses, predicted[few], train.accumulate))
+        values.append([*rows, _variants(blocks, train.responses, predicted[chosen], train.accumulate)])
+    by_target = np.moveaxis(np.array(values), 0, -1)
     arrays = analysis_arrays(experiment, train, analysed) | {
         "network_error": np.array(errors),
         "variants": np.array([str(variant) for variant in VARIANTS]),
-        "variant_values": np.array(values).T,
+        "variant_values": by_target[-1],
+        "subsets": np.array(config.subsets, dtype=int),
+        "subset_values": by_target[:-1],
     }
     return arrays, [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
+
+
+def _variants(blocks: Blocks, responses: Responses, labels: NDArray[np.int64], accumulate: str) -> list[float]:
+    """Every variant; the labels are the network's of the target."""
+    by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
+    return [by_variant[variant] for variant in VARIANTS]
 
 
 def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
@@ -136,6 +199,8 @@ def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
             f"`n` must be from 2 to {len(data.train):,} and `m` at most {c.data.m:,}, as in {config.run}; got {n:,} "
             f"and {m:,}."
         )
+    if max(config.subsets, default=0) > min(n, m):
+        raise InputError(f"`subsets` must be at most {min(n, m):,}; got {max(config.subsets):,}.")
     targets = [
         KernelTarget(t.name, t.family, t.severity, _images(t.samples, few_indices(len(t.samples), m, c.seed)))
         for t in data.targets

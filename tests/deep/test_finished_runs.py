@@ -13,13 +13,22 @@ from deep import stages
 from deep.calibration import Interval
 from deep.experiments.comparison import run_comparison
 from deep.experiments.config import NtkPredictConfig, SmallSamplesConfig
-from deep.experiments.ntk_predict import METHOD, TUNED, chosen_variant, run_ntk_predict, variant_qualities
+from deep.experiments.ntk_predict import (
+    METHOD,
+    TUNED,
+    chosen_variant,
+    run_ntk_predict,
+    subset_qualities,
+    variant_qualities,
+)
 from deep.experiments.small_samples import run_small_samples
 from deep.method_quality import STACK, SizeQuality, difference, predictions, size_quality, smallest_size
 from deep.runs import Run, kernel_rows, open_run
 from deep.samples import few_indices
 from deep.stages import data_of, outputs_of
+from ntk.variants import PLAIN
 from projnorm.errors import InputError
+from projnorm.fit_quality import fit_quality
 from projnorm.records import RunContext
 from projnorm.store import Store
 from projnorm.vision.networks import SmallCNN
@@ -123,6 +132,7 @@ def test_kernels_of_a_run_add_two_rows(finished):
     ("experiment", "config", "options", "message"),
     [
         (run_ntk_predict, NtkPredictConfig, {"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
+        (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 8, "subsets": (9,)}, "`subsets` must be at most 8; got 9"),
         (run_ntk_predict, NtkPredictConfig, {"run": "deep-none"}, "`run` must name one run in"),
         (run_ntk_predict, NtkPredictConfig, {"body": "soul"}, "`body` must be one of initial, fine-tuned"),
         (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
@@ -134,6 +144,21 @@ def test_what_the_run_cannot_give_is_refused(finished, experiment, config, optio
     context, record = finished
     with pytest.raises(InputError, match=message):
         experiment(config(**{"run": record.id, **options}), context)
+
+
+def test_kernels_of_fewer_samples_are_parts_of_those_of_more(finished):
+    context, record = finished
+    few = run_ntk_predict(NtkPredictConfig(record.id, n=12, m=12), context)
+    many = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, subsets=(12, 20)), context)
+    assert subset_qualities(few) == []
+    rows = subset_qualities(many)
+    assert [row.samples for row in rows] == [12, 20, 25]
+    assert rows[-1].chosen == variant_qualities(many)[0]
+    np.testing.assert_allclose(many.arrays["subset_values"][0], few.arrays["variant_values"], rtol=1e-5)
+    plain = many.arrays["subset_values"][1, many.arrays["variants"].tolist().index(str(PLAIN))]
+    expected = fit_quality(plain, many.arrays["network_error"])
+    assert rows[1].plain.r_squared.value == pytest.approx(expected.r_squared)
+    assert rows[1].plain.spearman.value == pytest.approx(expected.spearman)
 
 
 def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):

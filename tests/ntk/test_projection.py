@@ -44,8 +44,9 @@ def assert_right_on_average(model: nn.Module, x: torch.Tensor, draws: int = 150)
     assert (deviation > 0).all()
 
 
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("kind", KINDS)
-def test_projected_features_are_one_linear_function_of_the_gradient(kind, narrow):
+def test_projected_features_are_one_linear_function_of_the_gradient(kind):
     model = made(KINDS[kind])
     x = samples(KINDS[kind], sum(p.numel() for p in model.parameters() if p.requires_grad) + 20)
     gradients = torch.cat(list(plain_gradients(model, x).values()), 1).numpy()
@@ -58,7 +59,7 @@ def test_projected_features_are_one_linear_function_of_the_gradient(kind, narrow
 @pytest.mark.parametrize(
     "kind", ["reflected padding", "Conv1d, same", "Conv3d", "linear on tokens", "Embedding", "MLP"]
 )
-def test_a_projection_of_inputs_preserves_inner_products_on_average(kind, narrow):
+def test_a_projection_of_inputs_preserves_inner_products_on_average(kind):
     model, x = made(KINDS[kind]), samples(KINDS[kind], 4)
     assert {"_Narrowed", "_LookedUp"} & set(parts(model, x).values())
     assert_right_on_average(model, x)
@@ -75,7 +76,8 @@ def test_a_projection_of_formed_gradients_preserves_inner_products_on_average(mo
     assert (np.std(draws, axis=0) / scale).max() < 1.3 * np.sqrt(2 / CONFIG.count)
 
 
-def test_small_portions_change_nothing(narrow, monkeypatch):
+@pytest.mark.usefixtures("narrow")
+def test_small_portions_change_nothing(monkeypatch):
     for kind in ("reflected padding", "linear on tokens", "Embedding"):
         model, x = made(KINDS[kind]), samples(KINDS[kind], 7)
         expected = features(model, x, config=CONFIG).values
