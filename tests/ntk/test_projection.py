@@ -56,6 +56,7 @@ def test_projected_features_are_one_linear_function_of_the_gradient(kind):
     np.testing.assert_allclose(gradients @ matrix, found, rtol=0, atol=1e-8 * np.abs(found).max())
 
 
+@pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
     "kind", ["reflected padding", "Conv1d, same", "Conv3d", "linear on tokens", "Embedding", "MLP"]
 )
