@@ -40,7 +40,13 @@ def gradients_by_autograd(network: nn.Module, x: Inputs) -> Tensor:
 
 
 def torch_func(network: nn.Module, x: Inputs, *, chunk: int) -> np.ndarray:
-    """`torch.func` vmap(grad) over chunks of samples, and one product.
+    """`torch.func` vmap(grad) over chunks of samples, and one product."""
+    features = gradients_by_func(network, x, chunk=chunk)
+    return (features @ features.T).numpy()
+
+
+def gradients_by_func(network: nn.Module, x: Inputs, *, chunk: int) -> Tensor:
+    """One gradient a sample by `torch.func` vmap(grad) over chunks of samples.
 
     Attention is spelled out (the backend MATH), since vmap has no rule for the fused one and would loop over samples.
     """
@@ -62,7 +68,7 @@ def torch_func(network: nn.Module, x: Inputs, *, chunk: int) -> np.ndarray:
                 width = parameter.numel()
                 features[start:stop, column : column + width] = gradients[name].flatten(1)
                 column += width
-    return (features @ features.T).numpy()
+    return features
 
 
 def nngeometry(network: nn.Module, x: Inputs) -> Callable[[int], np.ndarray]:
