@@ -46,8 +46,8 @@ def drawings(record: Record) -> dict[str, Drawing]:
 def draw_norm_ratio(figure: Figure, record: Record) -> None:
     """Relative difference of the two norms, which the paper assumes to be equal, against severity."""
     arrays = record.arrays
-    figure.suptitle(kernel_heading(record))
     axes = figure.subplots()
+    axes.set_title(kernel_heading(record), fontsize=8)  # above the axes alone: the legend is as high as the figure
     for family, members, look in by_family(arrays["families"]):
         x, y = arrays["severities"][members], arrays["rho"][members] - 1.0
         look |= {"ls": "none" if family in (CLEAN, "given") else "-", "ms": 9 if family == CLEAN else 5}

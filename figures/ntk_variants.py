@@ -34,7 +34,8 @@ _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noi
 
 def show(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
-    keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "overlap")
+    keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "eta", "overlap")
+    keys += ("test_loss", "proposition", "generalised", "sharp", "joint", "spherical")
     run, variants, sizes = record.config["run"], variant_qualities(record), subset_qualities(record)
     blocks: list[str | Table] = [build(variants), CAPTION]
     return Shown(

@@ -67,9 +67,9 @@ class Captured:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Everything that was kept."""
-        kept = [self.rows, *(t for use in self.uses for t in (use.grads, use.inputs))]
-        return [t for t in kept if t is not None]
+        """Inputs, output gradients and rows, where there are any."""
+        tensors = [self.rows, *(t for use in self.uses for t in (use.grads, use.inputs))]
+        return [t for t in tensors if t is not None]
 
     @property
     def device(self) -> torch.device:

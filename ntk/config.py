@@ -18,6 +18,8 @@ MEAN, RANDOM_OUTPUT, FULL = OUTPUTS = ("mean", "random", "full")
 # The paper's number of coordinates.
 DEFAULT_COUNT = 500_000
 DEFAULT_LENGTH = 64
+# Features are numbered by integers of 32 bits.
+_MOST_FEATURES = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class KernelKind(Config):
         "a random projection.",
         choices=KINDS,
     )
-    count: int = setting(DEFAULT_COUNT, "Number of coordinates, or width of the projection.", least=1)
+    count: int = setting(
+        DEFAULT_COUNT, "Number of coordinates, or width of the projection.", least=1, most=_MOST_FEATURES
+    )
     accumulate: str = setting("float32", "Precision of the products; sums are in float64.", choices=ACCUMULATE)
     frozen: bool = setting(False, "Use parameters with requires_grad=False, too, which are left out by default.")
     outputs: str = setting(
@@ -73,7 +77,7 @@ class KernelConfig(KernelKind):
         1024, "Number of samples in a panel, two of which make a tile; made smaller where `memory` asks.", least=1
     )
     batch: int = setting(
-        64, "Number of samples in a forward and backward pass; made smaller where their tensors are large.", least=1
+        64, "Number of samples in a forward and backward pass; fewer on a CPU where their tensors are large.", least=1
     )
     device: str = setting("auto", "Device that computes: auto, or one that torch knows.")
     self_check: bool = setting(True, "Compare every layer with plain autograd on three samples.")

@@ -50,8 +50,8 @@ _OF_A_NETWORK = (
 )
 # A mean over more outputs than this is refused: each takes a backward pass.
 _MOST_OUTPUTS = 1000
-# Above this many bytes the C library takes the memory of every tensor from the system and gives it back, page by page.
-_RECYCLED = 1 << 25
+# The largest block that glibc's malloc keeps for the next tensor; a larger one comes from the system page by page.
+_LARGEST_REUSED = 1 << 25
 
 
 class SelfCheckError(InputError):
@@ -145,9 +145,7 @@ class Engine:
         )
         self.costs = self.map.costs + self._passed_through()
         self.sizes = self._sizes(captured[0])
-        largest = max((t.nbytes // _PROBES for layer in captured[0] for t in layer.tensors), default=0)
-        fitting = max(1, _RECYCLED // largest) if largest and self.device.type == "cpu" else self.config.batch
-        self.batch = min(self.config.batch, fitting)
+        self.batch = self._batch(captured[0])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -369,6 +367,12 @@ class Engine:
         passed = {"other layers": max(0, whole - sum(layer.forward for layer in self.map.costs))}
         passed |= {"pass for plain autograd": whole} if self.by_autograd else {}
         return tuple(LayerCost(name, 0, "passed", 0, 0, forward=cost) for name, cost in passed.items() if cost)
+
+    def _batch(self, captured: list[Captured]) -> int:
+        largest = max((t.nbytes // _PROBES for layer in captured for t in layer.tensors), default=0)
+        if not largest or self.device.type != "cpu":
+            return self.config.batch
+        return min(self.config.batch, max(1, _LARGEST_REUSED // largest))
 
     def _sizes(self, captured: list[Captured]) -> Sizes:
         models = [network.model for network in self._networks]

@@ -30,8 +30,10 @@ from ntk.geometry import convolved
 from ntk.operations import Convolution, Embedding, Linear
 from ntk.uses import Use
 
-# Directions that the inputs of a layer are projected onto: at least so many, and one for so many of the final sums.
-_FEWEST_DIRECTIONS, _SUMS_PER_DIRECTION = 64, 1024
+# Directions that the inputs of a layer are projected onto: at least the first number, and one for so many of the sums
+# that follow, or of the sums for each position. Where a layer has one position its gradient has rank one, and the error
+# of its kernel is one over the root of the directions; many positions average it out.
+_FEWEST_DIRECTIONS, _SUMS_PER_DIRECTION, _SUMS_PER_POSITION = 64, 1024, 16
 
 
 class ProjectionMap(FeatureMap):
@@ -39,8 +41,7 @@ class ProjectionMap(FeatureMap):
 
     def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
         """Draw a projection for layers of the sizes of one captured sample."""
-        directions = max(_FEWEST_DIRECTIONS, width // _SUMS_PER_DIRECTION)
-        self._parts = [_part(layer, directions, rng) for layer in sample]
+        self._parts = [_part(layer, width, rng) for layer in sample]
         sizes = [part.size for part in self._parts]
         buckets = torch.from_numpy(rng.integers(width, size=sum(sizes), dtype=np.int32))
         signs = torch.from_numpy(rng.integers(2, size=sum(sizes), dtype=np.int8) * 2 - 1)
@@ -126,11 +127,12 @@ class _LookedUp(_Part):
         numbers, grads = self._operation.pairs(use.inputs, use.grads.to(rows.dtype))
         width = grads.shape[-1]
         columns = torch.arange(width, device=grads.device)
-        at_once = max(1, FORMED_AT_ONCE // max(1, math.prod(grads.shape[1:])))
+        held = 4 * math.prod(grads.shape[1:])  # indices and what is looked up with them, besides the numbers
+        at_once = max(1, FORMED_AT_ONCE // max(1, held))
         for start in range(0, len(rows), at_once):
-            part = slice(start, start + at_once)
-            indices = (numbers[part, :, None] * width + columns).flatten(1)
-            sums.add_some(indices, grads[part].flatten(1), rows[part])
+            some = slice(start, start + at_once)
+            indices = (numbers[some, :, None] * width + columns).flatten(1)
+            sums.add_some(indices, grads[some].flatten(1), rows[some])
 
 
 class _Narrowed(_Part):
@@ -138,45 +140,50 @@ class _Narrowed(_Part):
 
     def __init__(self, use: Use, directions: int, rng: np.random.Generator) -> None:
         """Draw the directions."""
-        (outputs, entries), positions = _weight_shape(use), use.operation.positions(use.grads)
+        outputs, entries = _weight_shape(use)
         basis, _ = np.linalg.qr(rng.normal(size=(entries, directions)))
         drawn = (basis.T * math.sqrt(entries / directions)).astype(np.float32)
         self.drawn = (torch.from_numpy(drawn).to(use.grads.device),)
-        self._outputs = outputs
         self.size = outputs * (directions + ("bias" in use.roles))
-        self.multiply_adds = positions * directions * (entries + outputs)
+        self.multiply_adds = _narrowing(use, directions)
 
     def add(self, layer: Captured, sums: _SignedSums, rows: Tensor) -> None:
         """A few samples at a time."""
         (basis,), use = self.drawn, layer.uses[0]
         assert use.inputs is not None
-        entries = self.size + len(basis) * use.operation.positions(use.grads)
-        at_once = min(max(1, FORMED_AT_ONCE // entries), len(rows))
+        held = self.size + len(basis) * use.operation.positions(use.grads)
+        at_once = min(max(1, FORMED_AT_ONCE // held), len(rows))
         buffer = rows.new_empty(at_once, self.size)
         for start in range(0, len(rows), at_once):
-            part = slice(start, start + at_once)
-            x, g = (t[part].to(rows.dtype) for t in (use.inputs, use.grads))
+            some = slice(start, start + at_once)
+            x, g = (t[some].to(rows.dtype) for t in (use.inputs, use.grads))
             out = buffer[: len(x)]
             inputs, grads = _by_position(use, x, g, basis.to(rows.dtype))
             weights = torch.bmm(grads, inputs)
             out[:, : weights[0].numel()] = weights.flatten(1)
             if "bias" in use.roles:
                 torch.sum(grads, 2, out=out[:, weights[0].numel() :])
-            sums.add(out, rows[part])
+            sums.add(out, rows[some])
 
 
-def _part(layer: Captured, directions: int, rng: np.random.Generator) -> _Part:
-    """The cheapest way to project a block."""
+def _part(layer: Captured, width: int, rng: np.random.Generator) -> _Part:
+    """The cheapest way to project a block onto `width` numbers."""
     use = layer.single
     if use is not None and isinstance(use.operation, Embedding):
         return _LookedUp(layer, use.operation)
     if use is None or not _may_narrow(use):
         return _Formed(layer)
-    (outputs, entries), positions = _weight_shape(use), use.operation.positions(use.grads)
+    (outputs, entries), positions = _weight_shape(use), max(1, use.operation.positions(use.grads))
+    directions = max(_FEWEST_DIRECTIONS, width // _SUMS_PER_DIRECTION, width // (_SUMS_PER_POSITION * positions))
     unfolded = positions * entries if isinstance(use.operation, Convolution) else 0
     formed = positions * outputs * entries + ELEMENTWISE * (unfolded + outputs * entries)
-    narrowed = positions * directions * (outputs + entries) + ELEMENTWISE * outputs * directions
+    narrowed = _narrowing(use, directions) + ELEMENTWISE * outputs * directions
     return _Narrowed(use, directions, rng) if directions < entries and narrowed < formed else _Formed(layer)
+
+
+def _narrowing(use: Use, directions: int) -> int:
+    """Multiply-adds that project the inputs of a sample, and multiply them with the output gradients."""
+    return use.operation.positions(use.grads) * directions * sum(_weight_shape(use))
 
 
 def _may_narrow(use: Use) -> bool:

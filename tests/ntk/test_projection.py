@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
 def narrow(monkeypatch):
     """Inputs of every layer that may be are projected, onto two directions."""
     monkeypatch.setattr(projection, "_FEWEST_DIRECTIONS", 2)
+    monkeypatch.setattr(projection, "_SUMS_PER_POSITION", 10**9)
     monkeypatch.setattr(projection, "ELEMENTWISE", 10**9)
 
 
@@ -93,12 +95,28 @@ def test_wide_layers_are_not_formed_and_a_wide_projection_is_near_the_exact_kern
     torch.manual_seed(0)
     model, x = resnet18(1).eval(), images(8, size=32).float()
     ways = parts(model, x)
-    assert ways["layer4.1.conv2"] == "_Narrowed"
+    assert ways["layer1.0.conv1"] == ways["layer4.1.conv2"] == "_Narrowed"
     assert ways["bn1"] == ways["fc"] == "_Formed"
     exact = gram(model, x, config=KernelConfig(device="cpu")).train
     found = gram(model, x, config=replace(CONFIG, count=20_000)).train
     scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
     assert (np.abs(found - exact) / scale).max() < 0.25
+
+
+@pytest.mark.parametrize("count", [5_000, 20_000])
+@pytest.mark.parametrize(("widths", "n"), [((512, 10), 200), ((512, 512, 512, 1), 60)])
+def test_layers_with_one_position_are_as_near_as_the_sums_allow(widths, n, count):
+    torch.manual_seed(0)
+    layers = [nn.Linear(*pair) for pair in itertools.pairwise(widths)]
+    model = nn.Sequential(layers[0], *(one for layer in layers[1:] for one in (nn.ReLU(), layer))).eval()
+    x = torch.randn(n, widths[0])
+    exact, found = (
+        gram(model, x, config=replace(config, outputs="0")).train
+        for config in (KernelConfig(device="cpu"), replace(CONFIG, count=count))
+    )
+    assert np.linalg.matrix_rank(found) == np.linalg.matrix_rank(exact)
+    scale = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
+    assert np.sqrt(np.mean(((found - exact) / scale) ** 2)) < 3 * np.sqrt(2 / count)
 
 
 def test_more_sums_ask_for_more_directions():
