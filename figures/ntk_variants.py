@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 from deep.calibration import qualities
@@ -12,7 +13,7 @@ from deep.runs import kernel_rows
 from deep.scores import Scores
 from figures import deep_table, ntk_panels, ntk_targets
 from figures.show import Drawing, Shown
-from figures.table import Column, Table, number
+from figures.table import Column, Number, Table, number
 from ntk.variants import PLAIN
 from projnorm.records import Record
 
@@ -34,8 +35,9 @@ _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noi
 
 def show(record: Record, folder: Path) -> Shown:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
-    keys = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "eta", "overlap")
-    keys += ("test_loss", "proposition", "generalised", "sharp", "joint", "spherical")
+    intervals = ("proposition", "generalised", "sharp", "joint", "spherical")
+    facts = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "eta", "overlap")
+    keys = (*facts, "test_loss", *intervals)
     run, variants, sizes = record.config["run"], variant_qualities(record), subset_qualities(record)
     blocks: list[str | Table] = [build(variants), CAPTION]
     return Shown(
@@ -48,9 +50,9 @@ def show(record: Record, folder: Path) -> Shown:
                 for row in variants
             ],
             "sizes": [
-                {"samples": row.samples, "variant": row.chosen.variant}
+                {"n": row.n, "m": row.m}
                 | {part: list(astuple(getattr(row.plain, part))) for part in ("r_squared", "spearman")}
-                | {part: list(astuple(getattr(row.chosen, part))) for part in _PARTS}
+                | {"chosen": None if row.chosen is None else asdict(row.chosen)}
                 for row in sizes
             ],
             "targets": {key: record.arrays[key].tolist() for key in keys},
@@ -63,12 +65,13 @@ def show(record: Record, folder: Path) -> Shown:
 def by_size(sizes: Sequence[SubsetQuality]) -> Table:
     """A row for each number of samples."""
     columns: dict[str, Column] = {
-        "samples": number("samples", ".0f"),
+        "n": number("n", ".0f"),
+        "m": number("m", ".0f"),
         "R^2 as defined": number("plain.r_squared"),
         "rho as defined": number("plain.spearman"),
-        "chosen on the probes": lambda row: row.chosen.variant,
-        "R^2 others": number("chosen.others.r_squared"),
-        "R^2 all": number("chosen.all.r_squared"),
+        "chosen on the probes": lambda row: "none" if row.chosen is None else row.chosen.variant,
+        "R^2 others": lambda row: Number(math.nan if row.chosen is None else row.chosen.others.r_squared),
+        "R^2 all": lambda row: Number(math.nan if row.chosen is None else row.chosen.all.r_squared),
     }
     return Table.of(sizes, columns)
 

@@ -66,17 +66,19 @@ class VariantQuality:
 
 @dataclass(frozen=True, slots=True)
 class SubsetQuality:
-    """How well ProjNormLinear follows the error from so many samples of the training set and of each target.
+    """How well ProjNormLinear follows the error from so many samples.
 
     Attributes:
-        samples: Number of samples.
+        n: Number of training samples.
+        m: Number of samples of each target.
         plain: ProjNormLinear as it is defined, with bootstrap intervals over families.
-        chosen: The variant that is best on the probes at this size.
+        chosen: The variant that is best on the probes at this size; None where none rises with the error there.
     """
 
-    samples: int
+    n: int
+    m: int
     plain: Quality
-    chosen: VariantQuality
+    chosen: VariantQuality | None
 
 
 def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
@@ -124,23 +126,22 @@ def variant_qualities(record: Record, subset: int | None = None) -> list[Variant
     return sorted(rows, key=lambda row: -np.nan_to_num(row.probes.r_squared) * (row.probes.spearman > 0))
 
 
-def chosen_variant(record: Record) -> str | None:
+def chosen_variant(record: Record, subset: int | None = None) -> VariantQuality | None:
     """The variant with the largest R^2 on the probes among those that rise with the error; None without probes."""
-    best = variant_qualities(record)[0]
-    return best.variant if best.probes.r_squared > 0 and best.probes.spearman > 0 else None
+    best = variant_qualities(record, subset)[0]
+    return best if best.probes.r_squared > 0 and best.probes.spearman > 0 else None
 
 
 def subset_qualities(record: Record) -> list[SubsetQuality]:
-    """Every smaller number of samples, and the number there is; none where nothing smaller was asked for."""
+    """Every smaller number of samples, and the numbers there are; none where nothing smaller was asked for."""
     arrays, rows = record.arrays, []
     plain = arrays["variants"].tolist().index(str(PLAIN))
-    subsets = arrays["subsets"].tolist()
-    for subset, samples in enumerate(subsets):
-        values = arrays["subset_values"][subset, plain]
-        rows.append(SubsetQuality(samples, _quality(arrays, values), variant_qualities(record, subset)[0]))
-    if subsets:
-        whole = _quality(arrays, arrays["variant_values"][plain])
-        rows.append(SubsetQuality(int(arrays["sizes"].max()), whole, variant_qualities(record)[0]))
+    for subset, samples in enumerate(arrays["subsets"].tolist()):
+        quality_of_plain = _quality(arrays, arrays["subset_values"][subset, plain])
+        rows.append(SubsetQuality(samples, samples, quality_of_plain, chosen_variant(record, subset)))
+    if rows:
+        n, m = record.facts["settings"]["data"]["n"], int(arrays["sizes"].max())
+        rows.append(SubsetQuality(n, m, _quality(arrays, arrays["variant_values"][plain]), chosen_variant(record)))
     return rows
 
 
@@ -235,7 +236,8 @@ def _rows(run: Run, record: Record) -> list[Row]:
     """Two rows for each target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
     arrays = record.arrays
     names = arrays["variants"].tolist()
-    chosen = {METHOD: str(PLAIN), TUNED: chosen_variant(record)}
+    tuned = chosen_variant(record)
+    chosen = {METHOD: str(PLAIN), TUNED: None if tuned is None else tuned.variant}
     return [
         replace(Row.of(target, float(error), method, float(value)), m=int(size))
         for method, variant in chosen.items()

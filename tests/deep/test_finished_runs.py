@@ -152,7 +152,7 @@ def test_kernels_of_fewer_samples_are_parts_of_those_of_more(finished):
     many = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, subsets=(12, 20)), context)
     assert subset_qualities(few) == []
     rows = subset_qualities(many)
-    assert [row.samples for row in rows] == [12, 20, 25]
+    assert [(row.n, row.m) for row in rows] == [(12, 12), (20, 20), (30, 25)]
     assert rows[-1].chosen == variant_qualities(many)[0]
     np.testing.assert_allclose(many.arrays["subset_values"][0], few.arrays["variant_values"], rtol=1e-5)
     plain = many.arrays["subset_values"][1, many.arrays["variants"].tolist().index(str(PLAIN))]
