@@ -3,11 +3,11 @@ r"""A random projection of gradients, of most layers without forming them.
 The gradient by a weight is a sum over positions of output gradient times input, :math:`G = \sum_s b_s a_s^\top`. Where
 that is cheaper, the inputs are projected first: :math:`G R^\top = \sum_s b_s (R a_s)^\top` with :math:`p` random
 orthonormal rows in :math:`R`, scaled so that :math:`\mathbb E\,R^\top R = I`. For a convolution :math:`R a_s` is itself
-a convolution, with few outputs. Then every number goes, with a random sign, into one of `width` sums (Charikar, Chen,
+a convolution, with few outputs. Then every number goes, with a random sign, into one of `width` sums (Charikar, Chen
 and Farach-Colton, "Finding frequent items in data streams", 2002). Both steps keep inner products on average.
 
-Only the inputs are projected: with one scalar output the output gradients of different samples are nearly parallel, and
-a projection of both factors was ten times further from the exact kernel.
+Only the inputs are projected: output gradients of different samples are often nearly parallel, so that few directions
+would not tell them apart.
 """
 
 from __future__ import annotations

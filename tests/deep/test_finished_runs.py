@@ -26,6 +26,7 @@ from deep.method_quality import STACK, SizeQuality, difference, predictions, siz
 from deep.runs import Run, kernel_rows, open_run
 from deep.samples import few_indices
 from deep.stages import data_of, outputs_of
+from figures import ntk_variants
 from ntk.variants import PLAIN
 from projnorm.errors import InputError
 from projnorm.fit_quality import fit_quality
@@ -159,6 +160,9 @@ def test_kernels_of_fewer_samples_are_parts_of_those_of_more(finished):
     expected = fit_quality(plain, many.arrays["network_error"])
     assert rows[1].plain.r_squared.value == pytest.approx(expected.r_squared)
     assert rows[1].plain.spearman.value == pytest.approx(expected.spearman)
+    shown = ntk_variants.show(many, context.root / many.id)
+    assert [row["n"] for row in shown.values["sizes"]] == [12, 20, 30]
+    assert any("R^2 as defined" in block.header for block in shown.blocks if not isinstance(block, str))
 
 
 def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):

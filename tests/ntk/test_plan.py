@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk import GramConfig, KernelConfig, kernel_costs
+from ntk import GramConfig, KernelConfig, engine, gram, kernel_costs
 from ntk.config import KernelKind, NtkImages, NtkNetwork
 from ntk.costs import worker_cost
 from ntk.engine import Engine
@@ -23,6 +23,7 @@ from projnorm.costs import CostAssumptions, busiest
 from projnorm.errors import InputError
 from projnorm.records import RunContext
 from projnorm.vision import resnet18
+from tests.ntk.networks import images, plain_network
 
 SIZES = Sizes(sample=10_000_000, formed=1_000_000, capture=1_000_000, fixed=50_000_000)
 LAYERS = (LayerCost("a", 7, "direct", 7, 7), LayerCost("b", 9, "structured", 4, 3))
@@ -210,3 +211,14 @@ def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
     convolutions = [layer for layer in engine.costs if "conv" in layer.name]
     assert {layer.route for layer in convolutions} == {"direct"}
     assert engine.sizes.sample < 4 * 11_177_025 / 5
+
+
+def test_batches_are_small_where_tensors_are_large_and_the_kernel_is_the_same(monkeypatch):
+    model, x = plain_network(), images(9)
+    expected = gram(model, x, config=KernelConfig(device="cpu")).train
+    largest = max(t.nbytes // 3 for one in Engine(model, Samples.of(x, "x"))._captured for t in one.tensors)
+    for reused, batch in ((1, 1), (4 * largest, 4), (10**12, 64)):
+        monkeypatch.setattr(engine, "_LARGEST_REUSED", reused)
+        kernels = gram(model, x, config=KernelConfig(device="cpu"))
+        assert kernels.plan.cut.batch == min(batch, 9)
+        np.testing.assert_allclose(kernels.train, expected, rtol=1e-10)
