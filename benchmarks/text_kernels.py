@@ -52,11 +52,11 @@ def main() -> None:
     config = configured(args.data, args.records / "texts", args.samples)
     record = run_analysis(config, RunContext(args.records, memory=6e9, backend=Backend(os.cpu_count() or 1)))
     experiment = Experiment.of(config)
-    of_regression = {"ProjNormLinear": record.arrays["projnorm"]}
+    of_kernel = {"ProjNormLinear on the tangent kernel": record.arrays["projnorm"]}
     of_classifier, errors = classified(experiment)
     tables = {
-        "error of the kernel regression": table(record, of_regression, record.arrays["error"]),
-        "error of the logistic regression": table(record, of_regression | of_classifier, errors),
+        "error of the kernel regression": table(record, of_kernel, record.arrays["error"]),
+        "error of the logistic regression": table(record, of_kernel | of_classifier, errors),
     }
     for title, rows in tables.items():
         print(title)
