@@ -57,7 +57,7 @@ def main(sweep: Path, run: Path) -> None:
         recipe = Recipe(STEPS, 1e-3, BATCH, batch_norm="frozen", layers=layers)
         short = Recipe(1, 1e-3, BATCH, batch_norm="frozen", layers=layers)
         reference = train_reference(initial, images[:BATCH], labels[:BATCH], short, seed=0, prepare=prepare)
-        ways[name] = ProjNorm(initial, reference, recipe, 0, prepare).score
+        ways[name] = ProjNorm(initial, reference, recipe=recipe, prepare=prepare).score
 
     def job(score: Callable[[Outputs], float]) -> Callable[[], float]:
         return lambda: score(replace(forward(evaluated, "fc", images, prepare=prepare), inputs=images))

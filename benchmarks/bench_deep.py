@@ -73,7 +73,7 @@ def against_the_published_procedure(m: int, count: int, recipe: Recipe, *, quick
 
     def ours(images: np.ndarray, found: dict[str, torch.Tensor]) -> float:
         outputs = replace(forward(evaluated, "fc", images, prepare=PREPARE), inputs=images)
-        return ProjNorm(initial, found, recipe, SEED, PREPARE).score(outputs)
+        return ProjNorm(initial, found, recipe=recipe, seed=SEED, prepare=PREPARE).score(outputs)
 
     def ours_on_all() -> list[float]:
         found = reference()

@@ -12,6 +12,10 @@ from projnorm.vision.settings import ImageNetwork, ShiftedImages
 
 # The paper's six, which are the default.
 METHODS = ("Rotation", "ConfScore", "Entropy", "AgreeScore", "ATC", "ProjNorm")
+# The methods that train on every target; one training serves them all.
+PROJNORM_METHODS = (PROJNORM, PROJNORM_MATCHED) = ("ProjNorm", "ProjNorm-matched")
+# What they compare with.
+REFERENCES = (TRAINED, FINE_TUNED, MATCHED) = ("trained", "fine-tuned", "matched")
 # Pairs of sentences cannot be turned.
 TEXT_METHODS = METHODS[1:]
 # Three marks and a word of each sentence.
@@ -31,8 +35,10 @@ class ProjNormConfig(Recipe):
     )
     reference: str = setting(
         "trained",
-        "Reference of the distance: trained as the target's network is, or the fine-tuned network itself.",
-        choices=("trained", "fine-tuned"),
+        "Reference of the distance: trained as the target's network is, on the same samples for all targets; the "
+        "fine-tuned network itself; or matched, trained for each target on samples with its shares of predicted "
+        "classes.",
+        choices=REFERENCES,
     )
     reference_samples: str = setting(
         "m", "Training samples of a trained reference: m, as many as of a target, or all.", choices=("m", "all")
@@ -194,6 +200,12 @@ RUN_CONFIGS: dict[str, type[DeepConfig | TextConfig]] = {IMAGE_KIND: DeepConfig,
 def kind_of(config: RunConfig) -> str:
     """The kind of the record of a run."""
     return TEXT_KIND if isinstance(config, TextConfig) else IMAGE_KIND
+
+
+def references_of(config: RunConfig) -> dict[str, str]:
+    """What each method of the run that trains on targets compares with."""
+    references = {PROJNORM: config.projnorm.reference, PROJNORM_MATCHED: MATCHED}
+    return {method: references[method] for method in PROJNORM_METHODS if method in config.methods}
 
 
 def image_config(config: RunConfig) -> DeepConfig:

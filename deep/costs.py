@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from deep.config import DeepConfig, RunConfig, TextConfig
+from deep.config import MATCHED, PROJNORM_METHODS, DeepConfig, RunConfig, TextConfig, references_of
 from deep.recipe import Recipe
 from deep.rotation import TURNS
 from deep.stages import REFERENCE, ROTATION, STAGE_NAMES, is_joint, projnorm_samples, reference_samples, stages_of
@@ -146,11 +146,13 @@ def _phases(config: RunConfig, network: NetworkCost, retrained: NetworkCost, n: 
     if isinstance(config, DeepConfig) and "Rotation" in config.methods and not is_joint(config):
         phases.append([passing(STAGE_NAMES[ROTATION], TURNS * min(config.rotation.samples, n))])
     on_targets = []
-    if set(config.methods) - {"ProjNorm"}:
+    if set(config.methods) - set(PROJNORM_METHODS):
         passes = 1 + ("AgreeScore" in config.methods) + (TURNS - 1) * ("Rotation" in config.methods)
         on_targets += [passing("outputs of targets", passes * config.data.m)] * targets
-    if "ProjNorm" in config.methods:
-        on_targets += [training("ProjNorm on targets", retrained, projnorm, projnorm_samples(config))] * targets
+    if references := references_of(config):
+        trainings = 1 + (MATCHED in references.values())
+        job = training("ProjNorm on targets", retrained, projnorm, projnorm_samples(config), trainings)
+        on_targets += [job] * targets
     return [*phases, on_targets]
 
 

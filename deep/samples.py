@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from deep.config import PROJNORM_METHODS
 from projnorm.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def require_trainable(train: Samples, targets: tuple[Target, ...], methods: tupl
     """Refuse training samples of one class, and targets too small for ProjNorm."""
     if len(np.unique(train.labels)) < 2:
         raise InputError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")
-    if "ProjNorm" in methods and len((smallest := min(targets, key=lambda t: len(t.samples))).samples) < 2:
+    smallest = min(targets, key=lambda target: len(target.samples))
+    if set(PROJNORM_METHODS) & set(methods) and len(smallest.samples) < 2:
         raise InputError(f"ProjNorm trains on every target and needs 2 samples of each; {smallest.name} has 1.")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deep.config import DeepConfig, RunConfig
+from deep.config import FINE_TUNED, PROJNORM, REFERENCES, TRAINED, DeepConfig, RunConfig
 from deep.domain import Loaded, domain_of, load_data
 from deep.forward import forward
 from deep.outputs import Outputs
@@ -100,7 +100,7 @@ def stages_of(config: RunConfig) -> tuple[str, ...]:
     wanted = [NETWORK]
     if "AgreeScore" in config.methods:
         wanted.append(SECOND)
-    if "ProjNorm" in config.methods and config.projnorm.reference == "trained":
+    if PROJNORM in config.methods and config.projnorm.reference == TRAINED:
         wanted.append(REFERENCE)
     return tuple(wanted)
 
@@ -147,7 +147,8 @@ def forget_stages(run: Run) -> None:
         key = stage_key(run, name)
         store.remove(key)
         store.remove(_unfinished(key))
-    for name, prefix in (("outputs", _identity(run, NETWORK)), ("projnorm", projnorm_identity(run))):
+    distances = [("projnorm", projnorm_identity(run, kind)) for kind in REFERENCES]
+    for name, prefix in [("outputs", _identity(run, NETWORK)), *distances]:
         for key in run.context.store(name).keys(f"{prefix}/"):
             run.context.store(name).remove(key)
 
@@ -188,20 +189,23 @@ def rotation_head_of(run: Run) -> nn.Module:
     return head.eval()
 
 
-def reference_of(run: Run) -> dict[str, Tensor]:
-    """Parameters that ProjNorm compares with."""
-    if run.config.projnorm.reference == "fine-tuned":
+@lru_cache(maxsize=4)
+def reference_of(run: Run, kind: str) -> dict[str, Tensor]:
+    """Parameters that ProjNorm compares with on every target: a trained reference, or the fine-tuned network."""
+    if kind == FINE_TUNED:
         return parameters_of(network_of(run))
     return to_tensors(_stored(run, REFERENCE).arrays)
 
 
-@lru_cache(maxsize=8)
-def projnorm_identity(run: Run) -> str:
-    """A hash of everything that values of ProjNorm depend on besides the target."""
+@lru_cache(maxsize=16)
+def projnorm_identity(run: Run, kind: str) -> str:
+    """A hash of everything that distances from a reference of this kind depend on besides the target."""
     projnorm = run.config.projnorm
+    references = {TRAINED: REFERENCE, FINE_TUNED: NETWORK}
     depends = {
         "network": _identity(run, NETWORK),
-        "reference": _identity(run, NETWORK if projnorm.reference == "fine-tuned" else REFERENCE),
+        # A matched one is drawn from the samples that the network was trained on.
+        "reference": _identity(run, references[kind]) if kind in references else kind,
         "recipe": projnorm.identity,
         "samples": projnorm_samples(run.config),
         "labels": projnorm.labels,

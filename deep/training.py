@@ -168,8 +168,8 @@ def prepared(inputs: NDArray[np.generic], prepare: Prepare | None, device: torch
 
 def require_precision(recipe: Recipe, device: str) -> None:
     """Refuse mixed precision where it was never tried."""
-    if recipe.precision == "mixed" and torch.device(device).type != "cuda":
-        raise InputError(f"`precision` mixed needs CUDA; the device is {device}. Use float32.")
+    if recipe.precision == "mixed" and torch.device(device).type not in ("cpu", "cuda"):
+        raise InputError(f"`precision` mixed needs CUDA or a CPU; the device is {device}. Use float32.")
 
 
 def require_layers(recipe: Recipe, model: nn.Module, name: str = "layers") -> None:

@@ -1,17 +1,19 @@
-"""ProjNorm: Algorithm 1 of the paper, Yu et al. (ICML 2022), as an estimator."""
+"""ProjNorm as an estimator: Algorithm 1 of Yu et al. (ICML 2022), and with a reference that has a target's classes."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, MutableMapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimators.base import LEARNT, Estimator, register
+from deep.estimators.class_shares import label_shares
+from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 from deep.samples import few_indices
 from projnorm.errors import InputError
@@ -19,22 +21,24 @@ from projnorm.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.projnorm import ProjNormValue
+    from deep.projnorm import Parameters, ProjNormValue
     from deep.recipe import Recipe
     from deep.training import Prepare, Watch
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
+# Class shares are matched to one part in so many, so that targets with nearly the same share a reference.
+_SHARE_PARTS = 50
+# References with other class shares that are kept.
+_KEPT = 4
 
 
-@register
-class ProjNorm(Estimator):
-    """The distance of the weights that a target's pseudo-labels teach from those of a reference.
+@dataclass(frozen=True, eq=False)
+class WeightDistance(Estimator):
+    """A distance of the weights that a target's pseudo-labels teach from those of a reference.
 
     Attributes:
         initial: Network whose weights every training starts from; they are left as they are.
-        reference: Parameters by name to compare with, from `deep.projnorm.train_reference` or of the evaluated network;
-            trained on the source where there are none.
         recipe: Training on pseudo-labels; chosen after the number of samples by default.
         seed: Seed of the batches of every target, and of those of the reference.
         prepare: Function applied to every batch before the network.
@@ -45,7 +49,7 @@ class ProjNorm(Estimator):
     """
 
     initial: nn.Module
-    reference: Mapping[str, Tensor] = LEARNT
+    _: KW_ONLY
     recipe: Recipe | None = None
     seed: int = 0
     prepare: Prepare | None = None
@@ -54,27 +58,39 @@ class ProjNorm(Estimator):
     trajectory: tuple[int, ...] = ()
     samples: int = 0
 
-    name = "ProjNorm"
-    needs = frozenset({"torch", "initial", "labels", "inputs"})
     costly = True
+
+    def reference_for(self, target: Outputs) -> Parameters:
+        """Parameters by name that those trained on a target are compared with."""
+        raise NotImplementedError
 
     def measure(self, target: Outputs, *, watch: Watch | None = None) -> ProjNormValue:
         """Train on a target and compare with the reference; `watch` is called after every step."""
+        return self.measure_from(target, {self.name: self.reference_for(target)}, watch=watch)[self.name]
+
+    def measure_from(
+        self, target: Outputs, references: Mapping[str, Parameters], *, watch: Watch | None = None
+    ) -> dict[str, ProjNormValue]:
+        """Train on a target once and compare with several references."""
         from deep.projnorm import ProjNormValue, squared_distances, total_distance
 
-        distances: dict[int, float] = {}
+        distances: dict[str, dict[int, float]] = {name: {} for name in references}
 
         def watched(step: int, model: nn.Module) -> None:
             if watch is not None:
                 watch(step, model)
             if step in self.trajectory:
-                distances[step] = total_distance(squared_distances(model, self.reference))
+                for name, reference in references.items():
+                    distances[name][step] = total_distance(squared_distances(model, reference))
 
         recipe = self._recipe(len(target))
         model = self._trained(target, self.labels_of(target), recipe, watched)
-        layers = squared_distances(model, self.reference)
         steps = recipe.count_steps(min(self.samples or len(target), len(target)))
-        return ProjNormValue(total_distance(layers), layers, distances, steps)
+        layers = {name: squared_distances(model, reference) for name, reference in references.items()}
+        return {
+            name: ProjNormValue(total_distance(layers[name]), layers[name], distances[name], steps)
+            for name in references
+        }
 
     def labels_of(self, target: Outputs) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs, or true ones."""
@@ -83,14 +99,6 @@ class ProjNorm(Estimator):
         if target.labels is None:
             raise InputError("`labels` true needs the labels of the target.")
         return target.labels
-
-    def _fit(self, source: Outputs) -> ProjNorm:
-        if self._has_learnt("reference"):
-            return self
-        from deep.projnorm import parameters_of
-
-        recipe = self._recipe(len(source))
-        return replace(self, recipe=recipe, reference=parameters_of(self._trained(source, source.known_labels, recipe)))
 
     def _score(self, target: Outputs) -> float:
         return self.measure(target).value
@@ -111,3 +119,98 @@ class ProjNorm(Estimator):
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")
+
+
+@register
+class ProjNorm(WeightDistance):
+    """The distance of the weights that a target's pseudo-labels teach from those of a reference.
+
+    Attributes:
+        reference: Parameters by name to compare with, from `deep.projnorm.train_reference` or of the evaluated network;
+            trained on the source where there are none.
+    """
+
+    reference: Mapping[str, Tensor] = LEARNT
+
+    name = "ProjNorm"
+    needs = frozenset({"torch", "initial", "labels", "inputs"})
+
+    def reference_for(self, target: Outputs) -> Parameters:  # noqa: ARG002 - the same for every target
+        """The reference."""
+        return self.reference
+
+    def _fit(self, source: Outputs) -> ProjNorm:
+        if self._has_learnt("reference"):
+            return self
+        from deep.projnorm import parameters_of
+
+        recipe = self._recipe(len(source))
+        return replace(self, recipe=recipe, reference=parameters_of(self._trained(source, source.known_labels, recipe)))
+
+
+@register
+class ProjNormMatched(WeightDistance):
+    """ProjNorm with a reference that has the class shares of the target, for targets with other class shares.
+
+    The reference of a target is trained on as many in-distribution samples, drawn so that the evaluated network's own
+    labels have the shares that they have on the target, and with these labels. Shares are rounded, and targets of the
+    same rounded shares have one reference. A class that the network never predicts in distribution cannot be matched;
+    the other classes then have their shares among each other, or those of the source if there is none.
+
+    Attributes:
+        pool: Outputs in distribution, with inputs, that references are drawn from; those of the source by default.
+    """
+
+    pool: Outputs = LEARNT
+    _references: MutableMapping[tuple[int, ...], Parameters] = field(default_factory=dict, init=False, repr=False)
+
+    name = "ProjNorm-matched"
+    needs = frozenset({"torch", "initial", "inputs"})
+
+    def reference_for(self, target: Outputs) -> Parameters:
+        """The reference of a target; of those trained before, the last few are kept."""
+        from deep.projnorm import parameters_of
+
+        labels = self.labels_of(target)
+        few = few_indices(len(labels), self.samples or len(labels), self.seed)
+        counts = self._counts(label_shares(labels[few], target.classes), len(few))
+        key = tuple(counts.tolist())
+        if key not in self._references:
+            drawn = self._drawn(counts)
+            trained = self._trained(drawn, drawn.predicted, self._recipe(len(target)))
+            while len(self._references) >= _KEPT:
+                del self._references[next(iter(self._references))]
+            self._references[key] = parameters_of(trained)
+        return self._references[key]
+
+    def _fit(self, source: Outputs) -> ProjNormMatched:
+        return self if self._has_learnt("pool") else replace(self, pool=source)
+
+    def _counts(self, shares: Floats, size: int) -> NDArray[np.int64]:
+        """Number of samples of each class to draw, as many as of the target."""
+        known = label_shares(self.pool.predicted, len(shares))
+        wanted = np.where(known > 0.0, shares, 0.0)
+        wanted = wanted if wanted.any() else known
+        parts = _apportioned(wanted, _SHARE_PARTS)
+        return _apportioned(parts / _SHARE_PARTS, size)
+
+    def _drawn(self, counts: NDArray[np.int64]) -> Outputs:
+        """So many samples of every class of the pool; a class with fewer gives its samples several times.
+
+        Of more or fewer samples of a class, the fewer are some of the more.
+        """
+        predicted, rng = self.pool.predicted, np.random.default_rng(self.seed)
+        drawn = []
+        for label, count in enumerate(counts):
+            members = rng.permutation(np.flatnonzero(predicted == label))
+            drawn.append(np.resize(members, count) if count else members[:0])
+        return self.pool.take(np.sort(np.concatenate(drawn)))
+
+
+def _apportioned(shares: Floats, total: int) -> NDArray[np.int64]:
+    """Whole numbers in proportion to shares that add up to a total: those with the largest remainders are raised."""
+    exact = shares / shares.sum() * total
+    whole = np.floor(exact).astype(np.int64)
+    left = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    return whole

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,23 +15,19 @@ import torch
 from torch import nn
 
 from deep import stages
-from deep.config import RunConfig, kind_of
+from deep.config import MATCHED, PROJNORM_METHODS, RunConfig, kind_of, references_of
 from deep.domain import domain_of
-from deep.estimators import ESTIMATORS, Estimator, Resources, build
-from deep.estimators.projnorm import ProjNorm
 from deep.experiments.config import OnRunConfig
+from deep.experiments.run_methods import estimator_of, has_projnorm_parts, projnorm_parts
 from deep.forward import forward
 from deep.runs import Run, open_run
-from deep.samples import Target
 from deep.scores import MEANINGS, Row, Scores
 from deep.training import one_thread, require_precision
-from projnorm.arrays import Arrays
 from projnorm.backends import in_order, require_shared, run_each
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.files import reason
 from projnorm.progress import watched
 from projnorm.records import Record, RunContext, begin_run, find_record, finish_record, record_id
-from projnorm.store import Entry
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -123,66 +119,12 @@ def checked_facts(run: Run) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=len(ESTIMATORS))
-def estimator_of(run: Run, method: str) -> Estimator:
-    """A method, built once in every process."""
-    return build(method, resources_of(run), stages.outputs_of(run, stages.data_of(run).validation))
-
-
-@lru_cache(maxsize=2)
-def resources_of(run: Run) -> Resources:
-    """What the stages of a run give to an estimator; each is loaded when the estimator asks for it."""
-    config, domain = run.config, domain_of(run.config)
-    return Resources(
-        seed=config.seed,
-        samples=stages.projnorm_samples(config),
-        network=stages.network_of(run),
-        last=domain.last,
-        initial=stages.initial_of(run).model,
-        prepare=domain.prepare,
-        device=run.context.device,
-        recipe=config.projnorm,
-        labels=config.projnorm.labels,
-        trajectory=config.projnorm.trajectory,
-        trained={
-            "second": partial(stages.network_of, run, stages.SECOND),
-            "head": partial(stages.rotation_head_of, run),
-            "reference": partial(stages.reference_of, run),
-        },
-    )
-
-
 @contextmanager
 def each(function: Callable[[Run, T], R], run: Run, items: Sequence[T]) -> Iterator[Iterator[tuple[T, R]]]:
     """Results of `function` in the order of the items, so that what is written does not depend on the workers."""
     task = partial(_on_own_threads, function, run)
     with run_each(task, items, backend=run.context.backend.for_tasks(len(items))) as running:
         yield zip(items, in_order(running), strict=True)
-
-
-def projnorm_parts(run: Run, target: Target) -> Arrays:
-    """The value of ProjNorm on a target and what it is made of; computed unless another run has."""
-
-    def compute() -> Entry:
-        estimator = estimator_of(run, ProjNorm.name)
-        assert isinstance(estimator, ProjNorm)
-        meter, batch = stages.meter_of(run, target.name), run.config.projnorm.batch
-        value = estimator.measure(stages.outputs_of(run, target.samples), watch=lambda step, _: meter.at(step * batch))
-        meter.close()
-        return Entry(
-            {
-                "value": np.array(value.value),
-                "layers": np.array(list(value.layers)),
-                "contributions": np.array(list(value.layers.values())),
-                "trajectory": np.array([value.trajectory[step] for step in run.config.projnorm.trajectory]),
-            }
-        )
-
-    return run.context.store("projnorm").get_or_compute(_projnorm_key(run, target), compute).arrays
-
-
-def _projnorm_key(run: Run, target: Target) -> str:
-    return f"{stages.projnorm_identity(run)}/{target.samples.sha256[:24]}"
 
 
 def _require_fitting_samples(run: Run, model: nn.Module) -> None:
@@ -208,7 +150,7 @@ def _on_own_threads(function: Callable[[Run, T], R], run: Run, item: T) -> R:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Methods to run on a target: all that need outputs only, or the one that trains."""
+    """Methods to run on a target: all that need outputs only, or those that train on it."""
 
     target: int
     methods: tuple[str, ...]
@@ -216,23 +158,27 @@ class _Task:
     @property
     def group(self) -> str:
         """Name of their entry; groups of outputs come first, so that a table without ProjNorm is there early."""
-        return f"{'projnorm' if ProjNorm.name in self.methods else 'outputs'}-{self.target:04d}"
+        return f"{'projnorm' if self.trains else 'outputs'}-{self.target:04d}"
+
+    @property
+    def trains(self) -> bool:
+        """Whether the methods train on the target."""
+        return self.methods[0] in PROJNORM_METHODS
 
 
 def _all_tasks(run: Run) -> list[_Task]:
     methods = run.config.methods
-    groups = [tuple(m for m in methods if m != ProjNorm.name), tuple(m for m in methods if m == ProjNorm.name)]
+    groups = [tuple(m for m in methods if (m in PROJNORM_METHODS) == trains) for trains in (False, True)]
     return [_Task(index, group) for group in groups if group for index in range(len(stages.data_of(run).targets))]
 
 
 def _tasks(run: Run) -> list[_Task]:
     """What is left to do; a value of ProjNorm that was lost is computed again with what it is made of."""
-    store, targets = run.context.store("projnorm"), stages.data_of(run).targets
+    targets = stages.data_of(run).targets
     return [
         task
         for task in _all_tasks(run)
-        if not run.rows(task.group)
-        or (ProjNorm.name in task.methods and store.get(_projnorm_key(run, targets[task.target])) is None)
+        if not run.rows(task.group) or (task.trains and not has_projnorm_parts(run, targets[task.target]))
     ]
 
 
@@ -256,8 +202,9 @@ def _score(run: Run, task: _Task) -> list[Row]:
     target = stages.data_of(run).targets[task.target]
     outputs = stages.outputs_of(run, target.samples)
     error = target.error(outputs.predicted)
-    if ProjNorm.name in task.methods:
-        return [Row.of(target, error, ProjNorm.name, float(projnorm_parts(run, target)["value"]))]
+    if task.trains:
+        parts = projnorm_parts(run, target)
+        return [Row.of(target, error, method, float(parts[method]["value"])) for method in task.methods]
     return [Row.of(target, error, method, estimator_of(run, method).score(outputs)) for method in task.methods]
 
 
@@ -272,8 +219,8 @@ def _validation_error(run: Run, _: None) -> float:
 def _arrays(run: Run) -> dict[str, np.ndarray]:
     rows = [row for task in _all_tasks(run) for row in run.rows(task.group)]
     scores = Scores.of(rows).only(run.config.methods)
-    has_projnorm = ProjNorm.name in run.config.methods
-    parts = [projnorm_parts(run, target) for target in stages.data_of(run).targets] if has_projnorm else []
+    method = next((one for one in PROJNORM_METHODS if one in run.config.methods), "")
+    parts = [projnorm_parts(run, target)[method] for target in stages.data_of(run).targets] if method else []
     return scores.to_arrays() | {
         "layers": parts[0]["layers"] if parts else np.array([], dtype=str),
         "layer_contributions": np.array([part["contributions"] for part in parts]),
@@ -284,8 +231,9 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
 
 def _task_units(run: Run, task: _Task) -> int:
     """Number of samples that pass through a training, each as often as it is seen, or as many as cost the same."""
-    if ProjNorm.name in task.methods:
+    if task.trains:
         projnorm = run.config.projnorm
-        return projnorm.count_steps(stages.projnorm_samples(run.config)) * projnorm.batch
+        trainings = 1 + (MATCHED in references_of(run.config).values())
+        return trainings * projnorm.count_steps(stages.projnorm_samples(run.config)) * projnorm.batch
     passes = 1 + ("AgreeScore" in task.methods) + 3 * ("Rotation" in task.methods)
     return int(_FORWARD * passes * run.config.data.m)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deep.config import RunConfig, TextConfig
+from deep.config import REFERENCES, RunConfig, TextConfig
 from ntk.config import FULL, KernelKind
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
@@ -38,7 +38,7 @@ class SweepConfig(OnRunConfig):
         least=2,
     )
     lr: tuple[float, ...] = setting((), "Learning rates.", above=0.0)
-    reference: tuple[str, ...] = setting((), "References.", choices=("trained", "fine-tuned"))
+    reference: tuple[str, ...] = setting((), "References.", choices=REFERENCES)
     labels: tuple[str, ...] = setting((), "Labels to train on.", choices=("pseudo", "true"))
     batch_norm: tuple[str, ...] = setting((), "Statistics of batch norm.", choices=("batch", "frozen"))
     layers: tuple[str, ...] = setting(
@@ -62,7 +62,7 @@ class SweepConfig(OnRunConfig):
             steps=tuple(sorted(steps - {projnorm.steps}, reverse=True)),
             samples=tuple(sorted((count for count in samples if count < seen), reverse=True)),
             lr=tuple(share * projnorm.lr for share in _PAPER_SHARES["lr"]),
-            reference=("fine-tuned",) if projnorm.reference == "trained" else ("trained",),
+            reference=tuple(one for one in REFERENCES if one != projnorm.reference),
             labels=_other_labels(base),
         )
 

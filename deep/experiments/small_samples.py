@@ -11,10 +11,12 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from deep.estimators import ESTIMATORS, Estimator, build
+from deep.config import TRAINED
+from deep.estimators import ESTIMATORS, Estimator
 from deep.estimators.projnorm import ProjNorm
-from deep.experiments.comparison import finished_run, resources_of
+from deep.experiments.comparison import finished_run
 from deep.experiments.config import SmallSamplesConfig
+from deep.experiments.run_methods import built
 from deep.outputs import Outputs
 from deep.runs import Run
 from deep.samples import Samples, few_indices
@@ -52,7 +54,7 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         raise InputError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {run.name}.")
     methods = methods_of(config, run)
     few = _run_on_few(run, config) if config.projnorm_size else None
-    if few is not None and few.config.projnorm.reference == "trained":
+    if few is not None and few.config.projnorm.reference == TRAINED:
         with one_thread(few.context.device):
             run_stage(few, REFERENCE)
     known = {
@@ -112,10 +114,7 @@ def _task(config: SmallSamplesConfig, run: Run, few: Run | None, methods: tuple[
 def _estimators(run: Run, few: Run | None, methods: tuple[str, ...]) -> dict[str, Estimator]:
     """Every method, learnt once in every process."""
     known = _with_second(run, data_of(run).validation)
-    return {
-        method: build(method, resources_of(few if few and method == ProjNorm.name else run), known)
-        for method in methods
-    }
+    return {method: built(few if few and method == ProjNorm.name else run, method, known) for method in methods}
 
 
 def _seed(seed: int, target: int, draw: int) -> int:

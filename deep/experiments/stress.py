@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Line
-from deep.experiments.comparison import C, estimator_of, finished_run
+from deep.experiments.comparison import C, finished_run
 from deep.experiments.config import OnRunConfig
+from deep.experiments.run_methods import scores_of
 from deep.runs import Run
 from deep.scores import Scores
 from deep.stages import forward_of, network_hash, network_of
@@ -103,7 +104,7 @@ def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) 
         images, labels = make(run, item)
         # The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
         outputs = replace(forward_of(run, network_of(run), images), inputs=images, labels=labels)
-        scores = [estimator_of(run, method).score(outputs) for method in run.config.methods]
+        scores = scores_of(run, outputs)
     farthest = np.nan if original is None else np.abs(images.astype(float) - original).max()
     results: dict[str, Any] = {"sizes": len(labels), "errors": outputs.error, "scores": scores, "farthest": farthest}
     return {name: np.array(value) for name, value in results.items()}

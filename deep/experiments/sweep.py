@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from deep.config import RunConfig, image_config
-from deep.estimators.projnorm import ProjNorm
-from deep.experiments.comparison import finished_run, projnorm_parts
+from deep.config import PROJNORM, TRAINED, RunConfig, image_config
+from deep.experiments.comparison import finished_run
 from deep.experiments.config import SweepConfig
+from deep.experiments.run_methods import projnorm_parts
 from deep.runs import Run
 from deep.scores import MEANINGS, Scores
 from deep.stages import REFERENCE, data_of, network_hash, projnorm_identity, require_network, run_stage
@@ -51,7 +51,7 @@ class Setting:
 
 def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
     """Every setting, the run's own first."""
-    if ProjNorm.name not in base.methods:
+    if PROJNORM not in base.methods:
         raise InputError(f"{sweep.run} did not compute ProjNorm; there is nothing to vary.")
     if not base.projnorm.steps:
         raise InputError(f"{sweep.run} trains ProjNorm for a number of epochs; a sweep needs a number of steps.")
@@ -71,7 +71,7 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
         "layers": [(one, {"layers": tuple(one.split("+"))}) for one in sweep.layers],
     }
     settings = [Setting("", "", base)] + [
-        Setting(varied, value, base.updated({"methods": (ProjNorm.name,), "projnorm": change}))
+        Setting(varied, value, base.updated({"methods": (PROJNORM,), "projnorm": change}))
         for varied, alternatives in changes.items()
         for value, change in alternatives
     ]
@@ -101,7 +101,8 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
     require_shared(context.root, context.backend)
     if context.fresh:
         store = context.store("projnorm")
-        for key in [key for one in varied for key in store.keys(f"{projnorm_identity(one)}/")]:
+        identities = [projnorm_identity(one, one.config.projnorm.reference) for one in varied]
+        for key in [key for identity in identities for key in store.keys(f"{identity}/")]:
             store.remove(key)
     return recorded(
         SWEEP_KIND,
@@ -110,7 +111,7 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
         # Settings first, so that workers train the references of several settings at once.
         items=[(one, target) for target in range(len(data_of(run).targets)) for one in varied],
         work=_value,
-        assemble=partial(_assembled, run.scores().only((ProjNorm.name,)), settings),
+        assemble=partial(_assembled, run.scores().only((PROJNORM,)), settings),
         meanings=_MEANINGS,
         facts={"run_config": run.config.to_json()},
         inputs={"network_sha256": network_hash(run)},
@@ -126,9 +127,9 @@ def _value(task: tuple[Run, int]) -> Arrays:
     """ProjNorm under one setting on one target; its reference is trained if no other task has done so."""
     varied, target = task
     with one_thread(varied.context.device):
-        if varied.config.projnorm.reference == "trained":
+        if varied.config.projnorm.reference == TRAINED:
             run_stage(varied, REFERENCE)
-        return {"value": projnorm_parts(varied, data_of(varied).targets[target])["value"]}
+        return {"value": projnorm_parts(varied, data_of(varied).targets[target])[PROJNORM]["value"]}
 
 
 def _assembled(scores: Scores, settings: Sequence[Setting], results: Sequence[Arrays]) -> Arrays:

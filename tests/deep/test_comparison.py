@@ -265,7 +265,6 @@ def test_presets_are_the_papers():
         ({"projnorm": {"samples": 1}}, "`projnorm.samples` must be 0 for all, or at least 2"),
         ({"projnorm": {"layers": ("nope",)}}, "`projnorm.layers` must be of features, avgpool, fc, .*; got nope"),
         ({"finetune": {"layers": ("fc", "nope")}}, "got nope"),
-        ({"projnorm": {"precision": "mixed"}}, "`precision` mixed needs CUDA; the device is cpu"),
         ({"data": {"n_validation": 898}}, "must leave 2 samples or more of the 899 of the training half of digits"),
         ({"data": {"m": 899}}, "`m` must be at most 898, the samples of the test half of digits"),
         ({"network": {"weights": "nowhere.pth"}}, "nowhere.pth"),

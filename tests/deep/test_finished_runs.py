@@ -65,6 +65,7 @@ def run_of(config, root) -> Run:
         {"projnorm": {"labels": "true"}},
         {"projnorm": {"trajectory": (2,)}},
         {"projnorm": {"reference": "trained"}},
+        {"projnorm": {"reference": "matched"}},
         {"network": {"weights": "other.pth"}},
     ],
 )
@@ -74,7 +75,8 @@ def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_pa
     torch.save(SmallCNN(10).state_dict(), "other.pth")
 
     def identity(config, change):
-        return stages.projnorm_identity(run_of(config.updated(change), tmp_path))
+        run = run_of(config.updated(change), tmp_path)
+        return stages.projnorm_identity(run, run.config.projnorm.reference)
 
     base = SMALL.updated({"projnorm": {"reference": "fine-tuned", "reference_samples": "all"}})
     assert identity(base, {"data": {"families": ("fog",)}}) == identity(base, {})

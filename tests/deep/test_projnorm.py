@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from deep.estimators.projnorm import ProjNorm
+from deep.estimators.projnorm import ProjNorm, ProjNormMatched
 from deep.forward import forward
 from deep.outputs import Outputs
 from deep.projnorm import parameters_of, squared_distances, train_reference
 from deep.recipe import Recipe
 from deep.samples import few_indices
+from deep.training import train
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -60,7 +61,7 @@ def algorithm_1() -> float:
 
 def projnorm(**options) -> ProjNorm:
     reference = train_reference(INITIAL, TRAIN, TRAIN_LABELS, RECIPE, seed=3)
-    return ProjNorm(INITIAL, reference, RECIPE, 3, **options)
+    return ProjNorm(INITIAL, reference, recipe=RECIPE, seed=3, **options)
 
 
 def target(labels=None) -> Outputs:
@@ -102,3 +103,73 @@ def test_buffers_do_not_count():
     assert sum(squared_distances(model, parameters_of(INITIAL)).values()) == 0.0
     with pytest.raises(ValueError, match="`reference` must have the parameters of the network"):
         squared_distances(model, {})
+
+
+def matched(pool: Outputs, **options) -> ProjNormMatched:
+    return ProjNormMatched(INITIAL, recipe=RECIPE, seed=3, **options).fit(pool)
+
+
+def labelled(labels) -> Outputs:
+    """Samples that the network gives these labels; their own are others."""
+    rng = np.random.default_rng(len(labels))
+    inputs = rng.standard_normal((len(labels), 3, 8, 8)) + np.asarray(labels)[:, None, None, None]
+    return Outputs(np.eye(4)[labels], labels=(np.asarray(labels) + 1) % 4, inputs=inputs)
+
+
+def test_a_matched_reference_has_the_targets_shares_of_the_networks_own_labels():
+    pool, new = labelled(np.repeat([0, 1, 2], [60, 50, 9])), labelled(np.repeat([0, 2, 3], [20, 20, 10]))
+    method, drawn = matched(pool), []
+
+    def kept(_, inputs, labels, *args, **options):
+        drawn.append((inputs, labels))
+        return train(copy.deepcopy(INITIAL), inputs, labels, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deep.training.train", kept)
+        value = method.measure(new).value
+    (inputs, labels), (seen, pseudo) = drawn
+    # Class 3 is never predicted in distribution; the others share the place.
+    assert np.bincount(labels, minlength=4).tolist() == [25, 0, 25, 0]
+    assert len(np.unique(inputs[labels == 0], axis=0)) == 25
+    assert len(np.unique(inputs[labels == 2], axis=0)) == 9  # all there are, several times
+    assert all(
+        (pool.inputs[pool.predicted == label] == image).all(axis=(1, 2, 3)).any()
+        for image, label in zip(inputs, labels, strict=True)
+    )
+    np.testing.assert_array_equal(pseudo, new.predicted)
+    expected = parameters_of(train(copy.deepcopy(INITIAL), inputs, labels, RECIPE, seed=3))
+    model = train(copy.deepcopy(INITIAL), seen, pseudo, RECIPE, seed=3)
+    assert value == pytest.approx(math.sqrt(sum(squared_distances(model, expected).values())), rel=1e-6)
+
+
+def test_targets_with_nearly_the_same_shares_have_one_reference():
+    method = matched(labelled(np.arange(200) % 4))
+    first = method.reference_for(labelled(np.repeat([0, 1], [60, 40])))
+    assert method.reference_for(labelled(np.repeat([1, 0], [40, 60]))) is first
+    assert method.reference_for(labelled(np.repeat([0, 1], [40, 60]))) is not first
+    for count in (10, 20, 30):
+        method.reference_for(labelled(np.repeat([0, 1], [count, 100 - count])))
+    assert method.reference_for(labelled(np.repeat([0, 1], [60, 40]))) is not first  # the oldest has gone
+
+
+def test_other_class_shares_alone_are_far_from_the_published_reference_and_near_a_matched_one():
+    rng = np.random.default_rng(5)
+    pool, new = labelled(rng.integers(0, 4, 200)), labelled(rng.integers(0, 2, 60))
+    pool, new = replace(pool, labels=pool.predicted), replace(new, labels=new.predicted)
+    published = ProjNorm(INITIAL, recipe=RECIPE, seed=3, samples=60).fit(pool)
+    assert matched(pool).score(new) < 0.5 * published.score(new)
+
+
+def test_a_target_of_unknown_classes_alone_is_compared_with_the_shares_of_the_source():
+    pool = labelled(np.repeat([0, 1], [30, 90]))
+    counts = matched(pool)._counts(np.array([0.0, 0.0, 0.5, 0.5]), 40)
+    assert counts.tolist() == [10, 30, 0, 0]
+
+
+def test_one_training_serves_several_references():
+    other = train_reference(INITIAL, TRAIN[:20], TRAIN_LABELS[:20], RECIPE, seed=4)
+    method = projnorm(trajectory=(4, 9))
+    found = method.measure_from(target(), {"one": method.reference, "other": other})
+    alone = replace(method, reference=other).measure(target())
+    assert found["one"].value == method.score(target())
+    assert (found["other"].value, found["other"].trajectory) == (alone.value, alone.trajectory)

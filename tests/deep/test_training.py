@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 from deep.recipe import Recipe, batches_per_epoch
-from deep.training import Checkpoint, batch_indices, train
+from deep.training import Checkpoint, batch_indices, require_precision, train
 from projnorm.errors import InputError
 from projnorm.store import Store
 
@@ -159,7 +159,6 @@ def test_training_leaves_the_callers_random_numbers_alone():
     [
         (1, 1, {}, "two samples or more, one label each; got 1 samples and 1 labels"),
         (21, 20, {}, "got 21 samples and 20 labels"),
-        (21, 21, {"precision": "mixed"}, "`precision` mixed needs CUDA; the device is cpu"),
         (21, 21, {"lr": 1e38}, r"weights are not finite after 3 steps; lower the learning rate from 1e\+38"),
         (21, 21, {"layers": ("fc",)}, "`layers` must be of 0, 1, 2, 3, 4, 5, or within them; got fc"),
         (21, 21, {"layers": ("5", "nope")}, "got nope"),
@@ -170,6 +169,21 @@ def test_training_leaves_the_callers_random_numbers_alone():
 def test_bad_trainings_are_refused(samples, labels, recipe, message):
     with pytest.raises(InputError, match=message):
         train(network(), INPUTS[:samples], LABELS[:labels], Recipe(**{"steps": 3, "batch": 10, **recipe}), seed=0)
+
+
+def test_mixed_precision_rounds_and_is_refused_where_it_was_never_tried():
+    def trained(precision):
+        model = network().float()
+        inputs = INPUTS.astype(np.float32)
+        train(model, inputs, LABELS, Recipe(steps=9, lr=0.05, batch=10, precision=precision), seed=1)
+        return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+    start = torch.cat([parameter.detach().flatten() for parameter in network().float().parameters()])
+    exact, mixed = trained("float32"), trained("mixed")
+    assert exact.dtype == mixed.dtype == torch.float32
+    assert 0.0 < torch.linalg.norm(mixed - exact) < 0.05 * torch.linalg.norm(exact - start)
+    with pytest.raises(InputError, match="`precision` mixed needs CUDA or a CPU; the device is mps"):
+        require_precision(Recipe(steps=1, precision="mixed"), "mps")
 
 
 def test_epochs_are_steps_that_go_through_all_samples():
