@@ -99,9 +99,13 @@ class ImageData(ShiftedImages):
 
 @dataclass(frozen=True)
 class TextData(Config):
-    """Pairs of sentences to fine-tune on, to hold out and to predict the error on."""
+    """Pairs of sentences, or single texts, to fine-tune on, to hold out and to predict the error on."""
 
-    data: str = setting("templates", "Pairs to fine-tune on: a file, or templates for pairs made here.")
+    data: str = setting(
+        "templates",
+        "Pairs to fine-tune on: a file, or templates for pairs made here. Single texts come from a file with `text` "
+        "and `label`, or a .gz file with lines of a label, a tab and a text.",
+    )
     targets: tuple[str, ...] = setting(
         (),
         "Sets to predict the error on, each NAME=FILE, or files joined by +, or templates-DIAL-STRENGTH; without a "
@@ -114,6 +118,9 @@ class TextData(Config):
         "Parts of every set that are targets too, by these properties of the pairs.",
         choices=("overlap", "negation", "category"),
         distinct=True,
+    )
+    shares: tuple[float, ...] = setting(
+        (), "Shares of the last class that every set is drawn with besides, each a target.", above=0.0, below=1.0
     )
     n: int = _n()
     n_validation: int = _n_validation()

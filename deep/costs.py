@@ -62,7 +62,8 @@ def run_costs(
     """
     assumptions, notes = assumptions or CostAssumptions(), list(_notes(config))
     shifts = len(config.data.families) * len(config.data.severities) if isinstance(config, DeepConfig) else 0
-    n, targets = _training_samples(config, notes), 1 + shifts + len(config.data.targets)
+    mixtures = len(config.data.shares) if isinstance(config, TextConfig) else 0
+    n, targets = _training_samples(config, notes), (1 + shifts + len(config.data.targets)) * (1 + mixtures)
     model, x, sample_bytes = _blank_text(config) if isinstance(config, TextConfig) else _blank_images(config)
     projnorm = config.projnorm
     require_layers(projnorm, model, "projnorm.layers")

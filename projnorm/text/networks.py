@@ -177,7 +177,8 @@ def load_encode(model: str, length: int) -> Encode:
     tokenizer = _tokenizer(model, length)
 
     def encode(premises: Sequence[str], hypotheses: Sequence[str], length: int) -> Tokens:
-        return _stacked(tokenizer(list(premises), list(hypotheses), max_length=length, padding=True, **_ENCODING))
+        second = list(hypotheses) if any(hypotheses) else None  # single texts have no mark behind a second sentence
+        return _stacked(tokenizer(list(premises), second, max_length=length, padding=True, **_ENCODING))
 
     return encode
 

@@ -1,4 +1,7 @@
-"""Texts with their labels, from files: CSV, TSV, JSON lines or NPZ with `text` and, where they are known, `label`."""
+"""Texts with their labels, from files: CSV, TSV, JSON lines or NPZ with `text` and, where they are known, `label`.
+
+A ``.gz`` file holds lines of a label, a tab and a text, without a header.
+"""
 
 from __future__ import annotations
 
@@ -12,44 +15,61 @@ import numpy as np
 
 from projnorm.arrays import form, read_arrays
 from projnorm.errors import InputError
-from projnorm.files import locate, parse_json, read_file
+from projnorm.files import decoding, gunzipped, locate, parse_json, read_file
 from projnorm.samples import SampleSet
 from projnorm.text.encoding import Tokens
 
 _TEXT, _LABEL = "text", "label"
 _DIALECTS = {".csv": "excel", ".tsv": "excel-tab"}
-_JSON, _NPZ = ".jsonl", ".npz"
-ENDINGS = (*_DIALECTS, _JSON, _NPZ)
+_JSON, _ZIPPED, _NPZ = ".jsonl", ".gz", ".npz"
+ENDINGS = (*_DIALECTS, _JSON, _ZIPPED, _NPZ)
 
 
 def read_texts(path: Path, encode: Callable[[Sequence[str]], Tokens]) -> SampleSet:
     """The texts of a file, encoded; classes are numbered in the order of their names.
 
     Args:
-        path: A ``.csv`` or ``.tsv`` file whose first line names its columns, a ``.jsonl`` file, or an ``.npz`` file.
+        path: A ``.csv`` or ``.tsv`` file whose first line names its columns, a ``.jsonl``, ``.gz`` or ``.npz`` file.
         encode: Function from texts to `SampleSet.inputs`.
     """
     path = locate(path)
+    texts, labels = texts_and_labels(path)
+    if not labels:
+        return SampleSet(path.name, encode(texts))
+    names, numbers = np.unique(labels, return_inverse=True)
+    return SampleSet(path.name, encode(texts), numbers.astype(np.int64), tuple(names.tolist()))
+
+
+def are_texts(path: Path) -> bool:
+    """Whether a file holds single texts: by its ending or, where pairs of sentences have it too, by its first row."""
+    ending = path.suffix.lower()
+    if ending not in (".tsv", _JSON):
+        return ending in ENDINGS
+    with decoding(f"{path}: is not UTF-8 text"):
+        first = read_file(path).decode("utf-8-sig").partition("\n")[0]
+    return f'"{_TEXT}"' in first if ending == _JSON else _TEXT in first.rstrip("\r").split("\t")
+
+
+def texts_and_labels(path: Path) -> tuple[list[str], list[str]]:
+    """The texts of a file and the names of their classes, one for each text or none at all."""
     texts: list[str] = []
     labels: list[str] = []
     for place, row in _rows(path):
         text, label = row.get(_TEXT), row.get(_LABEL)
-        if not isinstance(text, str) or not text.strip():
+        # Published reviews in the compressed format may be empty.
+        if not isinstance(text, str) or not (text.strip() or path.suffix.lower() == _ZIPPED):
             raise InputError(f"{place}: needs a `{_TEXT}` that is not empty.")
         texts.append(text)
         if label is not None and str(label).strip():
             labels.append(str(label).strip())
     if not texts:
         raise InputError(f"{path}: holds no text.")
-    if not labels:
-        return SampleSet(path.name, encode(texts))
-    if len(labels) != len(texts):
+    if labels and len(labels) != len(texts):
         raise InputError(
             f"{path}: must have a `{_LABEL}` in every row, or in none; {len(texts) - len(labels):,} of {len(texts):,} "
             "have none."
         )
-    names, numbers = np.unique(labels, return_inverse=True)
-    return SampleSet(path.name, encode(texts), numbers.astype(np.int64), tuple(names.tolist()))
+    return texts, labels
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -61,6 +81,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise InputError(f"there is no file {path}.")
     if ending == _NPZ:
         yield from _array_rows(path)
+        return
+    if ending == _ZIPPED:
+        yield from _zipped_rows(path)
         return
     try:
         content = read_file(path).decode("utf-8-sig")
@@ -77,6 +100,18 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: cannot be read ({error}).") from None
+
+
+def _zipped_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with decoding(f"{path}: not a whole gzip file", OSError):
+        content = gunzipped(read_file(path)).decode("utf-8", "replace")  # reviews may hold stray bytes
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
+        label, tab, text = line.partition("\t")
+        if not tab:
+            raise InputError(f"{path}, line {number}: must be a label, a tab and a text.")
+        yield f"{path}, line {number}", {_TEXT: text, _LABEL: label}
 
 
 def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -213,7 +213,7 @@ def test_reviews_of_one_domain_are_the_source_and_a_line_without_a_label_is_refu
     with pytest.raises(InputError, match="there is no set 'toys'; there are books, dvd"):
         reviews(places(tmp_path), "toys", np.random.default_rng(0))
     write_csv(tmp_path / "fdu-mtl" / "dvd.task.test.gz", "good\ttext", [])
-    with pytest.raises(InputError, match="every line must be 0 or 1, a tab and a text"):
+    with pytest.raises(InputError, match="every label must be 0 or 1"):
         reviews(places(tmp_path), "books", np.random.default_rng(0))
 
 
