@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -122,6 +123,39 @@ def test_parts_of_sets_are_targets_and_small_ones_are_named(tmp_path):
     # Whole sets are drawn from all over: files may be sorted.
     few = load_text_data(with_data(config, m=10)).targets[1].samples
     assert sum(row.tolist() in larger.targets[1].samples.inputs[:10].tolist() for row in few.inputs) < 10
+
+
+def write_reviews(path, count: int, words: str = "fine") -> str:
+    """Reviews of two classes in turns: 1 says the word, 0 denies it."""
+    lines = [f"{i % 2}\t{'' if i % 2 else 'not '}{words} number {i}" for i in range(count)]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    return str(path)
+
+
+def test_single_texts_are_pairs_without_a_second_sentence_and_drawn_with_other_class_shares(tmp_path):
+    books, films = write_reviews(tmp_path / "books.gz", 130), write_reviews(tmp_path / "films.gz", 80, "good")
+    config = with_data(data=books, targets=(f"films={films}",), shares=(0.2, 0.75), n=50, n_validation=20, m=20)
+    data = load_text_data(config)
+    assert data.classes == 2
+    found = {target.name: (target.family, target.origin, target.samples.labels.mean()) for target in data.targets}
+    assert list(found) == [
+        *("held out", "held out, 20% 1", "held out, 75% 1"),
+        *("films", "films, 20% 1", "films, 75% 1"),
+    ]
+    assert found["films, 20% 1"] == ("films", "part", 0.2)
+    assert found["films, 75% 1"] == ("films", "part", 0.75)
+    # No set has enough of a class for 70 texts with a fifth of the other.
+    larger = load_text_data(with_data(config, m=70))
+    assert "films, 20% 1" in larger.facts["parts_left_out_for_fewer_than_m_pairs"]
+    record = run_comparison(
+        config.updated({"methods": ("ConfScore", "ProjNorm", "ProjNorm-matched")}), RunContext(tmp_path, device="cpu")
+    )
+    assert np.isfinite(record.arrays["scores"]).all()
+    with pytest.raises(InputError, match=r"pairs: must have the classes of books.gz, 0, 1; it has entailment, neutral"):
+        load_text_data(with_data(config, targets=(f"pairs={write_pairs(tmp_path / 'pairs.jsonl', 30)}",)))
+    (tmp_path / "bare.csv").write_text("text\nno label\n", encoding="utf-8")
+    with pytest.raises(InputError, match="its texts must have a `label`"):
+        load_text_data(with_data(config, data=str(tmp_path / "bare.csv")))
 
 
 def test_no_pair_is_both_learnt_and_predicted_on(tmp_path):

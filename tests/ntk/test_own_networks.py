@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -249,11 +250,14 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", [*WRITTEN, "texts.npz"])
+@pytest.mark.parametrize("name", [*WRITTEN, "texts.gz", "texts.npz"])
 def test_texts_are_read_from_every_format_and_encoded_to_one_length(name, tmp_path):
     encode = load_text_encode(str(save_bert(tmp_path / "bert")), 7)
     if name in WRITTEN:
         Path(name).write_text(WRITTEN[name], encoding="utf-8")
+    elif name == "texts.gz":
+        rows = zip(("good", "bad", "good"), TEXTS, strict=True)
+        Path(name).write_bytes(gzip.compress("".join(f"{label}\t{text}\n" for label, text in rows).encode()))
     else:
         np.savez(name, text=TEXTS, label=["good", "bad", "good"])
     found = read_texts(Path(name), encode)
@@ -274,7 +278,9 @@ def test_texts_are_read_from_every_format_and_encoded_to_one_length(name, tmp_pa
         ("texts.csv", 'text\n"the cat\n', r"line \d+: cannot be read"),
         ("texts.jsonl", '{"text": "a"}\n[1]\n', "line 2: is not a JSON object"),
         ("texts.jsonl", '{"text": 3}\n', "line 1: needs a `text`"),
-        ("texts.txt", "the cat", "texts must be in a .csv, .tsv, .jsonl or .npz file"),
+        ("texts.txt", "the cat", "texts must be in a .csv, .tsv, .jsonl, .gz or .npz file"),
+        ("texts.gz", "the cat", "not a whole gzip file"),
+        ("texts.gz", gzip.compress(b"1\tfine\nno tab\n"), "line 2: must be a label, a tab and a text"),
         ("texts.npz", None, "`text` must be texts, one per sample; got int64"),
     ],
 )
@@ -282,7 +288,7 @@ def test_files_that_hold_no_texts_are_refused(name, content, words):
     if content is None:
         np.savez(name, text=np.arange(3))
     else:
-        Path(name).write_text(content, encoding="utf-8")
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=words):
         read_texts(Path(name), lambda texts: np.zeros((len(texts), 3, 2), np.int32))
 
