@@ -34,6 +34,11 @@ class Recipe(Config):
     optimiser: str = setting(
         "sgd", "Optimiser: the paper has sgd on images and adamw on text.", choices=("sgd", "adamw")
     )
+    augmentation: str = setting(
+        "none",
+        "none as in the paper; standard mirrors half of the images and moves each by up to an eighth of its size.",
+        choices=("none", "standard"),
+    )
     decay: str = setting("cosine", "How the learning rate falls to zero.", choices=("cosine", "linear"))
     layers: tuple[str, ...] = setting(
         (), "Layers that are trained, by the beginnings of their names; all by default.", distinct=True

@@ -133,7 +133,10 @@ def train(
         for step in range(first, steps):
             torch.manual_seed(_step_seed(seed, step))
             chosen = batch_indices(len(labels), recipe.batch, step, seed)
-            x, y = prepared(inputs[chosen], prepare, place), torch.from_numpy(labels[chosen]).to(place)
+            seen = inputs[chosen]
+            if recipe.augmentation == "standard":
+                seen = augmented(seen, np.random.default_rng((seed, step)))
+            x, y = prepared(seen, prepare, place), torch.from_numpy(labels[chosen]).to(place)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, steps)
             optimiser.zero_grad()
@@ -179,6 +182,28 @@ def require_layers(recipe: Recipe, model: nn.Module, name: str = "layers") -> No
         if not any(f"{parameter}.".startswith(f"{layer}.") for parameter in parameters):
             known = ", ".join(child for child, _ in model.named_children())
             raise InputError(f"`{name}` must be of {known}, or within them; got {layer}.")
+
+
+def augmented(images: NDArray[np.generic], rng: np.random.Generator) -> NDArray[np.generic]:
+    """Images, shape ``(n, height, width, channels)``, half of them mirrored, each moved by up to an eighth of its size.
+
+    What a move uncovers is black.
+
+    Raises:
+        InputError: If the inputs are no images with the channels last.
+    """
+    if images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise InputError(
+            f"`augmentation` standard needs images of shape (n, height, width, channels); got {images.shape}."
+        )
+    count, height, width = images.shape[:3]
+    down, right = (rng.integers(0, 2 * (size // 8) + 1, count) for size in (height, width))
+    padded = np.pad(images, ((0, 0), (height // 8, height // 8), (width // 8, width // 8), (0, 0)))
+    rows, columns = down[:, None] + np.arange(height), right[:, None] + np.arange(width)
+    mirrored = rng.random(count) < 0.5
+    columns[mirrored] = columns[mirrored, ::-1]
+    moved: NDArray[np.generic] = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved
 
 
 @lru_cache(maxsize=4)
