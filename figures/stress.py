@@ -25,6 +25,8 @@ CAPTION = (
 )
 # Predictions beyond these are drawn at the edge.
 _LOWEST, _HIGHEST = -25.0, 125.0
+# Hypotheses about the shift that outputs can refute.
+_HYPOTHESES = {"no_shift_p": "p of no shift", "class_shares_p": "p of class shares"}
 _TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Errors under label shift"}
 
 
@@ -43,20 +45,24 @@ def show(record: Record, _folder: Path) -> Shown:
             "predicted": {method.method: method.predicted.tolist() for method in methods},
             "scores": dict(zip(arrays["methods"].tolist(), arrays["scores"].T.tolist(), strict=True)),
             "mse": {method.method: method.mse for method in methods},
+            **{key: arrays[key].tolist() for key in _HYPOTHESES},
         },
     )
 
 
 def build(record: Record) -> Table:
-    """One row per set: true error and predictions in percent; then the mean squared error of each method."""
+    """One row per set: true error and predictions in percent, p-values; then the mean squared error of each method."""
     arrays, methods = record.arrays, predictions(record)
     percents = 100 * np.stack([arrays["errors"], *(method.predicted for method in methods)], axis=1)
+    p_values = np.stack([arrays[key] for key in _HYPOTHESES], axis=1)
+    columns = (arrays["sets"].tolist(), arrays["sizes"].tolist(), percents.tolist(), p_values.tolist())
     rows: list[tuple[Cell, ...]] = [
-        (name, Number(size, ",d"), *(Number(percent, ".1f") for percent in line))
-        for name, size, line in zip(arrays["sets"].tolist(), arrays["sizes"].tolist(), percents.tolist(), strict=True)
+        (name, Number(size, ",d"), *(Number(percent, ".1f") for percent in line), *(Number(p, ".2g") for p in ps))
+        for name, size, line, ps in zip(*columns, strict=True)
     ]
-    mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in methods))
-    return Table(("set", "images", "true error (%)", *(method.method for method in methods)), [*rows, mse])
+    mse: tuple[Cell, ...] = ("mean squared error", "", "", *(Number(method.mse, ".4f") for method in methods), "", "")
+    names = (*(method.method for method in methods), *_HYPOTHESES.values())
+    return Table(("set", "images", "true error (%)", *names), [*rows, mse])
 
 
 @plot("Errors under a shift that is no corruption", CAPTION)

@@ -96,22 +96,42 @@ class ProjNormLinearMatched(Estimator):
 
     def _score(self, target: Outputs) -> float:
         """The distance; nan where every predicted class of the target is new."""
-        features = np.asarray(self.source.known_features, dtype=np.float64)
         predicted, classes = self.source.predicted, self.source.classes
-        wanted = label_shares(target.predicted, classes)
-        own = label_shares(predicted, classes)
-        matched = np.divide(wanted, own, out=np.zeros(classes), where=own > 0.0)[predicted]
-        if not matched.any():
-            return math.nan
-        matched = matched / matched.mean()
-        centre, roots = matched @ features / len(features), np.sqrt(matched)[:, None]
-        scale = float(np.sum(features.var(axis=0)))
-        penalty = self.ridge * (scale if scale > 0.0 else 1.0)
-        labels = np.eye(classes) - wanted
-        # A weighted regression is a plain one of rows times the roots of the weights.
-        reference = _weights(roots * (features - centre), roots * labels[predicted], penalty)
-        new = np.asarray(target.known_features, dtype=np.float64) - centre
-        return float(np.linalg.norm(reference - _weights(new, labels[target.predicted], penalty)))
+        return reweighted_distance(
+            self.source,
+            target,
+            share_ratios(label_shares(target.predicted, classes), label_shares(predicted, classes))[predicted],
+            self.ridge,
+        )
+
+
+def share_ratios(wanted: Floats, own: Floats) -> Floats:
+    """How much more often each class is wanted than it is there; 0 for a class that is not there."""
+    return np.divide(wanted, own, out=np.zeros(len(own)), where=own > 0.0)
+
+
+def reweighted_distance(source: Outputs, target: Outputs, weights: Floats, ridge: float = RIDGE) -> float:
+    """Distance of the models that the network's own labels teach, on the target and on weighted source samples.
+
+    Args:
+        source: Outputs in distribution.
+        target: Outputs on the target.
+        weights: Weight of each sample of the source; nan comes back where all are zero.
+        ridge: Ridge in units of the mean squared length of a centred feature vector of the source.
+    """
+    if not weights.any():
+        return math.nan
+    features, predicted = np.asarray(source.known_features, dtype=np.float64), source.predicted
+    weights = weights / weights.mean()
+    shares = np.bincount(predicted, weights, source.classes) / len(predicted)
+    centre, roots = weights @ features / len(features), np.sqrt(weights)[:, None]
+    scale = float(np.sum(features.var(axis=0)))
+    penalty = ridge * (scale if scale > 0.0 else 1.0)
+    labels = np.eye(source.classes) - shares
+    # A weighted regression is a plain one of rows times the roots of the weights.
+    reference = _weights(roots * (features - centre), roots * labels[predicted], penalty)
+    new = np.asarray(target.known_features, dtype=np.float64) - centre
+    return float(np.linalg.norm(reference - _weights(new, labels[target.predicted], penalty)))
 
 
 def require_positive(ridge: float) -> None:

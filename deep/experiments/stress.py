@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.calibration import Line
+from deep.estimate.shift_test import ShiftTest
 from deep.experiments.comparison import C, finished_run
 from deep.experiments.config import OnRunConfig
 from deep.experiments.run_methods import scores_of
 from deep.runs import Run
 from deep.scores import Scores
-from deep.stages import forward_of, network_hash, network_of
+from deep.stages import data_of, forward_of, network_hash, network_of, outputs_of
 from deep.training import one_thread
 from projnorm.arrays import Arrays
 from projnorm.backends import require_shared
@@ -40,6 +41,8 @@ _MEANINGS = {
     "predicted": "error predicted from the score by a line fitted to the targets of the run",
     "run_errors": "true errors of the targets of the run",
     "run_scores": "scores on them, one column for each method",
+    "no_shift_p": "p-value of the hypothesis that nothing changed, from outputs alone",
+    "class_shares_p": "p-value of the hypothesis that nothing but class shares changed",
     "farthest": "largest difference of a pixel from the image it was made from, in 255ths; nan where there is none",
 }
 
@@ -106,8 +109,21 @@ def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) 
         outputs = replace(forward_of(run, network_of(run), images), inputs=images, labels=labels)
         scores = scores_of(run, outputs)
     farthest = np.nan if original is None else np.abs(images.astype(float) - original).max()
-    results: dict[str, Any] = {"sizes": len(labels), "errors": outputs.error, "scores": scores, "farthest": farthest}
+    test = _shift_test(run)
+    results: dict[str, Any] = {
+        "sizes": len(labels),
+        "errors": outputs.error,
+        "scores": scores,
+        "no_shift_p": test.nothing_changed(outputs).p_value,
+        "class_shares_p": test.only_shares_changed(outputs).p_value,
+        "farthest": farthest,
+    }
     return {name: np.array(value) for name, value in results.items()}
+
+
+@lru_cache(maxsize=1)
+def _shift_test(run: Run) -> ShiftTest:
+    return ShiftTest.fit(outputs_of(run, data_of(run).validation))
 
 
 def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) -> Arrays:

@@ -18,12 +18,14 @@ from PIL import Image
 from deep.config import METHODS, DeepConfig
 from deep.domain import load_image_data
 from deep.experiments.comparison import run_comparison
-from deep.experiments.config import NtkPredictConfig
+from deep.experiments.config import NtkPredictConfig, SweepConfig
 from deep.experiments.ntk_predict import run_ntk_predict
+from deep.experiments.sweep import run_sweep
 from deep.presets import PRESETS, preset
 from deep.runs import Run, open_run
 from deep.samples import few_indices
 from deep.stages import NETWORK, run_stage
+from deep.training import train
 from projnorm.backends import Backend
 from projnorm.errors import ChangedInputError, InputError
 from projnorm.records import RunContext
@@ -95,6 +97,51 @@ def test_killed_in_any_stage_it_finishes_with_the_same_scores(finished, tmp_path
         child.wait()
     assert killed >= (4 if workers == 1 else 1)
     same_arrays(finished[1], run_comparison(SMALL, RunContext(runs, Backend(workers))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["resnet50", "vgg11"])
+def test_the_papers_other_networks_run_through_at_a_small_size(tmp_path, architecture):
+    small = {
+        "data": {"families": ("contrast",), "severities": (5,), "n": 24, "n_validation": 20, "m": 20},
+        "network": {"architecture": architecture},
+        "finetune": {"epochs": 1, "lr": 1e-3, "batch": 12},
+        "projnorm": {"steps": 2, "lr": 1e-3, "batch": 10, "trajectory": (1, 2)},
+        "rotation": {"samples": 4},
+        "methods": (*METHODS, "ProjNorm-matched"),
+    }
+    record = run_comparison(SMALL.updated(small), RunContext(tmp_path, device="cpu"))
+    assert record.arrays["scores"].shape == (2, 7)
+    assert np.isfinite(record.arrays["scores"]).all()
+    assert (record.arrays["scores"][:, 5:] > 0.0).all()
+
+
+def test_one_training_on_a_target_serves_the_published_and_the_matched_reference(finished, tmp_path, monkeypatch):
+    context, record = finished
+    root = shutil.copytree(context.root, tmp_path / "runs")
+    alone = dict(zip(SMALL.methods, record.arrays["scores"].T, strict=True))["ProjNorm"]
+    for folder in ("projnorm", record.id):
+        shutil.rmtree(root / folder)
+    trained = []
+
+    def counted(model, inputs, labels, recipe, **options):
+        trained.append(len(labels))
+        return train(model, inputs, labels, recipe, **options)
+
+    monkeypatch.setattr("deep.training.train", counted)
+    both = SMALL.updated({"methods": ("ProjNorm", "ProjNorm-matched")})
+    found = run_comparison(both, RunContext(root, device="cpu"))
+    np.testing.assert_array_equal(found.arrays["scores"][:, 0], alone)
+    assert (found.arrays["scores"][:, 1] > 0.0).all()
+    assert len(trained) <= 2 * len(alone)  # once on every target, and its reference unless shares repeat
+    trained.clear()
+    matched = run_comparison(
+        both.updated({"methods": ("ProjNorm",), "projnorm": {"reference": "matched"}}), RunContext(root, device="cpu")
+    )
+    np.testing.assert_array_equal(matched.arrays["scores"][:, 0], found.arrays["scores"][:, 1])
+    sweep = run_sweep(SweepConfig(found.id, reference=("fine-tuned", "matched")), RunContext(root, device="cpu"))
+    np.testing.assert_array_equal(sweep.arrays["scores"][:, [0, 2]], found.arrays["scores"])
+    assert not trained  # all of it was there
 
 
 def test_few_are_nested_and_spread():

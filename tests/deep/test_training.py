@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 from deep.recipe import Recipe, batches_per_epoch
-from deep.training import Checkpoint, batch_indices, require_precision, train
+from deep.training import Checkpoint, augmented, batch_indices, require_precision, train
 from projnorm.errors import InputError
 from projnorm.store import Store
 
@@ -169,6 +170,49 @@ def test_training_leaves_the_callers_random_numbers_alone():
 def test_bad_trainings_are_refused(samples, labels, recipe, message):
     with pytest.raises(InputError, match=message):
         train(network(), INPUTS[:samples], LABELS[:labels], Recipe(**{"steps": 3, "batch": 10, **recipe}), seed=0)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (32, 17, 1)])
+def test_augmented_images_are_moved_and_half_of_them_mirrored(shape):
+    images = np.random.default_rng(0).integers(1, 256, (60, *shape)).astype(np.uint8)
+    found = augmented(images, np.random.default_rng(1))
+    assert (found.shape, found.dtype) == (images.shape, images.dtype)
+    height, width = shape[0] // 8, shape[1] // 8
+    padded = np.pad(images, ((0, 0), (height, height), (width, width), (0, 0)))
+    ways = []
+    for image, whole in zip(found, padded, strict=True):
+        moved = {
+            (down, right, mirrored): whole[down : down + shape[0], right : right + shape[1]][
+                :, :: -1 if mirrored else 1
+            ]
+            for down in range(2 * height + 1)
+            for right in range(2 * width + 1)
+            for mirrored in (False, True)
+        }
+        ways.append([way for way, expected in moved.items() if np.array_equal(image, expected)])
+    assert all(len(way) == 1 for way in ways)
+    assert {way[0] for way, *_ in ways} == set(range(2 * height + 1))
+    assert 15 < sum(way[2] for way, *_ in ways) < 45
+
+
+def test_augmentation_is_drawn_from_the_seed_and_needs_images():
+    images = np.random.default_rng(0).integers(0, 256, (21, 8, 8, 3)).astype(np.uint8)
+    recipe = Recipe(steps=6, lr=0.05, batch=10, augmentation="standard")
+
+    def trained(augmentation="standard"):
+        chosen = replace(recipe, augmentation=augmentation)
+        return train(network(), images, LABELS, chosen, seed=1, prepare=channels_first)
+
+    assert same(trained(), trained())
+    assert not same(trained(), trained("none"))
+    with pytest.raises(
+        InputError, match=r"`augmentation` standard needs images of shape \(n, height, width, channels\)"
+    ):
+        train(network(), INPUTS, LABELS, recipe, seed=1)
+
+
+def channels_first(x):
+    return x.permute(0, 3, 1, 2).float() / 255.0
 
 
 def test_mixed_precision_rounds_and_is_refused_where_it_was_never_tried():
