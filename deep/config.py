@@ -138,10 +138,10 @@ class TextNetwork(Config):
 
 
 def run_methods() -> tuple[str, ...]:
-    """Names of the methods that a comparison can run: those that need no outputs of a second model."""
+    """Names of the methods that a comparison can run: those that need no outputs of a second model, and no table."""
     from deep.estimators import ESTIMATORS
 
-    left_out = {"second", "others"}
+    left_out = {"second", "others", "table"}
     return (*METHODS, *(name for name, one in ESTIMATORS.items() if name not in METHODS and not one.needs & left_out))
 
 

@@ -140,7 +140,6 @@ TEXT_PRESETS: dict[str, TextConfig] = {
                 f"{domain}=natural/fdu-mtl/{domain}.task.train.gz+natural/fdu-mtl/{domain}.task.test.gz"
                 for domain in _DOMAINS
             ),
-            shares=(0.2,),
             n=1_400,
             n_validation=200,
             m=1_000,

@@ -319,7 +319,7 @@ def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: Mo
 
 def _look_at_inputs(methods: tuple[str, ...] | None) -> bool:
     """Whether a method looks at the inputs of calibration sets."""
-    return any(ESTIMATORS[name].needs & {"inputs", "network", "initial"} for name in methods or ())
+    return any(ESTIMATORS[name].needs & {"inputs", "table", "network", "initial"} for name in methods or ())
 
 
 def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:

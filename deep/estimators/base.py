@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
+import numpy as np
+
 from deep.outputs import Outputs, require_valid
 from projnorm.errors import InputError
 
@@ -27,6 +29,7 @@ NEEDS = {
     "initial": "the network and its initial weights",
     "second network": "a second network",
     "inputs": "inputs of one shape",
+    "table": "inputs that are a table of numbers",
 }
 
 
@@ -219,6 +222,11 @@ def has_torch() -> bool:
         return False
 
 
+def _is_table(inputs: Any) -> bool:
+    """Whether inputs have one row of numbers for each sample."""
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "fiub"
+
+
 def _first_unmet(needs: frozenset[str], outputs: Outputs, resources: Resources | None) -> str:
     """The first of the needs that is not met, in words; empty if all are."""
     return next((NEEDS[need] for need in NEEDS if need in needs and not _is_met(need, outputs, resources)), "")
@@ -231,6 +239,8 @@ def _is_met(need: str, outputs: Outputs, resources: Resources | None) -> bool:
         if resources is None:
             return True
         return "second" in resources.trained if need == "second network" else getattr(resources, need) is not None
+    if need == "table":
+        return _is_table(outputs.inputs)
     if need in ("second", "others"):
         return len(outputs.others) >= (1 if need == "second" else 2)
     return getattr(outputs, need) is not None

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deep.estimators.base import LEARNT, Resources, SupervisedEstimator, register
 from deep.estimators.cbpe import calibrated_classes, expected_error
@@ -41,17 +40,16 @@ class PAPE(SupervisedEstimator):
     source: Outputs = LEARNT
 
     name = "PAPE"
-    needs = frozenset({"labels", "inputs"})
+    needs = frozenset({"labels", "table"})
     costly = True
 
     @classmethod
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
         """Inputs must be a table of numbers, which may lack some, and scikit-learn be installed."""
-        if not _is_table(outputs.inputs):
-            return "inputs that are a table of numbers"
-        if find_spec("sklearn") is None:
+        lack = super().lacking(outputs, resources)
+        if not lack and find_spec("sklearn") is None:
             return "scikit-learn: pip install '.[nn]' in a clone of the project"
-        return super().lacking(outputs, resources)
+        return lack
 
     def weights(self, target: Outputs) -> Floats:
         """Density of the input of each labelled sample in the target over that in distribution; the mean is one."""
@@ -82,11 +80,3 @@ class PAPE(SupervisedEstimator):
         for one in calibrated_classes(target.classes):
             found[one] = Isotonic.fit(rows[:, one], labels == one, weights)
         return expected_error(tuple(found), target)
-
-    def _lacking_in(self, target: Outputs) -> str:
-        return "" if _is_table(target.inputs) else "inputs that are a table of numbers"
-
-
-def _is_table(inputs: NDArray[np.generic] | None) -> bool:
-    """Whether inputs have one row of numbers for each sample."""
-    return isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "fiub"
