@@ -5,8 +5,8 @@ ResNet18, 32 px, one thread. The peer follows the published procedure: every bat
 the evaluated network, and the reference is trained again for every target. Per target: one target's training, ours with
 its labels computed once against the peer's with labels batch by batch, references left out. Ten targets: everything,
 ours with one reference. Matched reference: one target with a reference of its own against one for all targets, the
-labelling of the target included. Corruptions: 10,000 images at severity 3 against the plain per-image functions that the
-tests compare with, which are timed on fewer images and scaled, for they take each image on its own. All answers are
+labelling of the target included. Corruptions: 10,000 images at severity 3 against the plain per-image functions that
+the tests compare with, which are timed on fewer images and scaled, for they take each image on its own. All answers are
 compared first.
 """
 
