@@ -55,7 +55,7 @@ PRESETS: dict[str, DeepConfig] = {
         ImageData(data="cifar10", severities=(1, 3, 5), n=18_000, n_validation=2_000, m=2_000),
         ImageNetwork(weights="imagenet", size=96),
         Recipe(epochs=8, lr=1e-2, batch=64, precision="mixed"),
-        ProjNormConfig(steps=80, lr=1e-2, precision="mixed", trajectory=(1, 2, 5, 10, 20, 40, 80)),
+        ProjNormConfig(steps=80, precision="mixed", trajectory=(1, 2, 5, 10, 20, 40, 80)),
         RotationConfig(samples=2_000),
     ),
     "digits": DeepConfig(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, MutableMapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.estimators.base import LEARNT, Estimator, register
-from deep.estimators.class_shares import label_shares
-from deep.estimators.softmax import Floats
 from deep.outputs import Outputs
 from deep.samples import few_indices
 from projnorm.errors import InputError
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
-# Class shares are matched to one part in so many, so that targets with nearly the same share a reference.
-_SHARE_PARTS = 50
-# References with other class shares that are kept.
-_KEPT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,64 +147,39 @@ class ProjNormMatched(WeightDistance):
     """ProjNorm with a reference that has the class shares of the target, for targets with other class shares.
 
     The reference of a target is trained on as many in-distribution samples, drawn so that the evaluated network's own
-    labels have the shares that they have on the target, and with these labels. Shares are rounded, and targets of the
-    same rounded shares have one reference. A class that the network never predicts in distribution cannot be matched;
-    the other classes then have their shares among each other, or those of the source if there is none.
+    labels have the shares that they have on the target, and with these labels. The samples are in the order of the
+    target's labels, so that every step of the two trainings sees the same labels. A class that the network never
+    predicts in distribution cannot be matched; samples of the other classes stand in its place.
 
     Attributes:
         pool: Outputs in distribution, with inputs, that references are drawn from; those of the source by default.
     """
 
     pool: Outputs = LEARNT
-    _references: MutableMapping[tuple[int, ...], Parameters] = field(default_factory=dict, init=False, repr=False)
 
     name = "ProjNorm-matched"
     needs = frozenset({"torch", "initial", "inputs"})
 
     def reference_for(self, target: Outputs) -> Parameters:
-        """The reference of a target; of those trained before, the last few are kept."""
+        """The reference of a target."""
         from deep.projnorm import parameters_of
 
         labels = self.labels_of(target)
         few = few_indices(len(labels), self.samples or len(labels), self.seed)
-        counts = self._counts(label_shares(labels[few], target.classes), len(few))
-        key = tuple(counts.tolist())
-        if key not in self._references:
-            drawn = self._drawn(counts)
-            trained = self._trained(drawn, drawn.predicted, self._recipe(len(target)))
-            while len(self._references) >= _KEPT:
-                del self._references[next(iter(self._references))]
-            self._references[key] = parameters_of(trained)
-        return self._references[key]
+        drawn = self.pool.take(self.drawn(labels[few]))
+        return parameters_of(self._trained(drawn, drawn.predicted, self._recipe(len(target))))
+
+    def drawn(self, labels: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Indices of samples of the pool that the network gives these labels, one for each.
+
+        A class with fewer samples gives them several times, and a label that the pool does not have any sample.
+        """
+        predicted, rng = self.pool.predicted, np.random.default_rng(self.seed)
+        chosen = rng.choice(len(predicted), size=len(labels))
+        for label in np.unique(predicted):
+            places = np.flatnonzero(labels == label)
+            chosen[places] = np.resize(rng.permutation(np.flatnonzero(predicted == label)), len(places))
+        return chosen
 
     def _fit(self, source: Outputs) -> ProjNormMatched:
         return self if self._has_learnt("pool") else replace(self, pool=source)
-
-    def _counts(self, shares: Floats, size: int) -> NDArray[np.int64]:
-        """Number of samples of each class to draw, as many as of the target."""
-        known = label_shares(self.pool.predicted, len(shares))
-        wanted = np.where(known > 0.0, shares, 0.0)
-        wanted = wanted if wanted.any() else known
-        parts = _apportioned(wanted, _SHARE_PARTS)
-        return _apportioned(parts / _SHARE_PARTS, size)
-
-    def _drawn(self, counts: NDArray[np.int64]) -> Outputs:
-        """So many samples of every class of the pool; a class with fewer gives its samples several times.
-
-        Of more or fewer samples of a class, the fewer are some of the more.
-        """
-        predicted, rng = self.pool.predicted, np.random.default_rng(self.seed)
-        drawn = []
-        for label, count in enumerate(counts):
-            members = rng.permutation(np.flatnonzero(predicted == label))
-            drawn.append(np.resize(members, count) if count else members[:0])
-        return self.pool.take(np.sort(np.concatenate(drawn)))
-
-
-def _apportioned(shares: Floats, total: int) -> NDArray[np.int64]:
-    """Whole numbers in proportion to shares that add up to a total: those with the largest remainders are raised."""
-    exact = shares / shares.sum() * total
-    whole = np.floor(exact).astype(np.int64)
-    left = total - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
-    return whole
