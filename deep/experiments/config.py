@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deep.config import REFERENCES, RunConfig, TextConfig
+from deep.config import FINE_TUNED, REFERENCES, TRAINED, RunConfig, TextConfig
 from ntk.config import FULL, KernelKind
 from projnorm.config import Config, seed_setting, setting
 from projnorm.errors import InputError
@@ -62,7 +62,7 @@ class SweepConfig(OnRunConfig):
             steps=tuple(sorted(steps - {projnorm.steps}, reverse=True)),
             samples=tuple(sorted((count for count in samples if count < seen), reverse=True)),
             lr=tuple(share * projnorm.lr for share in _PAPER_SHARES["lr"]),
-            reference=tuple(one for one in REFERENCES if one != projnorm.reference),
+            reference=(FINE_TUNED,) if projnorm.reference == TRAINED else (TRAINED,),
             labels=_other_labels(base),
         )
 
