@@ -120,13 +120,10 @@ def main(arguments: list[str]) -> None:
     values["regression on published and matched"] = _regression(
         [values["published: true labels"], values["matched to predicted classes"]], np.array(errors), probes
     )
-    result = {
-        "run": run.name,
-        "sets": len(errors),
-        "rows": {name: _qualities(v, np.array(errors), np.array(kinds), ~probes) for name, v in values.items()},
-    }
-    for name, row in result["rows"].items():  # type: ignore[attr-defined]
+    found = {name: _qualities(v, np.array(errors), np.array(kinds), ~probes) for name, v in values.items()}
+    for name, row in found.items():
         print(f"{name:60s}", {kind: f"{value:.4f}" for kind, value in row.items()})
+    result = {"run": run.name, "sets": len(errors), "rows": found}
     write_result(Path(out), "python benchmarks/matched_reference.py RECORDS OUT.json [RUN]", result)
 
 

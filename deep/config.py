@@ -120,7 +120,11 @@ class TextData(Config):
         distinct=True,
     )
     shares: tuple[float, ...] = setting(
-        (), "Shares of the last class that every set is drawn with besides, each a target.", above=0.0, below=1.0
+        (),
+        "Shares of the last class with which every set is drawn once more; each of these is a target.",
+        above=0.0,
+        below=1.0,
+        distinct=True,
     )
     n: int = _n()
     n_validation: int = _n_validation()

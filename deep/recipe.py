@@ -21,8 +21,7 @@ class Recipe(Config):
     momentum: float = setting(0.9, "Momentum of SGD; AdamW keeps torch's two.", least=0.0, below=1.0)
     precision: str = setting(
         "float32",
-        "float32 keeps the type of the network; mixed multiplies in bfloat16, which is faster on CUDA and on CPUs with "
-        "instructions for it.",
+        "float32 keeps the type of the network; mixed multiplies in bfloat16, on CUDA or a CPU.",
         choices=("float32", "mixed"),
     )
     batch_norm: str = setting(

@@ -67,7 +67,7 @@ def load_text_data(config: TextConfig) -> RunData:
             for kind in data.subsets
             for part, members in subsets(one.pairs, kind).items()
         } | {
-            f"{one.name}, {share:.0%} {whole.classes[-1]}": (PART, _mixed(one.pairs.labels, share, data.m, rng))
+            f"{one.name}, {100 * share:g}% {whole.classes[-1]}": (PART, _mixed(one.pairs, share, data.m, rng))
             for share in data.shares
             if not one.merge
         }
@@ -138,9 +138,9 @@ def _pairs(name: str) -> Pairs:
     return Pairs(path.name, tuple(texts), ("",) * len(texts), numbers.astype(np.int64), tuple(classes.tolist()), {})
 
 
-def _mixed(labels: NDArray[np.int64], share: float, m: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _mixed(pairs: Pairs, share: float, m: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Indices of samples of which this share is of the last class: m, or as many as there are enough of."""
-    is_last = labels == labels.max()
+    is_last = pairs.labels == len(pairs.classes) - 1
     last, others = rng.permutation(np.flatnonzero(is_last)), rng.permutation(np.flatnonzero(~is_last))
     size = min(m, int(len(last) / share), int(len(others) / (1.0 - share)))
     count = round(share * size)

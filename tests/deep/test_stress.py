@@ -173,6 +173,9 @@ def test_label_shift_is_scored_and_the_groups_are_ordered(run):
     assert a["errors"][0] > a["errors"][4]
     assert a["scores"].shape == (7, 6)
     assert np.isnan(a["farthest"]).all()
+    # Two classes of ten are a shift, but one of class shares.
+    assert (a["no_shift_p"][:5] < 0.01).all()
+    assert (a["class_shares_p"][:5] > a["no_shift_p"][:5]).all()
     assert len(run_label_shift(replace(config, groups=0), context).arrays["sets"]) == 2
 
 
