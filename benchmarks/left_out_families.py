@@ -20,7 +20,7 @@ from harness import write_result
 from torch import nn
 
 from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.error_estimator import ErrorEstimator, halves
+from deep.estimate.error_estimator import OutputsEstimator, halves
 from deep.estimate.estimate import ModelSamples
 from deep.estimate.result import ErrorEstimate
 from deep.estimate.shifts import drawn_with_shares, other_shares
@@ -74,14 +74,14 @@ def trained(arguments: list[str]) -> tuple[nn.Module, ImageNetInput, ImageSet, I
     return network, prepare, source, splits.test
 
 
-def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, ErrorEstimator]:
+def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, OutputsEstimator]:
     """The default with the network and its images, and from outputs alone."""
     known = (None, None, "any", None, LEVEL, Resources(), "", source)
-    return {"network": ErrorEstimator(*known, learnt_from, sets), "outputs": ErrorEstimator(*known, source, None)}
+    return {"network": OutputsEstimator(*known, learnt_from, sets), "outputs": OutputsEstimator(*known, source, None)}
 
 
 def _shares(
-    samples: ModelSamples, test: ImageSet, estimators: dict[str, ErrorEstimator], m: int
+    samples: ModelSamples, test: ImageSet, estimators: dict[str, OutputsEstimator], m: int
 ) -> list[dict[str, object]]:
     """Clean images in other class shares."""
     whole, rng, rows = samples.of((test.images, test.labels), "test"), np.random.default_rng(m), []
@@ -93,7 +93,7 @@ def _shares(
 
 
 def _corrupted(
-    samples: ModelSamples, test: ImageSet, family: str, estimators: dict[str, ErrorEstimator], m: int
+    samples: ModelSamples, test: ImageSet, family: str, estimators: dict[str, OutputsEstimator], m: int
 ) -> list[dict[str, object]]:
     """One family of corruptions, in the class shares of the source and in others."""
     rng, rows = np.random.default_rng((m, zlib.crc32(family.encode()))), []
@@ -107,7 +107,7 @@ def _corrupted(
     return rows
 
 
-def _rows(kind: str, target: Outputs, estimators: dict[str, ErrorEstimator], m: int) -> list[dict[str, object]]:
+def _rows(kind: str, target: Outputs, estimators: dict[str, OutputsEstimator], m: int) -> list[dict[str, object]]:
     found: dict[str, ErrorEstimate] = {mode: one.estimate(target) for mode, one in estimators.items()}
     cot = {mode: next(one for one in estimate.methods if one.method == "COT") for mode, estimate in found.items()}
     return [

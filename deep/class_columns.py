@@ -42,11 +42,17 @@ def class_columns(
     return columns
 
 
-def _named_columns(values: NDArray[Any], classes: NDArray[Any], count: int, what: str, name: str) -> NDArray[np.int64]:
-    """Columns of labels or predictions that are names, or numbers of another kind."""
-    names = [as_text(entry) for entry in np.asarray(classes).reshape(-1).tolist()]
+def column_names(classes: NDArray[Any], count: int, name: str) -> tuple[str, ...]:
+    """The name of the class of each column."""
+    names = tuple(as_text(entry) for entry in np.asarray(classes).reshape(-1).tolist())
     if len(names) != count or len(set(names)) < count:
         raise InputError(f"{name}: `classes` must name each of the {count} columns once; got {len(names)} names.")
+    return names
+
+
+def _named_columns(values: NDArray[Any], classes: NDArray[Any], count: int, what: str, name: str) -> NDArray[np.int64]:
+    """Columns of labels or predictions that are names, or numbers of another kind."""
+    names = column_names(classes, count, name)
     number = {entry: column for column, entry in enumerate(names)}
     texts = [as_text(value) for value in values.tolist()]
     if unknown := sorted(set(texts) - set(number)):

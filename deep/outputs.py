@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.class_columns import class_columns, require_two_classes
+from deep.class_columns import class_columns, column_names, require_two_classes
 from deep.output_tables import arrays_of_table
 from deep.tables import take_rows
 from projnorm.arrays import read_arrays
@@ -44,6 +44,7 @@ class Outputs:
         name: Name of the set in messages and results.
         predictions: Predicted classes as columns of `logits`, shape ``(n,)``, where the model has a decision rule of
             its own; None where it predicts the class of the largest logit.
+        class_names: Name of the class of each column; empty where classes have only numbers.
     """
 
     logits: NDArray[np.floating]
@@ -53,6 +54,7 @@ class Outputs:
     inputs: Any = None
     name: str = ""
     predictions: NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -94,7 +96,8 @@ class Outputs:
             if shape != logits.shape:
                 raise InputError(f"{name}: `{OTHERS}` must have the shape {logits.shape} for each model; got {shape}.")
         others = tuple(_finite_numbers(other, OTHERS, name) for other in others)
-        outputs = cls(logits, features, None, others, inputs, name)
+        names = () if classes is None else column_names(classes, logits.shape[1], name)
+        outputs = cls(logits, features, None, others, inputs, name, class_names=names)
         if predictions is not None:
             columns = class_columns(predictions, classes, logits.shape, PREDICTIONS, name)
             outputs = replace(outputs, predictions=columns)
@@ -178,7 +181,7 @@ class Outputs:
         )
         others = tuple(other[indices] for other in self.others)
         inputs = None if self.inputs is None else take_rows(self.inputs, indices)
-        return Outputs(self.logits[indices], features, labels, others, inputs, self.name, predictions)
+        return Outputs(self.logits[indices], features, labels, others, inputs, self.name, predictions, self.class_names)
 
     def without_labels(self) -> Outputs:
         """The same outputs without labels, as a method that predicts the error may see them."""
@@ -199,6 +202,7 @@ def joined_outputs(one: Outputs, other: Outputs) -> Outputs:
         both(one.inputs, other.inputs),
         f"{one.name} and {other.name}",
         both(one.predictions, other.predictions),
+        one.class_names,
     )
 
 
@@ -253,6 +257,9 @@ def require_alike(one: Outputs, other: Outputs) -> None:
     ):
         if a != b:
             raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
+    if one.class_names and other.class_names and one.class_names != other.class_names:
+        names = sorted(set(one.class_names) ^ set(other.class_names)) or ["the same in another order"]
+        raise InputError(f"{one.name} and {other.name} have other classes ({names[0]}); they must come from one model.")
     if (one.predictions is None) != (other.predictions is None):
         has, lacks = (one, other) if other.predictions is None else (other, one)
         raise InputError(

@@ -50,6 +50,10 @@ class CalibrationSets:
         """Median number of samples in a set."""
         return int(np.median([len(one) for one in self.sets]))
 
+    def size_for(self, count: int) -> int:
+        """Number of samples that are drawn to judge a target of this many."""
+        return min(count, self.size)
+
     def draws(self, m: int, *, seed: int) -> list[Draw]:
         """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
         found: list[Draw] = []

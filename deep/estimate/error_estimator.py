@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
@@ -14,11 +14,15 @@ from deep.estimate.answers import Answer, answer_from_methods, answer_from_outpu
 from deep.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
 from deep.estimate.calibration_sets import CalibrationSets, Draw
 from deep.estimate.hypotheses import INPUTS, Assessment, HypothesisResult, HypothesisTests
+from deep.estimate.learnt_sets import LearntSets, LearntSize
+from deep.estimate.metrics import tempered
 from deep.estimate.reliability import calibrated_doubts, doubts
-from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult, joined, percent
+from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult
 from deep.estimate.scaling import Scaling
 from deep.estimate.slices import slice_spread
+from deep.estimate.wording import joined, percent
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
+from deep.estimators.softmax import probabilities
 from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
 from projnorm.progress import tracked
@@ -46,8 +50,8 @@ def offered_methods() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorEstimator:
-    """Everything about an estimate but the target.
+class OutputsEstimator:
+    """Everything about an estimate but the outputs on a target.
 
     Attributes:
         methods: Methods to run; None for those of the default.
@@ -59,7 +63,7 @@ class ErrorEstimator:
         remedy: How the user could have calibration sets, in words.
         source: Labelled outputs.
         learnt_from: The part of them that methods learn from: half where calibration sets are made of the other half.
-        calibration: Labelled shifted sets; None where there are none.
+        calibration: Labelled shifted sets, or what was learnt from them for some sizes; None where there are none.
     """
 
     methods: tuple[str, ...] | None
@@ -71,7 +75,7 @@ class ErrorEstimator:
     remedy: str
     source: Outputs
     learnt_from: Outputs
-    calibration: CalibrationSets | None
+    calibration: CalibrationSets | LearntSets | None
     _cache: dict[tuple[str, int], object] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -83,7 +87,7 @@ class ErrorEstimator:
         """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
         truth = None if target.labels is None else target.error
         target = target.without_labels()
-        m = len(target) if self.calibration is None else min(len(target), self.calibration.size)
+        m = len(target) if self.calibration is None else self.calibration.size_for(len(target))
         scores, notes = self._scores(target, m)
         assessment = self._tests.assess(self._scaling(target), target)
         if self.calibration is None:
@@ -93,6 +97,26 @@ class ErrorEstimator:
         warnings = (*self._general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
         shares = tuple(assessment.shares.tolist())
         return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
+
+    def class_probabilities(self, target: Outputs, error: float) -> Floats:
+        """Probabilities of the classes of each sample, which expect this error on the target.
+
+        They are the calibrated ones, adapted to other class shares where only these changed, and as sharp or as blunt
+        as the error asks for.
+        """
+        scaled = self._scaling(target.without_labels())
+        assessment = self._tests.assess(scaled, target.without_labels())
+        only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
+        test = self._tests.test
+        rows = test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
+        return tempered(rows, target.predicted, error)
+
+    def for_sizes(self, sizes: Sequence[int]) -> OutputsEstimator:
+        """The same with what calibration sets teach of targets of these sizes, in place of the sets."""
+        if not isinstance(self.calibration, CalibrationSets):
+            return self
+        learnt = LearntSets(self.calibration.origin, {size: self.learnt(size) for size in sizes})
+        return replace(self, calibration=learnt)
 
     @property
     def _run(self) -> tuple[str, ...]:
@@ -148,7 +172,9 @@ class ErrorEstimator:
         """Score of every method that is run, and why it has none."""
         scaled = self._scaling(target)
         scores = dict.fromkeys(self._run, math.nan)
-        scores |= {method: part_score(one, scaled, m, self.seed) for method, one in self._estimators(m).items()}
+        # A target that is not much larger than what was learnt for is scored as a whole.
+        part = len(target) if isinstance(self.calibration, LearntSets) and len(target) < 2 * m else m
+        scores |= {method: part_score(one, scaled, part, self.seed) for method, one in self._estimators(m).items()}
         notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
         if self.wanted is not None and not any(math.isfinite(scores[one]) for one in self.wanted):
             reasons = "; ".join(f"{method}: {note}" for method, note in notes.items())
@@ -189,17 +215,16 @@ class ErrorEstimator:
         """The answer that is learnt from the scores and errors of labelled shifted sets of the same size."""
         if assessment.shares_are_known_to_differ:  # the calibration sets do not have these shares
             return self._from_outputs(target, assessment, scores, notes)
-        draws, table, answers = self._learnt(m)
+        learnt = self.learnt(m)
+        answers = learnt.answers
         usable = answers is not None and all(math.isfinite(scores[one]) for names in answers.methods for one in names)
         if answers is None or not usable:
             plain = self._from_outputs(target, assessment, scores, notes)
-            return replace(plain, warnings=(*plain.warnings, _too_few(draws)))
+            return replace(plain, warnings=(*plain.warnings, _too_few(learnt)))
         sizes = (len(self.source), len(target))
         shift = self.shift if self.wanted is None and self.class_shares is None else "inputs"
         answer = answers.answer(assessment, scores, shift, sizes, self.level)
-        own = np.array([not draw.has_other_shares for draw in draws])
-        kept = [draw for draw, is_own in zip(draws, own, strict=True) if is_own]
-        results = [_by_line(method, score, table.get(method), kept, notes[method]) for method, score in scores.items()]
+        results = [_by_line(method, score, learnt, notes[method]) for method, score in scores.items()]
         p_value = answers.p_value_of_inputs(scores)
         hypotheses = [
             HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
@@ -217,21 +242,27 @@ class ErrorEstimator:
         if takes_shares:
             based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
-        return replace(estimate, warnings=warnings, calibration=self._summary(kept, answers))
+        return replace(estimate, warnings=warnings, calibration=self._summary(learnt, answers))
 
-    def _learnt(self, m: int) -> tuple[list[Draw], dict[str, Floats], CalibratedAnswers | None]:
-        """Draws of the calibration sets, the scores of methods on those with their own shares, and what they teach."""
+    def learnt(self, m: int) -> LearntSize:
+        """What the calibration sets teach of targets with `m` samples."""
+        if isinstance(self.calibration, LearntSets):
+            return self.calibration.sizes[m]
         key = ("learnt", m)
         if key not in self._cache:
             assert self.calibration is not None
             draws = self.calibration.draws(m, seed=self.seed)
             regressed = _chosen(self.wanted, self._estimators(m))
             table, scores, assessment = self._score_draws(draws, m, regressed)
-            few = sum(not draw.has_other_shares for draw in draws) < FEWEST_SETS or not all(regressed)
+            own = [draw for draw in draws if not draw.has_other_shares]
+            few = len(own) < FEWEST_SETS or not all(regressed)
             answers = None if few else CalibratedAnswers.fit(draws, scores, assessment, regressed)
-            self._cache[key] = (draws, table, answers)
-        draws, table, answers = self._cache[key]  # type: ignore[misc] # of the type just put there
-        return draws, table, answers
+            names = np.array([draw.drawn_from.name for draw in own])
+            families, errors = np.array([draw.family for draw in own]), np.array([draw.error for draw in own])
+            self._cache[key] = LearntSize(names, families, errors, table, answers)
+        found = self._cache[key]
+        assert isinstance(found, LearntSize)
+        return found
 
     def _score_draws(
         self, draws: list[Draw], m: int, regressed: tuple[tuple[str, ...], tuple[str, ...]]
@@ -256,7 +287,7 @@ class ErrorEstimator:
         table = {one: np.array([row[one] for row in own]) for one in estimators}
         return table, {one: np.array([row[one] for row in rows]) for one in both}, assessment
 
-    def _summary(self, kept: list[Draw], answers: CalibratedAnswers) -> CalibrationSummary:
+    def _summary(self, learnt: LearntSize, answers: CalibratedAnswers) -> CalibrationSummary:
         """How well the regression on draws with their own shares predicts those of families left out."""
         assert self.calibration is not None
         left_out, errors = answers.inputs.left_out(), answers.inputs.values
@@ -268,7 +299,7 @@ class ErrorEstimator:
         ends = np.clip(left_out.mean - reach, 0.0, 1.0), np.clip(left_out.mean + reach, 0.0, 1.0)
         return CalibrationSummary(
             self.calibration.origin,
-            tuple(draw.drawn_from.name for draw in kept),
+            tuple(learnt.names.tolist()),
             families,
             errors,
             left_out.mean,
@@ -380,15 +411,15 @@ def _based_on(assessment: Assessment, shift: str) -> tuple[str, ...]:
     return ("COT", assessment.confidence_method) if len(assessment.shares) == 2 else ("COT",)
 
 
-def _by_line(method: str, score: float, known: Floats | None, draws: list[Draw], note: str) -> MethodResult:
+def _by_line(method: str, score: float, learnt: LearntSize, note: str) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
+    known = learnt.scores.get(method)
     if known is None or not math.isfinite(score):
         return MethodResult(method, note=note)
     if not np.isfinite(known).all():
         return MethodResult(method, score, note="undefined on some of the calibration sets")
-    errors, families = np.array([draw.error for draw in draws]), np.array([draw.family for draw in draws])
-    missed = np.abs(left_out_predictions(known, errors, families) - errors)
-    predicted = float(Line.fitted(known, errors).predict(np.array(score)))
+    missed = np.abs(left_out_predictions(known, learnt.errors, learnt.families) - learnt.errors)
+    predicted = float(Line.fitted(known, learnt.errors).predict(np.array(score)))
     return MethodResult(method, score, predicted, float(missed.mean()))
 
 
@@ -404,9 +435,9 @@ def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
     return [MethodResult(method, note="not run: name it in methods") for method in left_out]
 
 
-def _too_few(draws: list[Draw]) -> str:
+def _too_few(learnt: LearntSize) -> str:
     """A warning that calibration sets were not used."""
-    count = sum(not draw.has_other_shares for draw in draws)
+    count = len(learnt.names)
     if count < FEWEST_SETS:
         return f"{count} labelled sets, the source included, are too few to calibrate on; {FEWEST_SETS} would do."
     return "No score of the default is defined on all calibration sets, so they were not used."

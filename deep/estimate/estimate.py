@@ -15,10 +15,12 @@ from deep.calibration import Floats
 from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
-from deep.estimate.error_estimator import ErrorEstimator, halves, offered_methods
+from deep.estimate.error_estimator import OutputsEstimator, halves, offered_methods
 from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
+from deep.labels.counts import ErrorInterval
+from deep.labels.labelled import AUTO, Labelled, labelled_error
 from deep.output_tables import arrays_of_table
 from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
 from deep.tables import as_text, is_table
@@ -34,6 +36,14 @@ if TYPE_CHECKING:
 SHIFTS = ("any", "classes", "inputs")
 # Known class shares add up to one within this.
 _SUM_TOLERANCE = 1e-3
+_REFUTED = (
+    "The labels refute the estimate without labels: the shift is of a kind that outputs do not show. Do not trust "
+    "label-free estimates under it."
+)
+_GAPS = (
+    "The labelled samples are not the first that were chosen; the interval holds only if which were left out has "
+    "nothing to do with their labels."
+)
 
 
 class EstimateOptions(TypedDict, total=False):
@@ -52,7 +62,15 @@ class EstimateOptions(TypedDict, total=False):
     collate: Collate | None
 
 
-def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[EstimateOptions]) -> ErrorEstimate:
+def estimate_error(
+    model: Any,
+    source: Any,
+    target: Any,
+    *,
+    labelled: Any = None,
+    interval: str = AUTO,
+    **options: Unpack[EstimateOptions],
+) -> ErrorEstimate:
     """Estimate the error of a model on one unlabelled set.
 
     Args:
@@ -60,6 +78,12 @@ def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[Estim
             of an ONNX file; or None, and then both sets are outputs.
         source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
         target: Unlabelled samples; labels, if it has any, give `ErrorEstimate.truth` and nothing else.
+        labelled: Labels of some samples of the target: a file that `choose_labels` made and a person filled in, its
+            `LabelPlan`, or a table with `sample`, the row of the target, and `label`, of samples drawn uniformly. The
+            estimate is then made of them, and its interval holds whatever the shift is.
+        interval: Interval from labels: "fixed" for a number of labels decided beforehand, "anytime" for looking after
+            every label and stopping when it is narrow enough, "guaranteed" for a coverage of at least the level
+            whatever the errors are; "auto" is fixed where all samples that were chosen are labelled, else anytime.
         options: `shift`, `class_shares`, `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`,
             `others` and `collate`, as in `estimate_errors`.
 
@@ -69,7 +93,34 @@ def estimate_error(model: Any, source: Any, target: Any, **options: Unpack[Estim
     """
     _require_one(target, model)
     name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
-    return estimate_errors(model, source, {name: target}, **options)[0]
+    if labelled is None:
+        return estimate_errors(model, source, {name: target}, **options)[0]
+    known = Labelled.of(labelled)
+    check_options(options)
+    with one_thread_for(model, options):
+        sets = ModelSamples.of_options(model, source, options)
+        outputs = sets.of(target, name, needs_labels=False)
+        require_alike(sets.source, outputs)
+        return with_labels(estimator_of(sets, options), outputs, known, interval)
+
+
+def with_labels(estimator: OutputsEstimator, outputs: Outputs, known: Labelled, interval: str) -> ErrorEstimate:
+    """The estimate for a target of which some labels are known."""
+    free = estimator.estimate(outputs)
+    rows = estimator.class_probabilities(outputs, free.error)
+    said = ErrorInterval(free.error, free.low, free.high)
+    options: dict[str, Any] = {"interval": interval, "level": estimator.level, "seed": estimator.seed}
+    found = labelled_error(known, outputs, rows, said, **options)
+    doubts = {_REFUTED: found.refutes_label_free, _GAPS: not known.is_beginning}
+    return replace(
+        free,
+        error=found.error,
+        low=found.low,
+        high=found.high,
+        based_on=("labels",),
+        warnings=tuple(warning for warning, holds in doubts.items() if holds),
+        labelled=found,
+    )
 
 
 def estimate_errors(
@@ -122,6 +173,55 @@ def estimate_errors(
         InputError: If something does not fit; the message says what.
         OSError: If a file cannot be read.
     """
+    named = _named(targets, has_model=model is not None)
+    options: EstimateOptions = {
+        "shift": shift,
+        "class_shares": class_shares,
+        "methods": methods,
+        "calibration": calibration,
+        "level": level,
+        "seed": seed,
+        "device": device,
+        "prepare": prepare,
+        "init": init,
+        "others": others,
+        "collate": collate,
+    }
+    check_options(options)
+    with one_thread_for(model, options):
+        # Sets that cannot be read are refused before the model is run on shifted copies of the source.
+        sets = ModelSamples.of_options(model, source, options)
+        outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
+        for one in outputs:
+            require_alike(sets.source, one)
+        estimator = estimator_of(sets, options)
+        return [estimator.estimate(one) for one in outputs]
+
+
+def estimator_of(sets: ModelSamples, options: EstimateOptions) -> OutputsEstimator:
+    """What is learnt from the source; the options are those of `estimate_errors`, checked before."""
+    calibration, seed = options.get("calibration", "auto"), options.get("seed", 0)
+    asked, wanted = _methods(options.get("methods", "default"))
+    learnt_from, held_out = halves(sets.source, seed)
+    shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
+    return OutputsEstimator(
+        asked,
+        wanted,
+        options.get("shift", "any"),
+        _known_shares(options.get("class_shares"), sets),
+        options.get("level", 0.9),
+        sets.resources(options.get("init"), seed),
+        _remedy(has_model=sets.classifier is not None, calibration=calibration),
+        sets.source,
+        sets.source if shifted is None else learnt_from,
+        shifted,
+    )
+
+
+def check_options(options: EstimateOptions) -> None:
+    """Refuse options that are wrong by themselves."""
+    level, seed, shift = options.get("level", 0.9), options.get("seed", 0), options.get("shift", "any")
+    calibration = options.get("calibration", "auto")
     if not 0.0 < level < 1.0:
         raise InputError(f"`level` must be above 0 and below 1; got {level}.")
     if seed < 0:
@@ -131,33 +231,20 @@ def estimate_errors(
     if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
         shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
         raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
-    asked, wanted = _methods(methods)
-    if wanted is not None and (shift != "any" or class_shares is not None):
+    _, wanted = _methods(options.get("methods", "default"))
+    if wanted is not None and (shift != "any" or options.get("class_shares") is not None):
         raise InputError("`shift` and `class_shares` are for the default; leave them out, or `methods`.")
-    named = _named(targets, has_model=model is not None)
-    device = _device(model, device)
-    with _one_thread(device, asked, uses_network=is_network(model)):
-        sets = ModelSamples(model, source, others, prepare, device, collate)
-        resources = sets.resources(init, seed)
-        outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
-        for one in outputs:
-            require_alike(sets.source, one)
-        remedy = _remedy(has_model=model is not None, calibration=calibration)
-        learnt_from, held_out = halves(sets.source, seed)
-        shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
-        estimator = ErrorEstimator(
-            asked,
-            wanted,
-            shift,
-            _known_shares(class_shares, sets),
-            level,
-            resources,
-            remedy,
-            sets.source,
-            sets.source if shifted is None else learnt_from,
-            shifted,
-        )
-        return [estimator.estimate(one) for one in outputs]
+
+
+def one_thread_for(model: Any, options: EstimateOptions) -> AbstractContextManager[Any]:
+    """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
+    methods, _ = _methods(options.get("methods", "default"))
+    uses_torch = is_network(model) or any("torch" in ESTIMATORS[name].needs for name in methods or ())
+    if not uses_torch or not has_torch():
+        return threadpool_limits(1)
+    from deep.training import one_thread
+
+    return one_thread(device_of(model, options.get("device", "auto")))
 
 
 class ModelSamples:
@@ -186,15 +273,22 @@ class ModelSamples:
         else:
             if others:
                 raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
-            self.source = _outputs(source, "source")
+            self.source = as_outputs(source, "source")
         if self.source.labels is None:
             remedy = "" if model is None else "; pass a pair of inputs and labels"
             raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
 
+    @classmethod
+    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> ModelSamples:
+        """The source with a model, run as the options of `estimate_errors` say."""
+        device = device_of(model, options.get("device", "auto"))
+        others, prepare = options.get("others", ()), options.get("prepare")
+        return cls(model, source, others, prepare, device, options.get("collate"))
+
     def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
         """Outputs on another set."""
         if self.classifier is None:
-            return replace(_outputs(data, name, needs_labels=needs_labels), name=name)
+            return replace(as_outputs(data, name, needs_labels=needs_labels), name=name)
         samples = as_batches(data, name, collate=self.collate)
         return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
 
@@ -230,7 +324,8 @@ class ModelSamples:
         )
 
 
-def _outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+def as_outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+    """Outputs of a model that is not there, in one of the forms that `estimate_errors` takes."""
     if isinstance(data, Outputs):
         return data if data.name else replace(data, name=name)
     if isinstance(data, str | Path):
@@ -348,7 +443,7 @@ def _remedy(*, has_model: bool, calibration: Any) -> str:
     return f'{remedy}, or calibration="auto"' if calibration == "none" else remedy
 
 
-def _device(model: Any, device: str) -> str:
+def device_of(model: Any, device: str) -> str:
     """The device of a network of torch; the CPU for any other model."""
     if not is_network(model):
         if device not in ("auto", "cpu"):
@@ -357,13 +452,3 @@ def _device(model: Any, device: str) -> str:
     from projnorm.device import choose_device
 
     return str(choose_device(device))
-
-
-def _one_thread(device: str, methods: tuple[str, ...] | None, *, uses_network: bool) -> AbstractContextManager[Any]:
-    """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    uses_torch = uses_network or any("torch" in ESTIMATORS[name].needs for name in methods or ())
-    if not uses_torch or not has_torch():
-        return threadpool_limits(1)
-    from deep.training import one_thread
-
-    return one_thread(device)

@@ -7,8 +7,8 @@ others; docs/which-method.md says how many of both carry a warning.
 from __future__ import annotations
 
 from deep.estimate.hypotheses import Assessment
-from deep.estimate.result import percent
 from deep.estimate.shift_test import MOST_CLASSES
+from deep.estimate.wording import percent
 
 # Outputs that reveal less of the classes than this do not tell so large a change of class shares from other changes.
 _LITTLE_RESOLUTION, _LARGE_CHANGE = 0.45, 0.4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
 
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 
 from deep.calibration import Floats, Interval
 from deep.estimate.hypotheses import HypothesisResult
+from deep.estimate.wording import joined, percent
+from deep.labels.labelled import LabelledError
 
 _STATED = {
     "classes": " Only class shares are taken to have changed, as stated.",
@@ -115,6 +116,7 @@ class ErrorEstimate:
         truth: True error, where the target came with labels; they serve for nothing else.
         remedy: How to have calibration sets, where there are none.
         assumed: What the user said of the shift: "any", "classes", "inputs" or "known class shares".
+        labelled: What labels of some samples say, where there were any; error and interval are then theirs.
     """
 
     target: str
@@ -135,6 +137,7 @@ class ErrorEstimate:
     truth: float | None = None
     remedy: str = ""
     assumed: str = "any"
+    labelled: LabelledError | None = None
 
     def probability_above(self, threshold: float) -> float:
         """Probability that the error is above a threshold, as far as the interval covers.
@@ -155,6 +158,8 @@ class ErrorEstimate:
     @property
     def covers(self) -> str:
         """What the interval covers, in words."""
+        if self.labelled is not None:
+            return "the draw of the labels, whatever the shift"
         if self.calibration is not None:
             return "sampling noise and the method's error under shifts like those of the calibration sets"
         if not self.hypotheses:
@@ -164,6 +169,8 @@ class ErrorEstimate:
     @property
     def sentence(self) -> str:
         """What was found and what it is based on, in words."""
+        if self.labelled is not None:
+            return f"{self._answer}, on {self.m:,} samples.{self._truth} {self.labelled.sentence}"
         head = (
             f"{self._answer}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} labelled "
             f"ones.{self._truth}{self._assumption} It is based on {joined(self.based_on)}"
@@ -195,11 +202,14 @@ class ErrorEstimate:
             "hypotheses": [_finite(asdict(one)) for one in self.hypotheses],
             "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "labelled": None if self.labelled is None else self.labelled.to_dict(),
         }
 
     def __str__(self) -> str:
         count = len(self.warnings)
         more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
+        if self.labelled is not None:
+            return f"{self._answer}.{self._truth} {self.labelled.sentence}{more}"
         return (
             f"{self._answer}.{self._truth}{self._assumption} Based on {joined(self.based_on)}; "
             f"{percent(self.source_error)} on the labelled source. The {self._kind} covers {self.covers}.{more}"
@@ -228,8 +238,8 @@ class ErrorEstimate:
 
     @property
     def _kind(self) -> str:
-        """An interval where calibration sets measured it, else a range."""
-        return "range" if self.calibration is None else "interval"
+        """An interval where calibration sets measured it or labels give it, else a range."""
+        return "range" if self.calibration is None and self.labelled is None else "interval"
 
     @property
     def _assumption(self) -> str:
@@ -260,16 +270,6 @@ def _finite(values: dict[str, object]) -> dict[str, object]:
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
     }
-
-
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{100 * share:.1f} %"
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names with commas and an "and"."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _coverage(measured: Coverage) -> str:

@@ -15,8 +15,8 @@ from torch import nn
 
 from deep.estimate import Outputs, estimate_error, estimate_errors
 from deep.estimate.error_estimator import SHOWN, halves, offered_methods, part_score
-from deep.estimate.result import joined
 from deep.estimate.shifts import image_shifts
+from deep.estimate.wording import joined
 from deep.estimators import Estimator
 from deep.recipe import Recipe
 from deep.training import train

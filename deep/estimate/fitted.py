@@ -1,0 +1,184 @@
+"""An estimator of the error that is fitted once, kept in a file, and applied to target after target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import numpy as np
+
+from deep.estimate.batches import as_batches
+from deep.estimate.calibration_sets import CalibrationSets
+from deep.estimate.classifiers import Classifier, as_classifier, outputs_of
+from deep.estimate.error_estimator import OutputsEstimator
+from deep.estimate.estimate import (
+    EstimateOptions,
+    ModelSamples,
+    as_outputs,
+    check_options,
+    device_of,
+    estimator_of,
+    one_thread_for,
+    with_labels,
+)
+from deep.estimate.estimator_file import read_estimator, write_estimator
+from deep.estimate.metrics import MetricEstimate, estimated_metrics
+from deep.estimate.result import ErrorEstimate
+from deep.estimators.softmax import probabilities
+from deep.labels.labelled import AUTO, Labelled
+from deep.outputs import Outputs, require_alike
+from projnorm.errors import InputError
+
+if TYPE_CHECKING:
+    from deep.training import Prepare
+
+# Without other wishes, calibrated estimators learn for the size of the calibration sets and its halves down to this.
+_SMALLEST = 60
+# Samples of the source that a file is checked with when it is read.
+_PROBE = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ErrorEstimator:
+    """The error of one model on unlabelled data: fitted once to labelled samples, then applied to any target.
+
+    Attributes:
+        rule: What was learnt from the source.
+        classifier: The model; None where targets are outputs.
+        model: The model as it was given, for the choice of threads.
+        options: Options of the fit.
+    """
+
+    rule: OutputsEstimator
+    classifier: Classifier | None
+    model: Any
+    options: EstimateOptions
+
+    @classmethod
+    def fit(
+        cls, source: Any, *, model: Any = None, sizes: Sequence[int] = (), **options: Unpack[EstimateOptions]
+    ) -> Self:
+        """Learn from labelled samples of the distribution that the model was trained on.
+
+        Args:
+            source: Labelled samples that the model was not trained on, or its outputs on them, as in `estimate_error`.
+            model: The model, as in `estimate_error`; None where source and targets are outputs.
+            sizes: Numbers of samples of the targets to come, where shifted copies of images serve to calibrate; by
+                default that of the copies, its half, and so on. A target is judged by the nearest.
+            options: As in `estimate_errors`.
+
+        Raises:
+            InputError: If something does not fit; the message says what.
+        """
+        check_options(options)
+        with one_thread_for(model, options):
+            samples = ModelSamples.of_options(model, source, options)
+            rule = estimator_of(samples, options)
+            if isinstance(rule.calibration, CalibrationSets):
+                rule = rule.for_sizes(sizes or _default_sizes(rule.calibration.size))
+            rule.estimate(rule.source)  # everything that is learnt lazily
+        return cls(rule, samples.classifier, model, options)
+
+    def estimate(
+        self, target: Any, *, labelled: Any = None, interval: str = AUTO, name: str = "target"
+    ) -> ErrorEstimate:
+        """The estimate for one target, in the forms that `estimate_error` takes; so are `labelled` and `interval`."""
+        outputs = self.outputs_of(target, name)
+        if labelled is None:
+            return self.estimate_outputs(outputs)
+        require_alike(self.rule.source, outputs)
+        with one_thread_for(self.model, self.options):
+            return with_labels(self.rule, outputs, Labelled.of(labelled), interval)
+
+    def estimate_outputs(self, outputs: Outputs) -> ErrorEstimate:
+        """The estimate for what the model said of a target."""
+        require_alike(self.rule.source, outputs)
+        with one_thread_for(self.model, self.options):
+            return self.rule.estimate(outputs)
+
+    def metrics(self, target: Any, estimate: ErrorEstimate | None = None) -> tuple[MetricEstimate, ...]:
+        """Accuracy, recall and precision of the classes, balanced accuracy and more, each with its interval.
+
+        They are those of calibrated probabilities that expect the estimated error, and at the ends of its interval.
+        """
+        outputs = self.outputs_of(target, "target")
+        estimate = self.estimate_outputs(outputs) if estimate is None else estimate
+        rows = self.rule.class_probabilities(outputs, estimate.error)
+        return estimated_metrics(
+            rows,
+            outputs.predicted,
+            estimate.error,
+            estimate.low,
+            estimate.high,
+            scores=probabilities(outputs.logits)[:, 1] if outputs.classes == 2 else None,
+            level=estimate.level,
+            rng=np.random.default_rng(self.rule.seed),
+        )
+
+    def outputs_of(self, target: Any, name: str) -> Outputs:
+        """What the model says of a target; outputs as they are."""
+        if isinstance(target, Outputs):
+            return target if target.name else replace(target, name=name)
+        if self.model is None:
+            return replace(as_outputs(target, name, needs_labels=False), name=name)
+        samples = as_batches(target, name, collate=self.options.get("collate"))
+        with one_thread_for(self.model, self.options):
+            classifier = self.classifier or self._classifier(samples)
+            outputs = outputs_of(classifier, samples, name, needs_labels=False)
+        # A saved source has no inputs, so methods that look at them were refused when it was saved.
+        return outputs if self.rule.source.inputs is not None else replace(outputs, inputs=None)
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimator to a file of plain arrays, without the model; an earlier file is replaced as a whole.
+
+        Raises:
+            InputError: If it was fitted with methods that look at more than the outputs of one model.
+        """
+        rule = self.rule
+        if rule.methods is not None or rule.source.others:
+            raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
+        kept = replace(rule.source, inputs=None)
+        write_estimator(Path(path), replace(rule, source=kept), self._probe(kept))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        model: Any = None,
+        prepare: Prepare | None = None,
+        device: str = "auto",
+        collate: Any = None,
+    ) -> Self:
+        """Read an estimator; pass the model, as in `fit`, if targets are to be its inputs and not its outputs.
+
+        Raises:
+            InputError: If the file is damaged, of another version, or gives other answers than when it was written.
+            OSError: If it cannot be read.
+        """
+        rule, probe = read_estimator(Path(path))
+        options: EstimateOptions = {"device": device, "prepare": prepare, "collate": collate}
+        estimator = cls(rule, None, model, options)
+        found = estimator._probe(rule.source)
+        if not np.allclose(found, probe, rtol=1e-9, atol=1e-12):
+            raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")
+        return estimator
+
+    def _classifier(self, samples: Any) -> Classifier:
+        device = device_of(self.model, self.options.get("device", "auto"))
+        return as_classifier(self.model, samples, prepare=self.options.get("prepare"), device=device)
+
+    def _probe(self, source: Outputs) -> tuple[float, float, float]:
+        """The answer for a few samples of the source, with which a file is checked."""
+        with one_thread_for(None, {}):
+            found = self.rule.estimate(source.take(np.arange(min(_PROBE, len(source)))))
+        return found.error, found.low, found.high
+
+
+def _default_sizes(size: int) -> tuple[int, ...]:
+    """The size of the calibration sets, and halves of it."""
+    halvings = max(0, int(math.log2(max(1.0, size / _SMALLEST))))
+    return tuple(size >> number for number in range(halvings + 1))

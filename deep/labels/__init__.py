@@ -1,0 +1,1 @@
+"""A few labels: which samples to label, and what the labels say of the error whatever the shift is."""

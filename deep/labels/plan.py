@@ -1,0 +1,92 @@
+"""Which samples of a target to label: drawn at random within strata, with known probabilities, in a file to fill in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.atomic import write_atomically
+from projnorm.files import decoding, read_file
+
+SAMPLE, STRATUM, LABEL = "sample", "stratum", "label"
+_COLUMNS = (SAMPLE, STRATUM, "stratum_size", "expected_error", "probability", LABEL)
+_LARGEST_FILE = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelPlan:
+    """Samples to label, in this order, with the labels that are known.
+
+    Attributes:
+        samples: Row of each sample in the target, counted from 0, shape ``(n,)``.
+        strata: Stratum of each, shape ``(n,)``.
+        sizes: Number of samples of the target in each stratum, shape ``(strata,)``.
+        expected: Error that the outputs predict in each stratum.
+        labels: Label of each sample as it was filled in; empty where there is none yet.
+    """
+
+    samples: NDArray[np.int64]
+    strata: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    expected: NDArray[np.float64]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """Probability with which each sample came to be among those to label."""
+        drawn = np.bincount(self.strata, minlength=len(self.sizes))
+        return drawn[self.strata] / self.sizes[self.strata]
+
+    @property
+    def is_labelled(self) -> NDArray[np.bool_]:
+        """Whether each sample has a label."""
+        return np.array([bool(label) for label in self.labels], dtype=bool)
+
+    def write(self, path: str | Path) -> None:
+        """Write a CSV file with an empty column `label` to fill in, or with the labels that are known."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        numbers = zip(self.samples, self.strata, self.probabilities, self.labels, strict=True)
+        writer.writerows(
+            [sample, stratum, self.sizes[stratum], repr(float(self.expected[stratum])), f"{probability:.6g}", label]
+            for sample, stratum, probability, label in numbers
+        )
+        write_atomically(Path(path), text.getvalue().encode())
+
+    @classmethod
+    def read(cls, path: str | Path) -> LabelPlan:
+        """Read what `write` wrote, with the labels that were filled in since.
+
+        Raises:
+            InputError: If the file is no such file.
+        """
+        with decoding(f"{path}: is no file of samples to label", csv.Error):
+            rows = list(csv.DictReader(io.StringIO(read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig"))))
+            if not rows:
+                raise ValueError("it has no row")
+            if missing := [one for one in _COLUMNS if one not in rows[0]]:
+                raise ValueError(f"it has no column {missing[0]}")
+            samples, strata, rowsizes = (
+                np.array([int(row[name]) for row in rows], dtype=np.int64) for name in (SAMPLE, STRATUM, "stratum_size")
+            )
+            rates = np.array([float(row["expected_error"]) for row in rows])
+            if len(set(samples.tolist())) < len(samples) or samples.min() < 0:
+                raise ValueError("a sample is there twice, or negative")
+            count = int(strata.max()) + 1
+            first = [int(np.argmax(strata == h)) for h in range(count)]
+            if strata.min() < 0 or not np.array_equal(np.unique(strata), np.arange(count)):
+                raise ValueError("strata are not numbered from 0")
+            sizes, expected = rowsizes[first], rates[first]
+            drawn = np.bincount(strata, minlength=count)
+            if (rowsizes != sizes[strata]).any() or (drawn > sizes).any() or not np.isfinite(expected).all():
+                raise ValueError("sizes of strata do not fit together")
+            return cls(samples, strata, sizes, expected, tuple((row[LABEL] or "").strip() for row in rows))
