@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from deep.costs import run_costs
     from deep.estimate import ErrorEstimate, estimate_error, estimate_errors
+    from deep.estimate.fitted import ErrorEstimator
     from deep.estimators import ESTIMATORS, Estimator, estimator
     from deep.estimators.agree_score import AgreeScore
     from deep.estimators.aline import ALineD, ALineS
@@ -73,6 +74,11 @@ if TYPE_CHECKING:
     from deep.experiments.ntk_predict import run_ntk_predict
     from deep.experiments.small_samples import run_small_samples
     from deep.experiments.sweep import run_sweep
+    from deep.labels.choose import choose_labels
+    from deep.labels.plan import LabelPlan
+    from deep.monitor.alarm import Alarm
+    from deep.monitor.batch_report import BatchReport
+    from deep.monitor.monitor import Monitor
     from deep.outputs import Outputs, read_outputs
     from deep.presets import PRESETS, TEXT_PRESETS, preset, text_preset
     from deep.projnorm import train_reference

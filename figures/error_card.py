@@ -14,7 +14,7 @@ from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from figures.report import page, section
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
-from figures.table import Column, Table, number
+from figures.table import Column, Number, Table, number
 from projnorm.environment import current_environment
 
 _CALIBRATED = (
@@ -53,6 +53,15 @@ def build(estimate: ErrorEstimate) -> Table:
     return Table.of(estimate.methods, columns)
 
 
+def build_metrics(estimate: ErrorEstimate) -> Table:
+    """One row per metric, in percent."""
+    columns: dict[str, Column] = {
+        "metric": lambda one: one.name,
+        "value (%)": lambda one: Number.interval(100 * one.value, 100 * one.low, 100 * one.high, ".1f"),
+    }
+    return Table.of(estimate.metrics, columns)
+
+
 def build_hypotheses(estimate: ErrorEstimate) -> Table:
     """One row per hypothesis about the shift."""
     columns: dict[str, Column] = {
@@ -72,6 +81,7 @@ def show(estimate: ErrorEstimate) -> Shown:
             estimate.sentence,
             *(f"Warning: {warning}" for warning in estimate.warnings),
             *([build_hypotheses(estimate)] if estimate.hypotheses else []),
+            *([build_metrics(estimate)] if estimate.metrics else []),
             build(estimate),
         ],
         {"error_card": replace(draw.of(estimate), caption=caption)},

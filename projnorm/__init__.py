@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     import ntk
     import projnorm_theory as theory
     import simulations
-    from deep import ATC, COT, DoC, ErrorEstimate, Outputs, ProjNorm, estimate_error, estimate_errors
+    from deep import (
+        ATC,
+        COT,
+        DoC,
+        ErrorEstimate,
+        ErrorEstimator,
+        LabelPlan,
+        Monitor,
+        Outputs,
+        ProjNorm,
+        choose_labels,
+        estimate_error,
+        estimate_errors,
+    )
     from ntk import features, gram
     from projnorm.backends import Backend
     from projnorm.errors import InputError

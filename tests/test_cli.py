@@ -43,7 +43,8 @@ def test_help_of_a_command_fits_80_columns_and_shows_defaults(command, monkeypat
     result = run_cli(*command.split(), "--help")
     assert (result.code, result.err) == (0, "")
     assert max(map(len, result.out.splitlines())) <= 80
-    assert ("Default: projnorm-out" in " ".join(result.out.split())) == ("--out" in result.out)
+    names_a_file = command in ("fit", "label")  # there --out is a file
+    assert ("Default: projnorm-out" in " ".join(result.out.split())) == ("--out" in result.out and not names_a_file)
     assert "``" not in result.out
 
 

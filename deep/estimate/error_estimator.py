@@ -15,7 +15,7 @@ from deep.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, Calibrat
 from deep.estimate.calibration_sets import CalibrationSets, Draw
 from deep.estimate.hypotheses import INPUTS, Assessment, HypothesisResult, HypothesisTests
 from deep.estimate.learnt_sets import LearntSets, LearntSize
-from deep.estimate.metrics import tempered
+from deep.estimate.metrics import MetricEstimate, estimated_metrics, tempered
 from deep.estimate.reliability import calibrated_doubts, doubts
 from deep.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult
 from deep.estimate.scaling import Scaling
@@ -83,7 +83,7 @@ class OutputsEstimator:
         """Seed of everything drawn."""
         return self.resources.seed
 
-    def estimate(self, target: Outputs) -> ErrorEstimate:
+    def estimate(self, target: Outputs, *, metrics: bool = False) -> ErrorEstimate:
         """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
         truth = None if target.labels is None else target.error
         target = target.without_labels()
@@ -96,7 +96,8 @@ class OutputsEstimator:
             estimate = self._calibrated(target, assessment, m, scores, notes)
         warnings = (*self._general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
         shares = tuple(assessment.shares.tolist())
-        return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
+        found = replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
+        return replace(found, metrics=self._metrics(target, found)) if metrics else found
 
     def class_probabilities(self, target: Outputs, error: float) -> Floats:
         """Probabilities of the classes of each sample, which expect this error on the target.
@@ -110,6 +111,19 @@ class OutputsEstimator:
         test = self._tests.test
         rows = test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
         return tempered(rows, target.predicted, error)
+
+    def _metrics(self, target: Outputs, estimate: ErrorEstimate) -> tuple[MetricEstimate, ...]:
+        """Metrics of calibrated probabilities that expect the estimated error, and the ends of its interval."""
+        return estimated_metrics(
+            self.class_probabilities(target, estimate.error),
+            target.predicted,
+            estimate.error,
+            estimate.low,
+            estimate.high,
+            scores=probabilities(target.logits)[:, 1] if target.classes == 2 else None,
+            level=estimate.level,
+            rng=np.random.default_rng(self.seed),
+        )
 
     def for_sizes(self, sizes: Sequence[int]) -> OutputsEstimator:
         """The same with what calibration sets teach of targets of these sizes, in place of the sets."""

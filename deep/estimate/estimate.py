@@ -20,7 +20,7 @@ from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
 from deep.labels.counts import ErrorInterval
-from deep.labels.labelled import AUTO, Labelled, labelled_error
+from deep.labels.labelled import AUTO, Labelled, labelled_error, metrics_from_labels
 from deep.output_tables import arrays_of_table
 from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
 from deep.tables import as_text, is_table
@@ -60,6 +60,7 @@ class EstimateOptions(TypedDict, total=False):
     init: nn.Module | tuple[nn.Module, Recipe] | None
     others: Sequence[Any]
     collate: Collate | None
+    metrics: bool
 
 
 def estimate_error(
@@ -85,7 +86,7 @@ def estimate_error(
             every label and stopping when it is narrow enough, "guaranteed" for a coverage of at least the level
             whatever the errors are; "auto" is fixed where all samples that were chosen are labelled, else anytime.
         options: `shift`, `class_shares`, `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`,
-            `others` and `collate`, as in `estimate_errors`.
+            `others`, `collate` and `metrics`, as in `estimate_errors`.
 
     Raises:
         InputError: If something does not fit; the message says what.
@@ -101,16 +102,18 @@ def estimate_error(
         sets = ModelSamples.of_options(model, source, options)
         outputs = sets.of(target, name, needs_labels=False)
         require_alike(sets.source, outputs)
-        return with_labels(estimator_of(sets, options), outputs, known, interval)
+        estimator = estimator_of(sets, options)
+        return with_labels(estimator, outputs, known, interval, metrics=options.get("metrics", False))
 
 
-def with_labels(estimator: OutputsEstimator, outputs: Outputs, known: Labelled, interval: str) -> ErrorEstimate:
-    """The estimate for a target of which some labels are known."""
+def with_labels(
+    estimator: OutputsEstimator, outputs: Outputs, known: Labelled, interval: str, *, metrics: bool
+) -> ErrorEstimate:
+    """The estimate for a target of which some labels are known, if asked for with metrics besides the error."""
     free = estimator.estimate(outputs)
     rows = estimator.class_probabilities(outputs, free.error)
     said = ErrorInterval(free.error, free.low, free.high)
-    options: dict[str, Any] = {"interval": interval, "level": estimator.level, "seed": estimator.seed}
-    found = labelled_error(known, outputs, rows, said, **options)
+    found = labelled_error(known, outputs, rows, said, interval=interval, level=estimator.level)
     doubts = {_REFUTED: found.refutes_label_free, _GAPS: not known.is_beginning}
     return replace(
         free,
@@ -120,6 +123,7 @@ def with_labels(estimator: OutputsEstimator, outputs: Outputs, known: Labelled, 
         based_on=("labels",),
         warnings=tuple(warning for warning, holds in doubts.items() if holds),
         labelled=found,
+        metrics=metrics_from_labels(known, outputs, level=estimator.level, seed=estimator.seed) if metrics else (),
     )
 
 
@@ -139,6 +143,7 @@ def estimate_errors(
     init: nn.Module | tuple[nn.Module, Recipe] | None = None,
     others: Sequence[Any] = (),
     collate: Collate | None = None,
+    metrics: bool = False,
 ) -> list[ErrorEstimate]:
     """Estimate the error of a model on each of several unlabelled sets.
 
@@ -168,6 +173,7 @@ def estimate_errors(
             `Recipe` of ProjNorm's trainings.
         others: More models of the same classes, for GDE and ALine.
         collate: Function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
+        metrics: Whether to estimate recall and precision of the classes, balanced accuracy and more, too.
 
     Raises:
         InputError: If something does not fit; the message says what.
@@ -186,6 +192,7 @@ def estimate_errors(
         "init": init,
         "others": others,
         "collate": collate,
+        "metrics": metrics,
     }
     check_options(options)
     with one_thread_for(model, options):
@@ -195,7 +202,7 @@ def estimate_errors(
         for one in outputs:
             require_alike(sets.source, one)
         estimator = estimator_of(sets, options)
-        return [estimator.estimate(one) for one in outputs]
+        return [estimator.estimate(one, metrics=metrics) for one in outputs]
 
 
 def estimator_of(sets: ModelSamples, options: EstimateOptions) -> OutputsEstimator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from deep.estimate.error_estimator import OutputsEstimator
 from deep.estimate.learnt_sets import LearntSets, LearntSize
 from deep.estimate.score_regression import ScoreRegression
 from deep.estimators import Resources
+from deep.labels.recalibration import Recalibration
 from deep.outputs import Outputs
 from projnorm.arrays import Arrays, from_npz, to_npz
 from projnorm.atomic import write_atomically
@@ -25,11 +26,46 @@ from projnorm.files import decoding, parse_json, read_file
 
 VERSION = 1
 _DOCUMENT, _KIND = "document", "projnorm error estimator"
+_SHOWN = 16
 _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("inputs", "both", "likeness")
 
 
-def write_estimator(path: Path, rule: OutputsEstimator, probe: tuple[float, ...]) -> None:
+def write_estimator(
+    path: Path, rule: OutputsEstimator, recalibration: Recalibration | None, probe: tuple[float, ...]
+) -> None:
     """Write what was learnt, with the answers for a few samples of the source."""
+    document, arrays = _described(rule, recalibration)
+    document["probe"] = list(probe)
+    document["checksum"] = _checksum(document, arrays)
+    arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    write_atomically(path, to_npz({name.replace("/", "|"): value for name, value in arrays.items()}))
+
+
+def fingerprint(rule: OutputsEstimator, recalibration: Recalibration | None) -> str:
+    """A short text that differs for estimators that learnt something else."""
+    return _checksum(*_described(rule, recalibration))[:_SHOWN]
+
+
+def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, NDArray[np.float64]]:
+    """What `write_estimator` wrote; an `InputError` for any other file."""
+    with decoding(f"{path}: is no whole file of an error estimator"):
+        found = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
+        document = parse_json(found.pop(_DOCUMENT).tobytes())
+        if document["kind"] != _KIND:
+            raise ValueError("it is of another kind")
+        if document["version"] != VERSION:
+            raise InputError(f"it has version {document['version']}, and this one reads {VERSION}; fit it again")
+        if document.pop("checksum") != _checksum(document, found):
+            raise ValueError("its checksum differs")
+        learnt = document["recalibration"]
+        recalibration = None if learnt is None else Recalibration(float(learnt[0]), float(learnt[1]), int(learnt[2]))
+        return _rule(document, found, path), recalibration, np.array(document["probe"], dtype=np.float64)
+
+
+def _described(
+    rule: OutputsEstimator, recalibration: Recalibration | None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What was learnt, as plain values and arrays."""
     arrays: dict[str, NDArray[Any]] = {
         f"source/{name}": value for name in _SOURCE if (value := getattr(rule.source, name)) is not None
     }
@@ -42,7 +78,7 @@ def write_estimator(path: Path, rule: OutputsEstimator, probe: tuple[float, ...]
         "level": rule.level,
         "seed": rule.seed,
         "remedy": rule.remedy,
-        "probe": list(probe),
+        "recalibration": None if recalibration is None else list(astuple(recalibration)),
     }
     if rule.class_shares is not None:
         arrays["class_shares"] = rule.class_shares
@@ -54,23 +90,7 @@ def write_estimator(path: Path, rule: OutputsEstimator, probe: tuple[float, ...]
         for size, one in rule.calibration.sizes.items():
             arrays |= {f"{size}/{name}": value for name, value in _size_arrays(one).items()}
             document[f"methods of {size}"] = None if one.answers is None else one.answers.methods
-    document["checksum"] = _checksum(document, arrays)
-    arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    write_atomically(path, to_npz({name.replace("/", "|"): value for name, value in arrays.items()}))
-
-
-def read_estimator(path: Path) -> tuple[OutputsEstimator, NDArray[np.float64]]:
-    """What `write_estimator` wrote; an `InputError` for any other file."""
-    with decoding(f"{path}: is no whole file of an error estimator"):
-        found = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
-        document = parse_json(found.pop(_DOCUMENT).tobytes())
-        if document["kind"] != _KIND:
-            raise ValueError("it is of another kind")
-        if document["version"] != VERSION:
-            raise InputError(f"it has version {document['version']}, and this one reads {VERSION}; fit it again")
-        if document.pop("checksum") != _checksum(document, found):
-            raise ValueError("its checksum differs")
-        return _rule(document, found, path), np.array(document["probe"], dtype=np.float64)
+    return document, arrays
 
 
 def _rule(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEstimator:

@@ -24,11 +24,10 @@ from deep.estimate.estimate import (
     one_thread_for,
     with_labels,
 )
-from deep.estimate.estimator_file import read_estimator, write_estimator
-from deep.estimate.metrics import MetricEstimate, estimated_metrics
+from deep.estimate.estimator_file import fingerprint, read_estimator, write_estimator
 from deep.estimate.result import ErrorEstimate
-from deep.estimators.softmax import probabilities
 from deep.labels.labelled import AUTO, Labelled
+from deep.labels.recalibration import Recalibration
 from deep.outputs import Outputs, require_alike
 from projnorm.errors import InputError
 
@@ -50,12 +49,14 @@ class ErrorEstimator:
         classifier: The model; None where targets are outputs.
         model: The model as it was given, for the choice of threads.
         options: Options of the fit.
+        recalibration: What labels of earlier batches correct; None where there were none.
     """
 
     rule: OutputsEstimator
     classifier: Classifier | None
     model: Any
     options: EstimateOptions
+    recalibration: Recalibration | None = None
 
     @classmethod
     def fit(
@@ -82,41 +83,47 @@ class ErrorEstimator:
             rule.estimate(rule.source)  # everything that is learnt lazily
         return cls(rule, samples.classifier, model, options)
 
+    @property
+    def fingerprint(self) -> str:
+        """A short text that differs for estimators that learnt something else; the same after saving and loading."""
+        return fingerprint(self.rule, self.recalibration)
+
+    @property
+    def n_source(self) -> int:
+        """Number of labelled samples that it was fitted to."""
+        return len(self.rule.source)
+
+    @property
+    def source_error(self) -> float:
+        """Error of the model on them."""
+        return self.rule.source.error
+
     def estimate(
-        self, target: Any, *, labelled: Any = None, interval: str = AUTO, name: str = "target"
+        self,
+        target: Any,
+        *,
+        labelled: Any = None,
+        interval: str = AUTO,
+        metrics: bool = False,
+        name: str = "target",
     ) -> ErrorEstimate:
-        """The estimate for one target, in the forms that `estimate_error` takes; so are `labelled` and `interval`."""
+        """The estimate for one target, in the forms that `estimate_error` takes, as do the other arguments."""
         outputs = self.outputs_of(target, name)
-        if labelled is None:
-            return self.estimate_outputs(outputs)
         require_alike(self.rule.source, outputs)
         with one_thread_for(self.model, self.options):
-            return with_labels(self.rule, outputs, Labelled.of(labelled), interval)
+            if labelled is not None:
+                return with_labels(self.rule, outputs, Labelled.of(labelled), interval, metrics=metrics)
+            estimate = self.rule.estimate(outputs, metrics=metrics)
+        return estimate if self.recalibration is None else self.recalibration.apply(estimate)
 
-    def estimate_outputs(self, outputs: Outputs) -> ErrorEstimate:
-        """The estimate for what the model said of a target."""
-        require_alike(self.rule.source, outputs)
-        with one_thread_for(self.model, self.options):
-            return self.rule.estimate(outputs)
+    def recalibrated(self, estimates: Sequence[ErrorEstimate]) -> Self:
+        """The estimator corrected by labels of earlier batches or of other domains.
 
-    def metrics(self, target: Any, estimate: ErrorEstimate | None = None) -> tuple[MetricEstimate, ...]:
-        """Accuracy, recall and precision of the classes, balanced accuracy and more, each with its interval.
-
-        They are those of calibrated probabilities that expect the estimated error, and at the ends of its interval.
+        Args:
+            estimates: What this estimator said of them, with `labelled`; the targets to come are taken to be shifted
+                like them. Earlier corrections are forgotten.
         """
-        outputs = self.outputs_of(target, "target")
-        estimate = self.estimate_outputs(outputs) if estimate is None else estimate
-        rows = self.rule.class_probabilities(outputs, estimate.error)
-        return estimated_metrics(
-            rows,
-            outputs.predicted,
-            estimate.error,
-            estimate.low,
-            estimate.high,
-            scores=probabilities(outputs.logits)[:, 1] if outputs.classes == 2 else None,
-            level=estimate.level,
-            rng=np.random.default_rng(self.rule.seed),
-        )
+        return replace(self, recalibration=Recalibration.of(estimates))
 
     def outputs_of(self, target: Any, name: str) -> Outputs:
         """What the model says of a target; outputs as they are."""
@@ -141,7 +148,7 @@ class ErrorEstimator:
         if rule.methods is not None or rule.source.others:
             raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
         kept = replace(rule.source, inputs=None)
-        write_estimator(Path(path), replace(rule, source=kept), self._probe(kept))
+        write_estimator(Path(path), replace(rule, source=kept), self.recalibration, self._probe(kept))
 
     @classmethod
     def load(
@@ -159,9 +166,9 @@ class ErrorEstimator:
             InputError: If the file is damaged, of another version, or gives other answers than when it was written.
             OSError: If it cannot be read.
         """
-        rule, probe = read_estimator(Path(path))
+        rule, recalibration, probe = read_estimator(Path(path))
         options: EstimateOptions = {"device": device, "prepare": prepare, "collate": collate}
-        estimator = cls(rule, None, model, options)
+        estimator = cls(rule, None, model, options, recalibration)
         found = estimator._probe(rule.source)
         if not np.allclose(found, probe, rtol=1e-9, atol=1e-12):
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deep.calibration import Floats, Interval
 from deep.estimate.hypotheses import HypothesisResult
+from deep.estimate.metrics import MetricEstimate
 from deep.estimate.wording import joined, percent
 from deep.labels.labelled import LabelledError
 
@@ -117,6 +118,9 @@ class ErrorEstimate:
         remedy: How to have calibration sets, where there are none.
         assumed: What the user said of the shift: "any", "classes", "inputs" or "known class shares".
         labelled: What labels of some samples say, where there were any; error and interval are then theirs.
+        recalibrated_by: Number of labelled batches that corrected the estimate and its interval.
+        metrics: Metrics besides the error, where they were asked for: from the labels, or from probabilities that
+            expect the estimated error.
     """
 
     target: str
@@ -138,6 +142,8 @@ class ErrorEstimate:
     remedy: str = ""
     assumed: str = "any"
     labelled: LabelledError | None = None
+    recalibrated_by: int = 0
+    metrics: tuple[MetricEstimate, ...] = ()
 
     def probability_above(self, threshold: float) -> float:
         """Probability that the error is above a threshold, as far as the interval covers.
@@ -160,6 +166,8 @@ class ErrorEstimate:
         """What the interval covers, in words."""
         if self.labelled is not None:
             return "the draw of the labels, whatever the shift"
+        if self.recalibrated_by:
+            return "sampling noise and what the estimate misses on batches like the labelled ones"
         if self.calibration is not None:
             return "sampling noise and the method's error under shifts like those of the calibration sets"
         if not self.hypotheses:
@@ -175,6 +183,9 @@ class ErrorEstimate:
             f"{self._answer}, on {self.m:,} samples; {percent(self.source_error)} on the {self.n_source:,} labelled "
             f"ones.{self._truth}{self._assumption} It is based on {joined(self.based_on)}"
         )
+        if self.recalibrated_by:
+            batches = f"{self.recalibrated_by} labelled batch{'es' if self.recalibrated_by > 1 else ''}"
+            return f"{head}, corrected by {batches}. The interval covers {self.covers}."
         c = self.calibration
         if c is None:
             return (
@@ -203,6 +214,7 @@ class ErrorEstimate:
             "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "labelled": None if self.labelled is None else self.labelled.to_dict(),
+            "metrics": [_finite(asdict(one)) for one in self.metrics],
         }
 
     def __str__(self) -> str:
@@ -239,7 +251,8 @@ class ErrorEstimate:
     @property
     def _kind(self) -> str:
         """An interval where calibration sets measured it or labels give it, else a range."""
-        return "range" if self.calibration is None and self.labelled is None else "interval"
+        has_labels = self.labelled is not None or self.recalibrated_by > 0
+        return "interval" if has_labels or self.calibration is not None else "range"
 
     @property
     def _assumption(self) -> str:

@@ -51,7 +51,7 @@ def chosen_samples(
     """As `choose_labels`, with an estimator that is fitted already."""
     if budget < 1:
         raise InputError(f"`budget` must be 1 or more; got {budget}.")
-    estimate = estimator.estimate_outputs(outputs)
+    estimate = estimator.estimate(outputs)
     rows = estimator.rule.class_probabilities(outputs, estimate.error)
     wrong = 1.0 - rows[np.arange(len(outputs)), outputs.predicted]
     count = strata_count(budget) if more is None else len(more.sizes)

@@ -51,7 +51,6 @@ class LabelledError:
         expected: Error that the outputs predict in each stratum.
         power_tuned: Prediction-powered estimate, with an interval that is right for many labels.
         label_free: The estimate without the labels.
-        metrics: Other metrics from the labels, with intervals that are approximate.
     """
 
     error: float
@@ -64,7 +63,6 @@ class LabelledError:
     expected: Floats
     power_tuned: ErrorInterval
     label_free: ErrorInterval
-    metrics: tuple[MetricEstimate, ...]
 
     @property
     def labels(self) -> int:
@@ -106,10 +104,6 @@ class LabelledError:
             "power_tuned": asdict(self.power_tuned),
             "label_free": asdict(self.label_free),
             "refutes_label_free": self.refutes_label_free,
-            "metrics": [
-                {key: value if isinstance(value, str) or math.isfinite(value) else None for key, value in row.items()}
-                for row in map(asdict, self.metrics)
-            ],
         }
 
 
@@ -154,6 +148,41 @@ class Labelled:
             raise InputError(f"`labelled` must have a label for whole numbers of samples; got {len(labels)} labels.")
         return cls(samples[known].astype(np.int64), labels[known])
 
+    def columns(self, outputs: Outputs) -> NDArray[np.int64]:
+        """The labels as columns of the logits of such outputs: by the names of the classes, else as numbers."""
+        labels, shape = self.labels, (len(self.labels), outputs.classes)
+        if outputs.class_names:
+            return class_columns(labels, np.array(outputs.class_names), shape, "labels", "`labelled`")
+        if labels.dtype.kind in "US":
+            with suppress(ValueError):  # what is no number is refused below
+                labels = np.array([float(label) for label in labels.tolist()])
+        return class_columns(labels, None, shape, "labels", "`labelled`")
+
+    def columns_on(self, target: Outputs) -> NDArray[np.int64]:
+        """The same, after a check that they are labels of samples of this target."""
+        samples, m = self.samples, len(target)
+        if samples.min() < 0 or samples.max() >= m or len(np.unique(samples)) < len(samples):
+            raise InputError(
+                f"`labelled` must name different rows of the target, 0 to {m - 1:,}; got {samples.max():,}."
+            )
+        if self.plan is not None and self.plan.sizes.sum() != m:
+            raise InputError(f"`labelled` was chosen from {self.plan.sizes.sum():,} samples; the target has {m:,}.")
+        return self.columns(target)
+
+    def counts(self, wrong: NDArray[np.bool_], strata: Strata) -> tuple[NDArray[np.int64], StratumCounts]:
+        """The stratum of each labelled sample, and what the labels say of every stratum.
+
+        Args:
+            wrong: Whether each labelled sample is wrong.
+            strata: Strata of the target, for samples that were drawn from all.
+        """
+        of = strata.of[self.samples] if self.plan is None else self.plan.strata[self.plan.is_labelled]
+        counts = StratumCounts.of(of, wrong, strata.sizes if self.plan is None else self.plan.sizes)
+        if not counts.labelled.all():
+            count = len(counts.sizes)
+            raise InputError(f"`labelled` needs a label in each of the {count} strata; label the first rows first.")
+        return of, counts
+
 
 def labelled_error(
     labelled: Labelled,
@@ -163,7 +192,6 @@ def labelled_error(
     *,
     interval: str = AUTO,
     level: float = 0.9,
-    seed: int = 0,
 ) -> LabelledError:
     """The error of a target from labels of some of its samples.
 
@@ -175,28 +203,16 @@ def labelled_error(
         interval: "fixed", "anytime" or "guaranteed"; "auto" is fixed where all samples that were chosen are labelled,
             and anytime where labelling is under way.
         level: Level of the intervals.
-        seed: Seed of the intervals of other metrics.
     """
     if interval not in INTERVALS:
         raise InputError(f"`interval` must be one of {', '.join(INTERVALS)}; got {interval!r}.")
-    samples, m = labelled.samples, len(outputs)
-    if samples.min() < 0 or samples.max() >= m or len(np.unique(samples)) < len(samples):
-        raise InputError(f"`labelled` must name different rows of the target, 0 to {m - 1:,}; got {samples.max():,}.")
-    predicted = outputs.predicted
-    labels = _columns(labelled.labels, outputs)
+    samples, m, predicted = labelled.samples, len(outputs), outputs.predicted
+    labels = labelled.columns_on(outputs)
     wrong = predicted[samples] != labels
     expected_wrong = 1.0 - rows[np.arange(m), predicted]
-    if labelled.plan is None:
-        strata = _post_strata(expected_wrong, samples)
-        of, sizes, expected = strata.of[samples], strata.sizes, strata.expected
-    else:
-        plan = labelled.plan
-        if plan.sizes.sum() != m:
-            raise InputError(f"`labelled` was chosen from {plan.sizes.sum():,} samples; the target has {m:,}.")
-        of, sizes, expected = plan.strata[plan.is_labelled], plan.sizes, plan.expected
-    counts = StratumCounts.of(of, wrong, sizes)
-    if not counts.labelled.all():
-        raise InputError(f"`labelled` needs a label in each of the {len(sizes)} strata; label the first rows first.")
+    strata = _post_strata(expected_wrong, samples)
+    of, counts = labelled.counts(wrong, strata)
+    expected = strata.expected if labelled.plan is None else labelled.plan.expected
     if interval == AUTO:
         interval = FIXED if labelled.is_whole else ANYTIME
     if interval == ANYTIME:
@@ -212,18 +228,23 @@ def labelled_error(
         "uniform" if labelled.plan is None else "stratified",
         counts,
         expected,
-        power_tuned_interval(wrong, expected_wrong, samples, of, sizes, level),
+        power_tuned_interval(wrong, expected_wrong, samples, of, counts.sizes, level),
         label_free,
-        labelled_metrics(
-            labels,
-            predicted[samples],
-            probabilities(outputs.logits)[samples],
-            of,
-            sizes,
-            level=level,
-            rng=np.random.default_rng(seed),
-        ),
     )
+
+
+def metrics_from_labels(
+    labelled: Labelled, outputs: Outputs, *, level: float = 0.9, seed: int = 0
+) -> tuple[MetricEstimate, ...]:
+    """Metrics besides the error from labels of some samples, with intervals that are approximate.
+
+    Arguments are those of `labelled_error`.
+    """
+    samples, labels = labelled.samples, labelled.columns_on(outputs)
+    predicted = outputs.predicted[samples]
+    of, counts = labelled.counts(predicted != labels, Strata.single(len(outputs)))
+    rows, rng = probabilities(outputs.logits)[samples], np.random.default_rng(seed)
+    return labelled_metrics(labels, predicted, rows, of, counts.sizes, level=level, rng=rng)
 
 
 def power_tuned_interval(
@@ -277,15 +298,4 @@ def _post_strata(expected_wrong: Floats, samples: NDArray[np.int64]) -> Strata:
         strata = Strata.by_error(expected_wrong, count)
         if np.bincount(strata.of[samples], minlength=len(strata.expected)).min() >= _FEWEST_LABELS:
             return strata
-    return Strata.by_error(expected_wrong, 1)
-
-
-def _columns(labels: NDArray[Any], outputs: Outputs) -> NDArray[np.int64]:
-    """Labels as columns of the logits: by the names of the classes, else as numbers."""
-    shape = (len(labels), outputs.classes)
-    if outputs.class_names:
-        return class_columns(labels, np.array(outputs.class_names), shape, "labels", "`labelled`")
-    if labels.dtype.kind in "US":
-        with suppress(ValueError):  # what is no number is refused below
-            labels = np.array([float(label) for label in labels.tolist()])
-    return class_columns(labels, None, shape, "labels", "`labelled`")
+    return Strata.single(len(expected_wrong))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from projnorm.files import decoding, read_file
 
 SAMPLE, STRATUM, LABEL = "sample", "stratum", "label"
 _COLUMNS = (SAMPLE, STRATUM, "stratum_size", "expected_error", "probability", LABEL)
+_ROW = "row"
 _LARGEST_FILE = 1_000_000_000
 
 
@@ -50,16 +52,21 @@ class LabelPlan:
         """Whether each sample has a label."""
         return np.array([bool(label) for label in self.labels], dtype=bool)
 
-    def write(self, path: str | Path) -> None:
-        """Write a CSV file with an empty column `label` to fill in, or with the labels that are known."""
+    def write(self, path: str | Path, *, rows: Sequence[object] = ()) -> None:
+        """Write a CSV file with an empty column `label` to fill in, or with the labels that are known.
+
+        Args:
+            path: The file.
+            rows: What a person finds each sample of the target by, such as its row in a larger table; a column `row`.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow([*_COLUMNS, *([_ROW] if len(rows) else [])])
         numbers = zip(self.samples, self.strata, self.probabilities, self.labels, strict=True)
-        writer.writerows(
-            [sample, stratum, self.sizes[stratum], repr(float(self.expected[stratum])), f"{probability:.6g}", label]
-            for sample, stratum, probability, label in numbers
-        )
+        for sample, stratum, probability, label in numbers:
+            size, expected = self.sizes[stratum], repr(float(self.expected[stratum]))
+            found = [rows[sample]] if len(rows) else []
+            writer.writerow([sample, stratum, size, expected, f"{probability:.6g}", label, *found])
         write_atomically(Path(path), text.getvalue().encode())
 
     @classmethod

@@ -56,6 +56,11 @@ class Strata:
         spread = np.bincount(of, deviations)
         return cls(of, np.bincount(of, wrong) / sizes, spread / spread.sum())
 
+    @classmethod
+    def single(cls, count: int) -> Strata:
+        """One stratum of so many samples, of whose errors nothing is expected."""
+        return cls(np.zeros(count, dtype=np.int64), np.array([0.5]), np.array([1.0]))
+
     def draws(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Samples in the order in which they are to be labelled; each beginning of it has about the allotted parts.
 

@@ -38,6 +38,9 @@ GROUPS = {
 # the help, its arguments are configurations whose settings become flags, and it returns the exit code, or None for 0.
 COMMANDS = {
     "predict": ("predict:predict", "Estimate the error of your model on your unlabelled data."),
+    "label": ("label:label", "Choose which few samples to label."),
+    "fit": ("predict:fit", "Fit an estimator of the error once, for many targets."),
+    "monitor": ("monitor:monitor", "Watch the error of a model over batches, with alarms."),
     "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
     "figures": ("report:figures", "Draw every theory figure."),
     "replay": ("report:replay", "Check the intervals on one saved design."),
@@ -162,7 +165,7 @@ def _overview(group: str) -> str:
     names = [name for name in SUMMARIES if not group or name.split()[0] == group]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
     lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
-    first = ("predict", "report", "toy", "bound", "figures", "replay")
+    first = ("predict", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
         lines += textwrap.wrap(SUMMARIES[name], 79, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
     lines += [

@@ -1,96 +1,62 @@
-"""`projnorm predict`: the error of your model on your unlabelled data, with an interval."""
+"""`projnorm predict` and `projnorm fit`: the error of your model on your unlabelled data, with an interval."""
 
 from __future__ import annotations
 
-import logging
-import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from projnorm.cli.model_data import (
+    EstimateSettings,
+    EstimatorOption,
+    ModelData,
+    ModelOptions,
+    SourceOptions,
+    named,
+    require_source,
+)
 from projnorm.cli.output import say, say_json
-from projnorm.config import Config, seed_setting, setting
+from projnorm.config import Config, setting
 from projnorm.errors import InputError
-from projnorm.files import locate
-from projnorm.tables import is_table_file, stem
 
 if TYPE_CHECKING:
     from deep.estimate import ErrorEstimate
 
-LOGGER = logging.getLogger("projnorm")
-_SIZE = 224
-
 
 @dataclass(frozen=True)
-class DataOptions(Config):
-    """Samples, or what the model said of them."""
+class TargetOptions(Config):
+    """The new samples."""
 
-    source: str = setting(
-        help="Labelled samples like those of training: an .npz, .npy, .csv, .csv.gz or .parquet file, or class folders."
-    )
     target: tuple[str, ...] = setting(help="Unlabelled samples, a file for each set.", repeat=True, nonempty=True)
-    calibration: tuple[str, ...] = setting(
-        (), "Labelled shifted sets, a file each; fog-1.npz and fog-3.npz are of one family.", repeat=True
-    )
-    label_column: str = setting(
+    labelled: str = setting(
         "",
-        "Column of the labels in .csv and .parquet files; label, labels, y or target need not be named.",
+        "CSV file with labels of some samples of the target: one that `projnorm label` wrote and you filled in, or "
+        "columns sample (row of the target, from 0) and label of samples that were drawn uniformly.",
     )
-
-    def check(self) -> None:
-        """Refuse a column where there is no table."""
-        if self.label_column and not any(map(is_table_file, map(Path, (self.source, *self.target, *self.calibration)))):
-            raise InputError("`label_column` is for .csv and .parquet files.")
-
-
-@dataclass(frozen=True)
-class ModelOptions(Config):
-    """The model, unless the files hold its outputs."""
-
-    model: str = setting("", "FILE.py:FUNCTION that builds the model, or an .onnx file.")
-    weights: str = setting("", "Weights of the model: a .pth or .safetensors file.")
-    init: str = setting("", "Weights that fine-tuning began with, for ProjNorm.")
-    second: tuple[str, ...] = setting((), "Weights of another training, for GDE; two or more for ALine.", repeat=True)
-    preprocess: str = setting(
+    interval: str = setting(
         "auto",
-        "Preparation of a batch: unit scales bytes to 0..1 with colours first; auto is the model's own, or unit.",
-        choices=("auto", "unit", "imagenet", "none"),
+        "Interval from labels: fixed for a number decided beforehand, anytime for looking after every label, "
+        "guaranteed for at least the level; auto is fixed where all that were chosen are labelled, else anytime.",
+        choices=("auto", "fixed", "anytime", "guaranteed"),
     )
-    size: int | None = setting(
-        None, f"Pixels that a network sees with --preprocess imagenet; {_SIZE} by default.", least=1
-    )
-    device: str = setting("auto", "Device: auto, cpu, cuda or mps.")
 
     def check(self) -> None:
-        """Refuse options that would be ignored."""
-        if not self.model or self.model.endswith(".onnx"):
-            for name in ("weights", "init", "second", "preprocess"):
-                if getattr(self, name) not in ("", (), "auto"):
-                    raise InputError(f"`{name}` needs `model` to be FILE.py:FUNCTION.")
-        if self.size is not None and self.preprocess != "imagenet":
-            raise InputError("`size` is for `preprocess` imagenet.")
+        """Labels are of one target."""
+        if self.labelled and len(self.target) > 1:
+            raise InputError("`labelled` is for one `target`.")
+        if self.interval != "auto" and not self.labelled:
+            raise InputError("`interval` is for `labelled`.")
 
 
 @dataclass(frozen=True)
 class AnswerOptions(Config):
-    """What is estimated and printed."""
+    """What is printed."""
 
-    shift: str = setting(
-        "any",
-        "What is known of the shift: nothing; only class shares changed; or class shares are those of the source.",
-        choices=("any", "classes", "inputs"),
-    )
-    class_shares: tuple[float, ...] = setting(
-        (),
-        "Class shares of the targets, where known, in the order of the columns (of a table: by name), as 0.3,0.7.",
-    )
     methods: tuple[str, ...] = setting(("default",), "default, all, or names such as COT,ATC.", nonempty=True)
-    calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
-    level: float = setting(0.9, "Level of the interval.", above=0.0, below=1.0)
+    metrics: bool = setting(False, "Also estimate recall and precision of the classes, macro F1 and more.")
     fail_above: float | None = setting(
         None, "Exit with 1 if the error is likely above this, such as 0.2.", above=0.0, below=1.0
     )
@@ -99,7 +65,6 @@ class AnswerOptions(Config):
     )
     all_methods: bool = setting(False, "Print what every method says.")
     card: str = setting("", "File for an HTML page with the answer and the picture of the calibration.")
-    seed: int = seed_setting()
     json: bool = setting(False, "Print machine-readable output only.")
 
     def check(self) -> None:
@@ -108,42 +73,34 @@ class AnswerOptions(Config):
             raise InputError("`fail_probability` is for `fail_above`.")
 
 
-def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> int:
+@dataclass(frozen=True)
+class FileOption(Config):
+    """Where the estimator is written."""
+
+    out: str = setting("estimator.projnorm", "File that the estimator is written to.")
+    sizes: tuple[int, ...] = setting(
+        (), "Numbers of samples of the targets to come, where there are calibration sets.", least=2, distinct=True
+    )
+
+
+def predict(
+    data: SourceOptions,
+    targets: TargetOptions,
+    estimator: EstimatorOption,
+    model: ModelOptions,
+    settings: EstimateSettings,
+    answer: AnswerOptions,
+) -> int:
     """Estimate the error of your model on your unlabelled data, with an interval: start with two .npz files of outputs.
 
     A file of outputs holds `logits` (or `probabilities`) and, where they are known, `features`, `labels`,
     `predictions`, and `other_logits` of other models; a table has a column prob_NAME for each class, and `label`. With
     --model a file holds `images` or `inputs`, and `labels`; a table has the columns that the model takes, and `label`.
     """
-    files = [*(data.source, *data.target, *data.calibration), *(model.weights, model.init, *model.second)]
-    for name in [*files, model.model.rpartition(":")[0] or model.model]:
-        if name and not locate(name).exists():
-            raise InputError(f"{name}: there is no such file or folder.")
-    if not model.model:
-        # POT would import torch, jax and more for tensors that are not used here.
-        os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
-    from deep.estimate import estimate_errors
-
-    if data.calibration and not answer.calibrate:
-        raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
-    options: dict[str, Any] = _model(model, answer.seed)
-    read: Callable[[Path], Any] = partial(options.pop("read"), label_column=data.label_column)
-    source = _labelled(read, Path(data.source))
-    targets = {name: read(path) for name, path in _named(data.target).items()}
-    sets = {name: _labelled(read, path) for name, path in _named(data.calibration).items()}
-    estimates = estimate_errors(
-        options.pop("model"),
-        source,
-        targets,
-        shift=answer.shift,
-        class_shares=answer.class_shares or None,
-        methods=_methods(answer),
-        calibration=sets or ("auto" if answer.calibrate else "none"),
-        level=answer.level,
-        seed=answer.seed,
-        device=model.device,
-        **options,
-    )
+    require_source(data, estimator)
+    files = filter(None, [data.source, estimator.estimator, targets.labelled, *targets.target, *data.calibration])
+    opened = ModelData(model, files, label_column=data.label_column, seed=settings.seed)
+    estimates = _estimates(opened, data, targets, estimator, settings, answer)
     if answer.json:
         above = answer.fail_above
         extra = [{} if above is None else {"probability_above": one.probability_above(above)} for one in estimates]
@@ -151,13 +108,62 @@ def predict(data: DataOptions, model: ModelOptions, answer: AnswerOptions) -> in
     else:
         _print(estimates, answer)
     if answer.card:
-        _write_card(Path(answer.card), estimates, data, model)
+        source = data.source or estimator.estimator
+        _write_card(Path(answer.card), estimates, {"source": source, "targets": ", ".join(targets.target)}, model)
         if not answer.json:
             say(f"\nOpen {answer.card} in a browser.")
     if answer.fail_above is None:
         return 0
     likely = answer.fail_probability or 0.5
     return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
+
+
+def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, file: FileOption) -> None:
+    """Fit an estimator of the error to labelled samples once, and write it to a file that other commands take.
+
+    The file holds what was learnt, as plain arrays: the outputs on the source and, with --model and images, what
+    calibration sets taught. It does not hold the model.
+    """
+    if not data.source:
+        raise InputError("`source` must be given.")
+    opened = ModelData(model, [data.source, *data.calibration], label_column=data.label_column, seed=settings.seed)
+    source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
+    from deep.estimate.fitted import ErrorEstimator
+
+    fitted = ErrorEstimator.fit(source, model=opened.model, sizes=file.sizes, **options)
+    fitted.save(file.out)
+    say(f"{file.out}: fitted to {fitted.n_source:,} labelled samples; the error on them is {fitted.source_error:.1%}.")
+
+
+def _estimates(
+    opened: ModelData,
+    data: SourceOptions,
+    targets: TargetOptions,
+    estimator: EstimatorOption,
+    settings: EstimateSettings,
+    answer: AnswerOptions,
+) -> list[ErrorEstimate]:
+    if estimator.estimator:
+        if settings != EstimateSettings() or answer.methods != ("default",):
+            raise InputError("an estimator has its settings from `projnorm fit`; leave them out here.")
+        fitted = opened.load(estimator.estimator)
+        estimate = partial(
+            fitted.estimate, labelled=targets.labelled or None, interval=targets.interval, metrics=answer.metrics
+        )
+        return [estimate(opened.read(path), name=name) for name, path in named(targets.target).items()]
+    from deep.estimate import estimate_error, estimate_errors
+
+    source = opened.labelled(data.source)
+    sets = {name: opened.read(path) for name, path in named(targets.target).items()}
+    options = opened.options(data.calibration, settings)
+    options |= {"methods": _methods(answer), "metrics": answer.metrics}
+    if not targets.labelled:
+        return estimate_errors(opened.model, source, sets, **options)
+    ((name, target),) = sets.items()
+    found = estimate_error(
+        opened.model, source, target, labelled=targets.labelled, interval=targets.interval, **options
+    )
+    return [replace(found, target=name)]
 
 
 def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
@@ -175,6 +181,10 @@ def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
         if answer.fail_above is not None:
             above = one.probability_above(answer.fail_above)
             say(f"Probability that the error is above {100 * answer.fail_above:g} %: {above:.2f}")
+        if answer.metrics:
+            from figures.error_card import build_metrics
+
+            say(f"\n{build_metrics(one).text()}\n")
         if answer.all_methods:
             from figures.error_card import build
 
@@ -183,63 +193,11 @@ def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
         say("--all-methods prints what every method says.")
 
 
-def _write_card(path: Path, estimates: list[ErrorEstimate], data: DataOptions, model: ModelOptions) -> None:
+def _write_card(path: Path, estimates: list[ErrorEstimate], data: dict[str, str], model: ModelOptions) -> None:
     from figures.error_card import card
     from projnorm.atomic import write_atomically
 
-    names = {"source": Path(data.source).name, "targets": ", ".join(Path(name).name for name in data.target)}
+    names = {what: ", ".join(Path(name).name for name in names.split(", ")) for what, names in data.items()}
     command = shlex.join(["projnorm", *sys.argv[1:]])
     html = card(estimates, command=command, model=model.model or "the model behind the outputs", data=names)
     write_atomically(path, html.encode("utf-8"))
-
-
-def _model(options: ModelOptions, seed: int) -> dict[str, Any]:
-    """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
-    if not options.model:
-        return {"model": None, "read": _read_outputs}
-    from deep.estimate.sample_files import preparation, read_samples
-    from projnorm.vision.model_files import build_model, initial_network, with_weights
-
-    if options.model.endswith(".onnx"):
-        return {"model": locate(options.model), "read": read_samples}
-
-    built = build_model(options.model, Path(options.weights) if options.weights else None, seed=seed)
-    if not options.weights:
-        LOGGER.warning("no --weights were given: the model is used with the weights that %s gave it.", options.model)
-    return {
-        "model": built.model,
-        "read": read_samples,
-        "prepare": preparation(options.preprocess, options.size or _SIZE, built.prepare),
-        "init": initial_network(built, Path(options.init), seed=seed) if options.init else None,
-        "others": [with_weights(built, Path(path)) for path in options.second],
-    }
-
-
-def _named(paths: Iterable[str]) -> dict[str, Path]:
-    """Files by their names without ending, each of which must be another."""
-    found: dict[str, Path] = {}
-    for path in map(Path, paths):
-        if stem(path) in found:
-            raise InputError(f"two sets are called {stem(path)!r}: {found[stem(path)]} and {path}; rename one.")
-        found[stem(path)] = path
-    return found
-
-
-def _read_outputs(path: Path, *, label_column: str) -> Any:
-    """The arrays in a table of outputs; for another file its path, which is read later."""
-    path = locate(path)
-    if not is_table_file(path):
-        return path
-    from deep.output_tables import arrays_of_table
-    from projnorm.tables import read_table
-
-    return arrays_of_table(read_table(path), str(path), label_column=label_column)
-
-
-def _labelled(read: Callable[[Path], Any], path: Path) -> Any:
-    """What is in a file; a table must have labels, which is said before anything is computed."""
-    found = read(path)
-    is_labelled = isinstance(found, tuple) or (isinstance(found, dict) and "labels" in found)
-    if is_table_file(path) and not is_labelled:
-        raise InputError(f"{path}: has no labels in a column called label; name the column as `label_column`.")
-    return found

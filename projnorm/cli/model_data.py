@@ -1,0 +1,211 @@
+"""The model, the labelled source and other samples, as the commands that estimate an error take them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from projnorm.config import Config, seed_setting, setting
+from projnorm.errors import InputError
+from projnorm.files import locate
+from projnorm.tables import is_table_file, stem
+
+if TYPE_CHECKING:
+    from deep.estimate import EstimateOptions
+    from deep.estimate.fitted import ErrorEstimator
+
+LOGGER = logging.getLogger("projnorm")
+_SIZE = 224
+_LABEL_COLUMN = "Column of the labels in .csv and .parquet files; label, labels, y or target need not be named."
+
+
+@dataclass(frozen=True)
+class SourceOptions(Config):
+    """Labelled samples, or what the model said of them."""
+
+    source: str = setting(
+        "",
+        "Labelled samples like those of training: an .npz, .npy, .csv, .csv.gz or .parquet file, or class folders.",
+    )
+    calibration: tuple[str, ...] = setting(
+        (), "Labelled shifted sets, a file each; fog-1.npz and fog-3.npz are of one family.", repeat=True
+    )
+    label_column: str = setting(
+        "",
+        "Column of the labels in .csv and .parquet files; label, labels, y or target need not be named.",
+    )
+
+
+@dataclass(frozen=True)
+class EstimatorOption(Config):
+    """A fitted estimator instead of a source."""
+
+    estimator: str = setting("", "File that `projnorm fit` wrote.")
+
+
+@dataclass(frozen=True)
+class ModelOptions(Config):
+    """The model, unless the files hold its outputs."""
+
+    model: str = setting("", "FILE.py:FUNCTION that builds the model, or an .onnx file.")
+    weights: str = setting("", "Weights of the model: a .pth or .safetensors file.")
+    init: str = setting("", "Weights that fine-tuning began with, for ProjNorm.")
+    second: tuple[str, ...] = setting((), "Weights of another training, for GDE; two or more for ALine.", repeat=True)
+    preprocess: str = setting(
+        "auto",
+        "Preparation of a batch: unit scales bytes to 0..1 with colours first; auto is the model's own, or unit.",
+        choices=("auto", "unit", "imagenet", "none"),
+    )
+    size: int | None = setting(
+        None, f"Pixels that a network sees with --preprocess imagenet; {_SIZE} by default.", least=1
+    )
+    device: str = setting("auto", "Device: auto, cpu, cuda or mps.")
+
+    def check(self) -> None:
+        """Refuse options that would be ignored."""
+        if not self.model or self.model.endswith(".onnx"):
+            for name in ("weights", "init", "second", "preprocess"):
+                if getattr(self, name) not in ("", (), "auto"):
+                    raise InputError(f"`{name}` needs `model` to be FILE.py:FUNCTION.")
+        if self.size is not None and self.preprocess != "imagenet":
+            raise InputError("`size` is for `preprocess` imagenet.")
+
+
+@dataclass(frozen=True)
+class EstimateSettings(Config):
+    """How the error is estimated."""
+
+    shift: str = setting(
+        "any",
+        "What is known of the shift: nothing; only class shares changed; or class shares are those of the source.",
+        choices=("any", "classes", "inputs"),
+    )
+    class_shares: tuple[float, ...] = setting(
+        (),
+        "Class shares of the targets, where known, in the order of the columns (of a table: by name), as 0.3,0.7.",
+    )
+    calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
+    level: float = setting(0.9, "Level of the interval.", above=0.0, below=1.0)
+    seed: int = seed_setting()
+
+
+class ModelData:
+    """The model of a command line, and readers of its files."""
+
+    def __init__(self, model: ModelOptions, files: Iterable[str], *, label_column: str, seed: int) -> None:
+        """Check that all files are there, before anything is computed, then build the model."""
+        paths, script = list(files), model.model.rpartition(":")[0] or model.model
+        for name in [*paths, script, model.weights, model.init, *model.second]:
+            if name and not locate(name).exists():
+                raise InputError(f"{name}: there is no such file or folder.")
+        if label_column and not any(map(is_table_file, map(Path, paths))):
+            raise InputError("`label_column` is for .csv and .parquet files.")
+        if not model.model:
+            # POT would import torch, jax and more for tensors that are not used here.
+            os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
+        self._options = _built(model, seed) | {"device": model.device}
+        self.model: Any = self._options.pop("model")
+        self.label_column = label_column
+        self._read: Callable[[Path], Any] = partial(self._options.pop("read"), label_column=label_column)
+
+    def read(self, path: str | Path) -> Any:
+        """The samples in a file, with labels if they are there, or the outputs."""
+        return self._read(Path(path))
+
+    def labelled(self, path: str | Path) -> Any:
+        """The same; a table must have labels, which is said before anything is computed."""
+        found = self.read(path)
+        is_labelled = isinstance(found, tuple) or (isinstance(found, dict) and "labels" in found)
+        if is_table_file(Path(path)) and not is_labelled:
+            raise InputError(f"{path}: has no labels in a column called label; name the column as `label_column`.")
+        return found
+
+    def of_table(self, table: Any, name: str) -> Any:
+        """The samples in a DataFrame, or the outputs; labels are left out unless every row has one."""
+        from deep.output_tables import arrays_of_table, label_column_of, labels_in
+
+        column = label_column_of(table, self.label_column)
+        if column and table[column].isna().any():
+            table, column = table.drop(columns=column), ""
+        if self.model is None:
+            return arrays_of_table(table, name, label_column=column)
+        labels = labels_in(table, name, column) if column else None
+        return table if labels is None else (table.drop(columns=column), labels)
+
+    def options(self, calibration: Iterable[str], settings: EstimateSettings) -> EstimateOptions:
+        """The options of `estimate_errors`."""
+        sets = {name: self.labelled(path) for name, path in named(calibration).items()}
+        if sets and not settings.calibrate:
+            raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
+        found: EstimateOptions = {
+            "shift": settings.shift,
+            "class_shares": settings.class_shares or None,
+            "calibration": sets or ("auto" if settings.calibrate else "none"),
+            "level": settings.level,
+            "seed": settings.seed,
+            **self._options,  # type: ignore[typeddict-item]
+        }
+        return found
+
+    def load(self, estimator: str) -> ErrorEstimator:
+        """The estimator in a file, with the model."""
+        from deep.estimate.fitted import ErrorEstimator
+
+        known = {name: self._options[name] for name in ("prepare", "device") if name in self._options}
+        return ErrorEstimator.load(locate(estimator), model=self.model, **known)
+
+
+def require_source(data: SourceOptions, estimator: EstimatorOption) -> None:
+    """One source, and nothing that an estimator would ignore."""
+    if bool(data.source) == bool(estimator.estimator):
+        raise InputError("give either `source` or `estimator`.")
+    if estimator.estimator and data.calibration:
+        raise InputError("`calibration` is for `source`; an estimator was calibrated when it was fitted.")
+
+
+def named(paths: Iterable[str]) -> dict[str, Path]:
+    """Files by their names without ending, each of which must be another."""
+    found: dict[str, Path] = {}
+    for path in map(Path, paths):
+        if stem(path) in found:
+            raise InputError(f"two sets are called {stem(path)!r}: {found[stem(path)]} and {path}; rename one.")
+        found[stem(path)] = path
+    return found
+
+
+def _built(options: ModelOptions, seed: int) -> dict[str, Any]:
+    """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
+    if not options.model:
+        return {"model": None, "read": _read_outputs}
+    from deep.estimate.sample_files import preparation, read_samples
+    from projnorm.vision.model_files import build_model, initial_network, with_weights
+
+    if options.model.endswith(".onnx"):
+        return {"model": locate(options.model), "read": read_samples}
+
+    built = build_model(options.model, Path(options.weights) if options.weights else None, seed=seed)
+    if not options.weights:
+        LOGGER.warning("no --weights were given: the model is used with the weights that %s gave it.", options.model)
+    return {
+        "model": built.model,
+        "read": read_samples,
+        "prepare": preparation(options.preprocess, options.size or _SIZE, built.prepare),
+        "init": initial_network(built, Path(options.init), seed=seed) if options.init else None,
+        "others": [with_weights(built, Path(path)) for path in options.second],
+    }
+
+
+def _read_outputs(path: Path, *, label_column: str) -> Any:
+    """The arrays in a table of outputs; for another file its path, which is read later."""
+    path = locate(path)
+    if not is_table_file(path):
+        return path
+    from deep.output_tables import arrays_of_table
+    from projnorm.tables import read_table
+
+    return arrays_of_table(read_table(path), str(path), label_column=label_column)

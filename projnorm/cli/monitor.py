@@ -1,0 +1,154 @@
+"""`projnorm monitor`: a model that is watched batch by batch, with alarms that are seldom ever false."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from projnorm.cli.model_data import ModelData, ModelOptions
+from projnorm.cli.output import say, say_json
+from projnorm.config import Config, setting
+from projnorm.errors import InputError
+from projnorm.files import locate
+from projnorm.progress import tracked
+from projnorm.tables import is_table_file, read_table, stem
+
+if TYPE_CHECKING:
+    from deep.monitor.batch_report import BatchReport
+    from deep.monitor.monitor import Monitor
+
+LOGGER = logging.getLogger("projnorm")
+
+
+@dataclass(frozen=True)
+class BatchOptions(Config):
+    """The batches, and the state that is kept."""
+
+    estimator: str = setting(help="File that `projnorm fit` wrote.")
+    batches: tuple[str, ...] = setting(
+        (), "New batches, a file each in the order of time; or tables with --every.", positional=True, repeat=True
+    )
+    state: str = setting("projnorm-monitor", "Folder of the state, which continues from call to call.")
+    every: str = setting(
+        "", "Cut tables into batches: hour, day, week, month, quarter or year; or a number of rows, such as 500."
+    )
+    time_column: str = setting(
+        "", "Column of the times in tables; time, timestamp, datetime or date need not be named."
+    )
+    last: bool = setting(False, "With --every: also take the last batch of a table, which may not be complete.")
+    label_column: str = setting(
+        "", "Column of the labels in tables, where there are some; label, labels, y or target need not be named."
+    )
+
+    def check(self) -> None:
+        """Refuse what would be ignored."""
+        if not self.every and (self.time_column or self.last):
+            raise InputError("`time_column` and `last` are for `every`.")
+
+
+@dataclass(frozen=True)
+class AlarmOptions(Config):
+    """When to raise an alarm."""
+
+    threshold: float | None = setting(
+        None, "Error above which to alarm; that of the source and five points by default.", above=0.0, below=1.0
+    )
+    alpha: float = setting(
+        0.05, "Largest probability of ever alarming while the error is below the threshold.", above=0.0, below=1.0
+    )
+    budget: int = setting(
+        0, "Number of samples of each new batch to choose for labelling; fill in the files in STATE/to_label.", least=0
+    )
+    reset: bool = setting(False, "Begin the alarms anew, after one was dealt with.")
+    report: bool = setting(True, "Write the timeline to STATE/report.html and STATE/timeline.png.")
+    json: bool = setting(False, "Print a line of JSON for each new batch, and nothing else.")
+
+
+def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> int:
+    """Estimate the error of each new batch, and raise an alarm when it rises above a threshold.
+
+    The probability of ever raising a false alarm is at most --alpha, however often this runs: for the alarm without
+    labels if the estimates are right up to sampling noise, for the alarm from labels whatever they are. Batches that
+    were taken in before are left out, so that the same command may run every night.
+
+    The exit code is 1 while an alarm is raised (until --reset), 2 if a batch could not be taken in, else 0.
+    """
+    opened = ModelData(model, [*batches.batches, batches.estimator], label_column=batches.label_column, seed=0)
+    fitted = opened.load(batches.estimator)
+    from deep.monitor.monitor import Monitor
+
+    watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
+    if alarm.reset:
+        watched.reset()
+    failed = _take_in(watched, batches, alarm, opened)
+    found = watched.reports
+    if alarm.report and found:
+        _write_report(watched)
+    if not alarm.json:
+        say(_summary(watched))
+    return 1 if watched.has_alarm else 2 if failed else 0
+
+
+def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opened: ModelData) -> int:
+    """Take in labels and batches; returns how many could not be taken in, each of which was named."""
+    failed = 0
+    for report in watched.collect_labels():
+        _tell(report, alarm)
+    total = len(batches.batches)
+    for path in tracked(batches.batches, description="batches", total=total):
+        try:
+            for name, time, batch, rows in _batches_in(path, batches, opened):
+                _tell(watched.update(batch, name=name, time=time, budget=alarm.budget, rows=rows), alarm)
+        except InputError as error:
+            LOGGER.error("%s", error)
+            failed += 1
+    return failed
+
+
+def _tell(report: BatchReport, alarm: AlarmOptions) -> None:
+    if alarm.json:
+        say_json(report.to_dict())
+    elif report.is_new or report.labels:
+        say(report)
+
+
+def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator[tuple[str, str, Any, list[object]]]:
+    """Name, time and samples of each batch in a file, and the row of each sample in a table that was cut."""
+    file = Path(path)
+    if not batches.every:
+        yield stem(file), "", opened.read(file), []
+        return
+    if not is_table_file(file):
+        raise InputError(f"{path}: `every` cuts .csv and .parquet files.")
+    from deep.monitor.periods import periods_of
+
+    table = read_table(locate(file))
+    for one in periods_of(table, batches.every, time_column=batches.time_column, name=stem(file)):
+        if one.is_over or batches.last:
+            yield one.name, one.time, opened.of_table(one.rows, one.name), one.rows.index.tolist()
+        else:
+            LOGGER.info("%s: may not be complete and is left for a later call; --last takes it.", one.name)
+
+
+def _write_report(watched: Monitor) -> None:
+    from figures.style import save
+    from figures.timeline import draw, report_page
+    from projnorm.atomic import write_atomically
+
+    command = shlex.join(["projnorm", *sys.argv[1:]])
+    write_atomically(watched.folder / "report.html", report_page(watched, command=command).encode("utf-8"))
+    save(draw(watched), watched.folder, "timeline", formats=("png",))
+
+
+def _summary(watched: Monitor) -> str:
+    alarms = [one for one in watched.reports if one.is_alarm or one.is_labelled_alarm]
+    head = f"{len(watched.reports):,} batches in {watched.folder}; alarm above {watched.threshold:.1%}: "
+    if not watched.has_alarm:
+        return head + "none."
+    return head + f"raised by {', '.join(json.dumps(one.name) for one in alarms[-1:])}; --reset begins anew."
