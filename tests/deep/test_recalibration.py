@@ -1,0 +1,71 @@
+"""Labels of earlier batches correct later estimates: the formulas, their limits, and what they are worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import projnorm as pn
+from deep.labels.recalibration import Recalibration
+from projnorm.errors import InputError
+from tests.deep.test_monitor import outputs
+
+
+def test_one_exact_batch_moves_the_estimate_by_most_of_what_it_missed():
+    found = Recalibration.fit(np.array([0.1]), np.array([0.0]), 0.04)
+    # Prior variance 0.04^2 of the shared part, a quarter of it between batches: 1 / (1 + 1 / 4) of the difference.
+    assert found.shift == pytest.approx(0.1 / 1.25)
+    assert found.deviation**2 == pytest.approx(0.04**2 * (0.2 + 0.25))
+    assert found.batches == 1
+
+
+def test_many_batches_give_their_mean_and_their_spread():
+    rng = np.random.default_rng(0)
+    found = Recalibration.fit(rng.normal(0.1, 0.03, 2000), np.full(2000, 1e-8), 0.2)
+    assert found.shift == pytest.approx(0.1, abs=0.005)
+    assert found.deviation == pytest.approx(0.03, rel=0.1)
+
+
+@given(st.integers(1, 30), st.integers(0, 1000), st.floats(0.0, 0.05), st.floats(0.001, 0.3))
+def test_labels_without_information_change_nothing_and_no_shift_exceeds_what_was_seen(k, seed, noise, spread):
+    differences = np.random.default_rng(seed).normal(0.0, 0.1, k)
+    found = Recalibration.fit(differences, np.full(k, noise**2), spread)
+    assert abs(found.shift) <= np.abs(differences).max()
+    blank = Recalibration.fit(differences, np.full(k, 1e9), spread)
+    assert abs(blank.shift) < 1e-6
+    assert blank.deviation >= spread * (1.0 - 1e-6)
+
+
+def blind(m, seed, extra):
+    """Outputs whose errors are by `extra` more frequent than their probabilities say."""
+    one = outputs(m, seed)
+    flipped = (np.random.default_rng(seed).random(m) < extra) & (one.predicted == one.labels)
+    return pn.Outputs.of(one.logits, labels=np.where(flipped, 1 - one.labels, one.labels), name="batch")
+
+
+def test_an_estimator_learns_from_labelled_batches_and_keeps_it_in_its_file(tmp_path):
+    estimator = pn.ErrorEstimator.fit(outputs(800, 0))
+
+    def labelled(seed):
+        full = blind(400, seed, 0.3)
+        rows = np.random.default_rng(seed).choice(400, 100, replace=False)
+        return estimator.estimate(full.without_labels(), labelled={"sample": rows, "label": full.labels[rows]})
+
+    batches = [labelled(seed) for seed in range(1, 4)]
+    target = blind(400, 9, 0.3)
+    before, after = (one.estimate(target) for one in (estimator, estimator.recalibrated(batches)))
+    assert abs(after.error - target.error) < 0.05 < abs(before.error - target.error)
+    assert after.low <= target.error <= after.high
+    assert after.recalibrated_by == 3
+    assert "corrected by 3 labelled batches" in after.sentence
+    assert "90 % interval" in str(after)
+    estimator.recalibrated(batches).save(tmp_path / "e")
+    assert pn.ErrorEstimator.load(tmp_path / "e").estimate(target).to_dict() == after.to_dict()
+    assert pn.ErrorEstimator.load(tmp_path / "e").fingerprint != estimator.fingerprint
+    own = estimator.recalibrated(batches).estimate(
+        target.without_labels(), labelled={"sample": np.arange(50), "label": target.labels[:50]}
+    )
+    assert own.based_on == ("labels",)
+    with pytest.raises(InputError, match="must be of labelled targets"):
+        estimator.recalibrated([before])
