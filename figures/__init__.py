@@ -14,3 +14,4 @@ if TYPE_CHECKING:
     from figures.style import Drawing, plot, save
     from figures.table import Number, Table
     from figures.theory import theory_page, theory_shows
+    from figures.timeline import draw as draw_timeline

@@ -19,10 +19,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import yaml
+from transformers import BertForSequenceClassification, BertTokenizer
 
 import projnorm as pn
 from deep.estimators import base
 from projnorm.cli.app import SUMMARIES, run
+from tests.text.checkpoints import save_bert
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
@@ -98,6 +100,8 @@ def test_names_of_ours_in_running_text_exist(document):
         ("docs/predict.md", 1),
         ("docs/ntk.md", 3),
         ("docs/deep.md", 1),
+        ("docs/few-labels.md", 2),
+        ("docs/monitor.md", 2),
     ],
 )
 def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch, tmp_path):
@@ -133,7 +137,7 @@ def test_an_example_prints_an_answer_and_draws_a_figure(path, tmp_path, monkeypa
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_asks_one_question_in_under_forty_lines_through_the_front_door(path):
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 9
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     assert (ast.get_docstring(tree) or "").split("\n")[0].endswith("?")
@@ -189,3 +193,20 @@ def test_the_citation_names_the_paper_and_the_version():
 def test_the_site_is_searched_for_resources_of_other_hosts(html, resources):
     found = runpy.run_path(str(ROOT / "docs" / "hooks" / "offline.py"))["resources_elsewhere"](html)
     assert found == resources or len(found) == resources
+
+
+def test_the_trainer_callback_of_the_documents_adds_the_estimate_to_the_metrics(tmp_path, capsys):
+    block = next(one for one in PYTHON.findall(read("docs/monitor.md")) if "TrainerCallback" in one)
+    names: dict[str, Any] = {"pn": pn}
+    exec(compile(block, "docs/monitor.md", "exec"), names)  # noqa: S102 - our own document
+    folder = save_bert(tmp_path / "bert")
+    model = BertForSequenceClassification.from_pretrained(folder)
+    tokenizer = BertTokenizer.from_pretrained(folder)
+    texts = ["the cat sleeps", "a dog does not run in the house", "the dog runs"] * 20
+    target = [dict(tokenizer(text)) for text in texts]
+    source = [{**one, "labels": number % 2} for number, one in enumerate(target)]
+    metrics: dict[str, float] = {}
+    callback = names["MonitorError"](source, target)
+    callback.on_evaluate(None, None, None, model=model, processing_class=tokenizer, metrics=metrics)
+    assert 0.0 <= metrics["eval_estimated_error"] <= 1.0
+    assert "Estimated error" in capsys.readouterr().out

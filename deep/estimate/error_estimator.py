@@ -64,6 +64,7 @@ class OutputsEstimator:
         source: Labelled outputs.
         learnt_from: The part of them that methods learn from: half where calibration sets are made of the other half.
         calibration: Labelled shifted sets, or what was learnt from them for some sizes; None where there are none.
+        known_spread: `slice_spread` where the inputs of the source, which it may need, are not kept; else None.
     """
 
     methods: tuple[str, ...] | None
@@ -76,6 +77,7 @@ class OutputsEstimator:
     source: Outputs
     learnt_from: Outputs
     calibration: CalibrationSets | LearntSets | None
+    known_spread: float | None = None
     _cache: dict[tuple[str, int], object] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -148,8 +150,10 @@ class OutputsEstimator:
         return scaling
 
     @property
-    def _slice_spread(self) -> float:
+    def slice_spread(self) -> float:
         """How much confidence misses the errors of slices of the source by."""
+        if self.known_spread is not None:
+            return self.known_spread
         if ("slices", 0) not in self._cache:
             tests = self._tests
             self._cache["slices", 0] = slice_spread(
@@ -203,7 +207,7 @@ class OutputsEstimator:
         if self.wanted is None:
             based_on, hypotheses = _based_on(assessment, self.shift), assessment.results
             answer = answer_from_outputs(assessment, self.shift, sizes, self.level).at_least(
-                self._slice_spread, self.level
+                self.slice_spread, self.level
             )
         else:
             based_on, hypotheses = tuple(one for one in self.wanted if math.isfinite(scores[one])), ()

@@ -75,8 +75,9 @@ def _described(
         "kind": _KIND,
         "version": VERSION,
         "shift": rule.shift,
-        "level": rule.level,
-        "seed": rule.seed,
+        "level": float(rule.level),
+        "seed": int(rule.seed),
+        "slice_spread": rule.slice_spread,
         "remedy": rule.remedy,
         "recalibration": None if recalibration is None else list(astuple(recalibration)),
     }
@@ -110,6 +111,7 @@ def _rule(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEst
         source,
         source if calibration is None else _outputs(arrays, "learnt_from", path),
         calibration,
+        float(document["slice_spread"]),
     )
 
 

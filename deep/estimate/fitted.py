@@ -12,7 +12,7 @@ import numpy as np
 
 from deep.estimate.batches import as_batches
 from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.classifiers import Classifier, as_classifier, outputs_of
+from deep.estimate.classifiers import ArrayClassifier, Classifier, as_classifier, outputs_of
 from deep.estimate.error_estimator import OutputsEstimator
 from deep.estimate.estimate import (
     EstimateOptions,
@@ -30,6 +30,7 @@ from deep.labels.labelled import AUTO, Labelled
 from deep.labels.recalibration import Recalibration
 from deep.outputs import Outputs, require_alike
 from projnorm.errors import InputError
+from projnorm.files import decoding
 
 if TYPE_CHECKING:
     from deep.training import Prepare
@@ -75,11 +76,12 @@ class ErrorEstimator:
             InputError: If something does not fit; the message says what.
         """
         check_options(options)
+        wanted = _whole_sizes(sizes)
         with one_thread_for(model, options):
             samples = ModelSamples.of_options(model, source, options)
             rule = estimator_of(samples, options)
             if isinstance(rule.calibration, CalibrationSets):
-                rule = rule.for_sizes(sizes or _default_sizes(rule.calibration.size))
+                rule = rule.for_sizes(wanted or _default_sizes(rule.calibration.size))
             rule.estimate(rule.source)  # everything that is learnt lazily
         return cls(rule, samples.classifier, model, options)
 
@@ -148,7 +150,8 @@ class ErrorEstimator:
         if rule.methods is not None or rule.source.others:
             raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
         kept = replace(rule.source, inputs=None)
-        write_estimator(Path(path), replace(rule, source=kept), self.recalibration, self._probe(kept))
+        saved = replace(rule, source=kept, known_spread=rule.slice_spread)
+        write_estimator(Path(path), saved, self.recalibration, self._probe(kept))
 
     @classmethod
     def load(
@@ -169,20 +172,31 @@ class ErrorEstimator:
         rule, recalibration, probe = read_estimator(Path(path))
         options: EstimateOptions = {"device": device, "prepare": prepare, "collate": collate}
         estimator = cls(rule, None, model, options, recalibration)
-        found = estimator._probe(rule.source)
-        if not np.allclose(found, probe, rtol=1e-9, atol=1e-12):
+        with decoding(f"{path}: is no whole file of an error estimator"):
+            is_same = np.allclose(estimator._probe(rule.source), probe, rtol=1e-9, atol=1e-12)
+        if not is_same:
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")
         return estimator
 
     def _classifier(self, samples: Any) -> Classifier:
         device = device_of(self.model, self.options.get("device", "auto"))
-        return as_classifier(self.model, samples, prepare=self.options.get("prepare"), device=device)
+        found = as_classifier(self.model, samples, prepare=self.options.get("prepare"), device=device)
+        if isinstance(found, ArrayClassifier):  # as it was found on the source, not as it looks on these samples
+            return replace(found, decides=self.rule.source.predictions is not None)
+        return found
 
     def _probe(self, source: Outputs) -> tuple[float, float, float]:
         """The answer for a few samples of the source, with which a file is checked."""
         with one_thread_for(None, {}):
             found = self.rule.estimate(source.take(np.arange(min(_PROBE, len(source)))))
         return found.error, found.low, found.high
+
+
+def _whole_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    found = np.asarray(sizes)
+    if found.ndim != 1 or (len(found) and (found.dtype.kind not in "iu" or found.min() < 1)):
+        raise InputError(f"`sizes` must be whole numbers, 1 or more; got {sizes!r}.")
+    return tuple(found.tolist())
 
 
 def _default_sizes(size: int) -> tuple[int, ...]:

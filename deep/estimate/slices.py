@@ -23,6 +23,7 @@ from deep.tables import TableEncoder
 _FEWEST_SAMPLES, _MOST_COLUMNS = 50, 12
 _CLUSTERS, _BLOCKS = 6, 4
 _ROUNDING = 1e-9
+_DIGITS = 6
 # Fewer slices say nothing of the spread.
 _FEWEST_SLICES = 5
 
@@ -74,7 +75,9 @@ def _slices(rows: Floats, seed: int) -> Iterator[NDArray[Any]]:
         yield from _large(np.flatnonzero(column <= low), count)
         yield from _large(np.flatnonzero(column >= high), count)
     standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    _, cluster = kmeans2(standardised, min(_CLUSTERS, count), minit="++", seed=np.random.default_rng(seed))
+    # Rows that differ by rounding alone are one; there are no more clusters than rows.
+    different = len(np.unique(standardised.round(_DIGITS), axis=0))
+    _, cluster = kmeans2(standardised, min(_CLUSTERS, different), minit="++", seed=np.random.default_rng(seed))
     for number in range(_CLUSTERS):
         yield from _large(np.flatnonzero(cluster == number), count)
     for block in np.array_split(np.arange(count), _BLOCKS):

@@ -146,7 +146,8 @@ class Labelled:
         known = np.array([not is_missing(label) for label in labels.tolist()], dtype=bool)
         if len(samples) != len(labels) or samples.dtype.kind not in "iu" or not known.any():
             raise InputError(f"`labelled` must have a label for whole numbers of samples; got {len(labels)} labels.")
-        return cls(samples[known].astype(np.int64), labels[known])
+        # A list, since an array with missing entries may be one of objects.
+        return cls(samples[known].astype(np.int64), np.array(labels[known].tolist()))
 
     def columns(self, outputs: Outputs) -> NDArray[np.int64]:
         """The labels as columns of the logits of such outputs: by the names of the classes, else as numbers."""
@@ -161,9 +162,11 @@ class Labelled:
     def columns_on(self, target: Outputs) -> NDArray[np.int64]:
         """The same, after a check that they are labels of samples of this target."""
         samples, m = self.samples, len(target)
-        if samples.min() < 0 or samples.max() >= m or len(np.unique(samples)) < len(samples):
+        distinct = len(np.unique(samples))
+        if samples.min() < 0 or samples.max() >= m or distinct < len(samples):
             raise InputError(
-                f"`labelled` must name different rows of the target, 0 to {m - 1:,}; got {samples.max():,}."
+                f"`labelled` must name different rows of the target, 0 to {m - 1:,}; got {len(samples):,} rows from "
+                f"{samples.min():,} to {samples.max():,}, {distinct:,} of them different."
             )
         if self.plan is not None and self.plan.sizes.sum() != m:
             raise InputError(f"`labelled` was chosen from {self.plan.sizes.sum():,} samples; the target has {m:,}.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +52,14 @@ class LabelPlan:
         """Whether each sample has a label."""
         return np.array([bool(label) for label in self.labels], dtype=bool)
 
+    def with_labels(self, labels: Mapping[int, object]) -> LabelPlan:
+        """The same with more labels, given by rows of the target; those of other rows are left out."""
+        found = [
+            str(labels[sample]) if sample in labels else label
+            for sample, label in zip(self.samples.tolist(), self.labels, strict=True)
+        ]
+        return replace(self, labels=tuple(found))
+
     def write(self, path: str | Path, *, rows: Sequence[object] = ()) -> None:
         """Write a CSV file with an empty column `label` to fill in, or with the labels that are known.
 
@@ -88,9 +96,9 @@ class LabelPlan:
             rates = np.array([float(row["expected_error"]) for row in rows])
             if len(set(samples.tolist())) < len(samples) or samples.min() < 0:
                 raise ValueError("a sample is there twice, or negative")
-            count = int(strata.max()) + 1
-            first = [int(np.argmax(strata == h)) for h in range(count)]
-            if strata.min() < 0 or not np.array_equal(np.unique(strata), np.arange(count)):
+            numbers, first = np.unique(strata, return_index=True)
+            count = len(numbers)
+            if not np.array_equal(numbers, np.arange(count)):
                 raise ValueError("strata are not numbered from 0")
             sizes, expected = rowsizes[first], rates[first]
             drawn = np.bincount(strata, minlength=count)

@@ -44,13 +44,13 @@ _HALVINGS = 30
 def stratified_interval(counts: StratumCounts, level: float = 0.9) -> ErrorInterval:
     """The stratified estimate with an interval at the likeliest division of errors; every stratum needs a label."""
     low, high = (_likeliest_end(one, level) for one in (counts, counts.mirrored))
-    return ErrorInterval(counts.estimate, low, 1.0 - high)
+    return _around(counts.estimate, low, 1.0 - high)
 
 
 def guaranteed_interval(counts: StratumCounts, level: float = 0.9) -> ErrorInterval:
     """The stratified estimate with an interval that holds with at least this probability, whatever the errors are."""
     low, high = (_guaranteed_end(one, level) for one in (counts, counts.mirrored))
-    return ErrorInterval(counts.estimate, low, 1.0 - high)
+    return _around(counts.estimate, low, 1.0 - high)
 
 
 def tail_probability(counts: StratumCounts, total: int) -> float:
@@ -62,6 +62,11 @@ def tail_probability(counts: StratumCounts, total: int) -> float:
     """
     search = _Divisions.of(counts)
     return max(search.best(start) for start in search.starts(total))
+
+
+def _around(error: float, low: float, high: float) -> ErrorInterval:
+    """An interval that has the estimate in it: that of the likeliest division may be another, by less than a sample."""
+    return ErrorInterval(error, min(low, error), max(high, error))
 
 
 def _likeliest_end(counts: StratumCounts, level: float) -> float:
@@ -79,12 +84,13 @@ def _likeliest_end(counts: StratumCounts, level: float) -> float:
 
 def _guaranteed_end(counts: StratumCounts, level: float) -> float:
     """Lower end at the worst division."""
-    outside, alpha = int(counts.least.sum()) - 1, (1.0 - level) / 2.0
+    search, alpha = _Divisions.of(counts), (1.0 - level) / 2.0
+    outside = int(counts.least.sum()) - 1
     inside = max(outside + 1, round(counts.estimate * counts.total))
     inside = min(inside, int(counts.most.sum()))
     while inside - outside > 1:
         middle = (inside + outside) // 2
-        if tail_probability(counts, middle) > alpha:
+        if any(search.best(start) > alpha for start in search.starts(middle)):
             inside = middle
         else:
             outside = middle
@@ -119,10 +125,17 @@ class _Divisions:
         return cls(counts, places, observed)
 
     def starts(self, total: int) -> list[Counts]:
-        """Divisions to begin with: one error rate for all, and rates like those observed."""
+        """Divisions to begin with: one rate for all, rates like those observed, and one stratum as wrong or as right as
+        it can be with one rate for the others; from the first two alone, the search misses the worst division at times.
+        """
         c = self.counts
-        rates = [np.full(len(c.sizes), total / c.total), (c.wrong + 0.5) / (c.labelled + 1.0)]
-        return [self._adding_up(c.sizes * rate, total) for rate in rates]
+        even = c.sizes * (total / c.total)
+        found = [self._adding_up(one, total) for one in (even, c.sizes * (c.wrong + 0.5) / (c.labelled + 1.0))]
+        for h in range(len(even)):
+            for extreme in (c.most, c.least):
+                division = np.where(np.arange(len(even)) == h, extreme, even)
+                found.append(self._adding_up(division, total, last=h))
+        return [np.array(one) for one in dict.fromkeys(tuple(one.tolist()) for one in found)]
 
     def best(self, division: Counts) -> float:
         """The largest probability that is found by moving errors between pairs of strata."""
@@ -188,10 +201,11 @@ class _Divisions:
         possible = (x <= K) & (n - x <= size - K)
         return np.where(possible, np.exp(np.where(possible, logs, 0.0)), 0.0)
 
-    def _adding_up(self, division: Floats, total: int) -> Counts:
-        """Whole numbers near these that each stratum can have and that add up to the total."""
+    def _adding_up(self, division: Floats, total: int, last: int = -1) -> Counts:
+        """Whole numbers near these that each stratum can have and that add up to the total; `last` changes last."""
         whole = np.clip(np.round(division), self.counts.least, self.counts.most).astype(np.int64)
-        for h in np.argsort(-(self.counts.most - self.counts.least)):
+        order = np.argsort(-(self.counts.most - self.counts.least))
+        for h in sorted(order, key=lambda h: h == last):
             excess = int(whole.sum()) - total
             whole[h] = np.clip(whole[h] - excess, self.counts.least[h], self.counts.most[h])
         return whole

@@ -39,6 +39,8 @@ GROUND = (
 DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 EXAMPLES = (
     "scikit_learn_error",
+    "few_labels",
+    "monitor_pipeline",
     "toy",
     "bound",
     "tangent_kernel",

@@ -33,6 +33,12 @@ def test_columns_that_are_constant_up_to_rounding_and_missing_entries_do_no_harm
     assert slice_spread(found, lambda _: 0.2, seed=0) < 0.05
 
 
+def test_fewer_different_rows_than_clusters_do_no_harm():
+    table = np.repeat(np.eye(3), 200, axis=0) * (1.0 + 1e-12 * np.arange(600)[:, None])
+    found = outputs(600, table, wrong=np.arange(600) % 5 == 0)
+    assert slice_spread(found, lambda _: 0.2, seed=0) < 0.05
+
+
 @pytest.mark.parametrize("n", [10, 200])
 def test_what_is_no_table_or_too_small_has_no_slices(n):
     plain = outputs(n, None, wrong=np.arange(n) % 5 == 0)

@@ -1,0 +1,106 @@
+"""Labels of earlier batches: how much do they improve the estimate of the next one?
+
+    python benchmarks/recalibration.py DATA CACHE OUT.json [--packages SITE_PACKAGES] [--suites elec2,reviews,nannyml]
+
+The targets of the benchmark are taken in their order: of time, or of the domains. A hundred samples of each are chosen
+and labelled, and the estimate without labels of the next target is corrected by those of all before. The constants of
+`deep.labels.recalibration` were chosen on the suites of `CHOOSING`; the default ones report.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from harness import write_result
+from joblib import Parallel, delayed
+
+from deep.benchmark.models import BOOSTING, LOGISTIC, TFIDF, fitted
+from deep.benchmark.problems import GivenOutputs, Places
+from deep.benchmark.suites import GIVEN, Case, cases_of
+from deep.estimate.fitted import ErrorEstimator
+from deep.labels.counts import StratumCounts
+from deep.labels.recalibration import Recalibration
+from deep.labels.strata import Strata, strata_count
+from deep.labels.stratified import stratified_interval
+from deep.training import one_thread
+from projnorm.progress import tracked
+from projnorm.store import Entry, Store, digest
+
+CHOOSING = ("beijing-quarters", "beijing-sites", "office")
+REPORTING = ("elec2", "reviews", "nannyml")
+MODELS = (LOGISTIC, BOOSTING, TFIDF, GIVEN)
+LABELS, DRAWS, MOST, LEVEL, SEED = 100, 20, 1_000, 0.9, 0
+REACH = 1.6448536269514722
+
+
+def computed(places: Places, case: Case) -> Entry:
+    """Truth and estimates of every target, without labels and by every draw of labels."""
+    with one_thread("cpu"):
+        question = case.question(places, MOST, SEED)
+        if not isinstance(question, GivenOutputs):
+            question = fitted(case.model, question, places, SEED).outputs_on(question)
+        estimator = ErrorEstimator.fit(question.source)
+        free, labelled = [], np.empty((DRAWS, len(question.targets), 2))
+        for number, target in enumerate(question.targets):
+            estimate = estimator.estimate(target.without_labels())
+            free.append((target.error, estimate.error, estimate.low, estimate.high, estimate.sampling_noise))
+            rows = estimator.rule.class_probabilities(target.without_labels(), estimate.error)
+            expected = 1.0 - rows[np.arange(len(target)), target.predicted]
+            strata, wrong = Strata.by_error(expected, strata_count(LABELS)), target.predicted != target.known_labels
+            for draw in range(DRAWS):
+                samples = strata.draws(LABELS, np.random.default_rng((SEED, number, draw)))
+                counts = StratumCounts.of(strata.of[samples], wrong[samples], strata.sizes)
+                found = stratified_interval(counts, LEVEL)
+                labelled[draw, number] = found.error, ((found.high - found.low) / (2.0 * REACH)) ** 2
+        return Entry({"free": np.array(free), "labelled": labelled})
+
+
+def misses(entry: Entry) -> dict[str, np.ndarray]:
+    """What each kind of estimate misses, and whether its interval holds, over targets after the first and draws."""
+    truth, error, low, high, noise = entry.arrays["free"].T
+    spread = (high - low) / (2.0 * REACH)
+    found = {name: [] for name in ("free", "recalibrated", "labelled", "free held", "recalibrated held", "width")}
+    for draw in entry.arrays["labelled"]:
+        for t in range(1, len(truth)):
+            one = Recalibration.fit(draw[:t, 0] - error[:t], draw[:t, 1], float(spread[:t].mean()))
+            corrected = one.interval(error[t], noise[t], LEVEL)
+            found["free"].append(abs(error[t] - truth[t]))
+            found["recalibrated"].append(abs(corrected.error - truth[t]))
+            found["labelled"].append(abs(draw[t - 1, 0] - truth[t]))
+            found["free held"].append(low[t] <= truth[t] <= high[t])
+            found["recalibrated held"].append(corrected.low <= truth[t] <= corrected.high)
+            found["width"].append(corrected.high - corrected.low)
+    return {name: np.array(values, dtype=float) for name, values in found.items()}
+
+
+def main() -> None:
+    """Compute what is not there, print a line for each case, and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("data", "cache", "out"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--packages", default="")
+    parser.add_argument("--suites", default=",".join(REPORTING))
+    given = parser.parse_args()
+    store, places = Store(given.cache), Places(given.data, given.packages, "", "", given.cache)
+    cases = [case for case in cases_of(given.suites.split(",")) if case.model in MODELS]
+    keys = [f"{case.name}-{digest([LABELS, DRAWS, MOST, SEED])}" for case in cases]
+    work = (
+        delayed(store.get_or_compute)(key, partial(computed, places, case))
+        for key, case in zip(keys, cases, strict=True)
+    )
+    done = Parallel(n_jobs=2, return_as="generator")(work)
+    rows = {}
+    for case, entry in zip(cases, tracked(done, description="cases", total=len(cases)), strict=True):
+        rows[case.name] = {name: round(float(values.mean()), 4) for name, values in misses(entry).items()}
+        print(f"{case.name}: {rows[case.name]}")
+    means = {name: round(float(np.mean([row[name] for row in rows.values()])), 4) for name in next(iter(rows.values()))}
+    print(f"mean over cases: {means}")
+    result = {"labels": LABELS, "draws": DRAWS, "level": LEVEL, "cases": rows, "mean": means}
+    write_result(given.out, "python benchmarks/recalibration.py DATA CACHE OUT.json", result)
+
+
+if __name__ == "__main__":
+    main()
