@@ -22,10 +22,7 @@ _CALIBRATED = (
     "labelled shifted sets that it was calibrated on, each predicted from the other families only; the cross is the "
     "target at its estimate, the bar its interval."
 )
-_UNCALIBRATED = (
-    "The error that each method alone predicts; circles are the methods that the estimate is made of. The range covers "
-    "the hypotheses that were not refuted, sampling noise, and an allowance for real shifts."
-)
+_UNCALIBRATED = "The error that each method alone predicts; circles are the methods that the estimate is made of."
 
 
 @plot("", _CALIBRATED)
@@ -75,7 +72,9 @@ def build_hypotheses(estimate: ErrorEstimate) -> Table:
 
 def show(estimate: ErrorEstimate) -> Shown:
     """The card: the answer first, then the picture and what every method says."""
-    caption = _UNCALIBRATED if estimate.calibration is None else _CALIBRATED
+    caption = _CALIBRATED
+    if estimate.calibration is None:
+        caption = f"{_UNCALIBRATED} The {estimate.kind} covers {estimate.covers}."
     return Shown(
         [
             estimate.sentence,
@@ -107,8 +106,7 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
 def interval(estimate: ErrorEstimate) -> str:
     """The answer in a few words."""
     error, low, high = (f"{100 * value:.1f} %" for value in (estimate.error, estimate.low, estimate.high))
-    kind = "range" if estimate.calibration is None else "interval"
-    return f"{error}, {100 * estimate.level:g} % {kind} {low} to {high}"
+    return f"{error}, {100 * estimate.level:g} % {estimate.kind} {low} to {high}"
 
 
 def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult]) -> None:

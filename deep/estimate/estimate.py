@@ -16,11 +16,12 @@ from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
 from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
 from deep.estimate.error_estimator import OutputsEstimator, halves, offered_methods
+from deep.estimate.metrics import MetricEstimate
 from deep.estimate.result import ErrorEstimate
 from deep.estimators import ESTIMATORS, Resources
 from deep.estimators.base import has_torch
 from deep.labels.counts import ErrorInterval
-from deep.labels.labelled import AUTO, Labelled, labelled_error, metrics_from_labels
+from deep.labels.labelled import AUTO, Labelled, LabelledError, labelled_error, metrics_from_labels
 from deep.output_tables import arrays_of_table
 from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
 from deep.tables import as_text, is_table
@@ -123,8 +124,17 @@ def with_labels(
         based_on=("labels",),
         warnings=tuple(warning for warning, holds in doubts.items() if holds),
         labelled=found,
-        metrics=metrics_from_labels(known, outputs, level=estimator.level, seed=estimator.seed) if metrics else (),
+        metrics=_labelled_metrics(estimator, outputs, known, found) if metrics else (),
     )
+
+
+def _labelled_metrics(
+    estimator: OutputsEstimator, outputs: Outputs, known: Labelled, found: LabelledError
+) -> tuple[MetricEstimate, ...]:
+    """Metrics from labels; the accuracy is that of the estimate, whose interval is exact."""
+    accuracy, *others = metrics_from_labels(known, outputs, level=estimator.level, seed=estimator.seed)
+    exact = replace(accuracy, value=1.0 - found.error, low=1.0 - found.high, high=1.0 - found.low)
+    return (exact, *others)
 
 
 def estimate_errors(
@@ -402,8 +412,7 @@ def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: Mo
         return None
     count = sets.source.classes
     if isinstance(shares, Mapping):
-        names = getattr(sets.classifier, "classes", None)
-        columns = [as_text(one) for one in (range(count) if names is None else names.tolist())]
+        columns = sets.source.class_names or tuple(map(str, range(count)))
         by_name = {as_text(name): share for name, share in shares.items()}
         if unknown := sorted(set(by_name) - set(columns)):
             raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")

@@ -175,6 +175,12 @@ class ErrorEstimate:
         return "sampling noise, the hypotheses that were not refuted, and an allowance for real shifts"
 
     @property
+    def kind(self) -> str:
+        """An interval where calibration sets measured it or labels give it, else a range."""
+        has_labels = self.labelled is not None or self.recalibrated_by > 0
+        return "interval" if has_labels or self.calibration is not None else "range"
+
+    @property
     def sentence(self) -> str:
         """What was found and what it is based on, in words."""
         if self.labelled is not None:
@@ -224,7 +230,7 @@ class ErrorEstimate:
             return f"{self._answer}.{self._truth} {self.labelled.sentence}{more}"
         return (
             f"{self._answer}.{self._truth}{self._assumption} Based on {joined(self.based_on)}; "
-            f"{percent(self.source_error)} on the labelled source. The {self._kind} covers {self.covers}.{more}"
+            f"{percent(self.source_error)} on the labelled source. The {self.kind} covers {self.covers}.{more}"
         )
 
     def __repr__(self) -> str:
@@ -246,13 +252,7 @@ class ErrorEstimate:
     @property
     def _answer(self) -> str:
         ends = f"{percent(self.low)} to {percent(self.high)}"
-        return f"Estimated error {percent(self.error)}, {100 * self.level:g} % {self._kind} {ends}"
-
-    @property
-    def _kind(self) -> str:
-        """An interval where calibration sets measured it or labels give it, else a range."""
-        has_labels = self.labelled is not None or self.recalibrated_by > 0
-        return "interval" if has_labels or self.calibration is not None else "range"
+        return f"Estimated error {percent(self.error)}, {100 * self.level:g} % {self.kind} {ends}"
 
     @property
     def _assumption(self) -> str:

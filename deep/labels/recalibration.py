@@ -6,10 +6,9 @@ On batch i the labelled estimate is :math:`d_i` above the one without labels. It
 
 with the part :math:`\mu` that all batches share, the part :math:`u_i` of one batch, and the draw of its labels, whose
 variance :math:`v_i` is known. Before any labels :math:`\mu` is normal around 0 with the variance that the interval of
-the estimates claims, and :math:`\tau^2` is a part of it, worth some batches; then :math:`\tau^2` is estimated by moments
-(DerSimonian and Laird, "Meta-Analysis in Clinical Trials", 1986) and :math:`\mu` by its posterior mean. What changes,
-changes with time, so a batch counts less with each that follows it. The constants were chosen on air quality by site and
-by quarter and on pictures of four domains (`python benchmarks/recalibration.py`), and reported on other sets.
+the estimates claims, and :math:`\tau^2` is a part of it, worth some batches; then :math:`\tau^2` is estimated by
+moments (DerSimonian and Laird, "Meta-Analysis in Clinical Trials", 1986) and :math:`\mu` by its posterior mean. The
+cause of a difference changes with time, so a batch counts less with each that follows it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class BatchReport:
         labelled_high: Upper end of its interval.
         labelled_log_evidence: As `log_evidence`, from labels alone, after the labels of this batch; nan without labels.
         is_labelled_alarm: Whether these labels raised the alarm.
-        is_new: Whether the batch was not known before.
+        is_new: Whether this call took in the batch, or labels of it.
     """
 
     name: str

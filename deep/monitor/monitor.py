@@ -150,6 +150,7 @@ class Monitor:
                 raise InputError(f"{name}: was taken in before with other outputs; give the batch another name.")
             if counts is not None and not self._reports[name].labels:
                 self._add_labels(name, counts)
+                is_new = True
             return replace(self._reports[name], is_new=is_new)
 
     def collect_labels(self) -> list[BatchReport]:
@@ -166,7 +167,7 @@ class Monitor:
                         LOGGER.info("%s: has %d of %d labels; they count once all are there.", path, known, len(plan))
                     continue
                 self._add_labels(name, self._counts_of_plan(name, plan, path))
-                found.append(replace(self._reports[name], is_new=False))
+                found.append(self._reports[name])
         return found
 
     def reset(self) -> None:
@@ -237,9 +238,15 @@ class Monitor:
         return self.folder / _TO_LABEL / f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}.csv"
 
     @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Other processes that use the folder wait until this is left, instead of taking turns batch by batch."""
+        with Store(self.folder).lock("batches"):
+            yield
+
+    @contextmanager
     def _turn(self) -> Iterator[None]:
         """Nobody else changes the folder inside, and everything that others have added is known."""
-        with Store(self.folder).lock("batches"):
+        with self.exclusive():
             documents, is_all = self._journal.unread()
             if is_all:
                 self._forget()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projnorm.cli.model_data import ModelData, ModelOptions
+from projnorm.cli.options import in_flags
 from projnorm.cli.output import say, say_json
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
@@ -67,7 +68,7 @@ class AlarmOptions(Config):
     )
     reset: bool = setting(False, "Begin the alarms anew, after one was dealt with.")
     report: bool = setting(True, "Write the timeline to STATE/report.html and STATE/timeline.png.")
-    json: bool = setting(False, "Print a line of JSON for each new batch, and nothing else.")
+    json: bool = setting(False, "Print a line of JSON for each batch that is new or has new labels.")
 
 
 def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> int:
@@ -84,12 +85,12 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
     from deep.monitor.monitor import Monitor
 
     watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
-    if alarm.reset:
-        watched.reset()
-    failed = _take_in(watched, batches, alarm, opened)
-    found = watched.reports
-    if alarm.report and found:
-        _write_report(watched)
+    with watched.exclusive():
+        if alarm.reset:
+            watched.reset()
+        failed = _take_in(watched, batches, alarm, opened)
+        if alarm.report and watched.reports:
+            _write_report(watched)
     if not alarm.json:
         say(_summary(watched))
     return 1 if watched.has_alarm else 2 if failed else 0
@@ -106,15 +107,15 @@ def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opene
             for name, time, batch, rows in _batches_in(path, batches, opened):
                 _tell(watched.update(batch, name=name, time=time, budget=alarm.budget, rows=rows), alarm)
         except InputError as error:
-            LOGGER.error("%s", error)
+            LOGGER.error("%s", in_flags(str(error)))
             failed += 1
     return failed
 
 
 def _tell(report: BatchReport, alarm: AlarmOptions) -> None:
-    if alarm.json:
+    if report.is_new and alarm.json:
         say_json(report.to_dict())
-    elif report.is_new or report.labels:
+    elif report.is_new:
         say(report)
 
 

@@ -98,7 +98,8 @@ def test_labels_alarm_where_estimates_are_blind_and_correct_the_next_estimates(m
     first = monitor.update(blind(0).without_labels(), name="0")
     assert first.error < 0.3
     reports = [monitor.update(blind(seed), name=f"{seed}") for seed in range(6)]
-    assert [one.is_new for one in reports] == [False, *[True] * 5]
+    assert all(one.is_new for one in reports)
+    assert not monitor.update(blind(0), name="0").is_new
     assert sum(one.is_labelled_alarm for one in reports) == 1
     assert not any(one.is_alarm for one in reports[:2])
     assert [one.labelled_low for one in reports] == pytest.approx([blind(seed).error for seed in range(6)])
