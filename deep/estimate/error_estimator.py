@@ -96,7 +96,7 @@ class OutputsEstimator:
             estimate = self._from_outputs(target, assessment, scores, notes)
         else:
             estimate = self._calibrated(target, assessment, m, scores, notes)
-        warnings = (*self._general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
+        warnings = (*self.general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
         shares = tuple(assessment.shares.tolist())
         found = replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
         return replace(found, metrics=self._metrics(target, found)) if metrics else found
@@ -325,7 +325,7 @@ class OutputsEstimator:
             Coverage(share, float(np.median(ends[1] - ends[0]))),
         )
 
-    def _general_warnings(self, target: Outputs) -> list[str]:
+    def general_warnings(self, target: Outputs) -> list[str]:
         """Warnings about sets that are small or look wrong."""
         warnings = [
             f"{what} has {len(one)} sample{'s' if len(one) > 1 else ''}; so few say little."

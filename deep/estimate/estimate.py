@@ -122,7 +122,10 @@ def with_labels(
         low=found.low,
         high=found.high,
         based_on=("labels",),
-        warnings=tuple(warning for warning, holds in doubts.items() if holds),
+        warnings=(
+            *estimator.general_warnings(outputs),
+            *(warning for warning, holds in doubts.items() if holds),
+        ),
         labelled=found,
         metrics=_labelled_metrics(estimator, outputs, known, found) if metrics else (),
     )

@@ -66,4 +66,5 @@ def chosen_samples(
         raise InputError("`more` was chosen from another source or target, or with another seed.")
     if len(samples) == before:
         raise InputError(f"`more` already has all {before:,} samples of the target.")
-    return LabelPlan(samples, plan.strata, plan.sizes, plan.expected, more.labels + plan.labels[before:])
+    labels, first = more.labels + plan.labels[before:], before if more.at_first is None else more.at_first
+    return LabelPlan(samples, plan.strata, plan.sizes, plan.expected, labels, first)

@@ -18,7 +18,7 @@ from deep.estimate.metrics import MetricEstimate, labelled_metrics
 from deep.estimate.wording import percent
 from deep.estimators.softmax import Floats, probabilities
 from deep.labels.counts import ErrorInterval, StratumCounts
-from deep.labels.plan import LABEL, SAMPLE, LabelPlan
+from deep.labels.plan import LABEL, SAMPLE, LabelPlan, read_labels
 from deep.labels.sequence import anytime_interval
 from deep.labels.strata import Strata, strata_count
 from deep.labels.stratified import guaranteed_interval, stratified_interval
@@ -116,7 +116,7 @@ class Labelled:
         labels: Their labels, names or numbers of classes.
         plan: How the samples were chosen; None where they were drawn uniformly from all.
         is_beginning: Whether they are the first of those that were chosen.
-        is_whole: Whether they are all of those.
+        is_whole: Whether they are all of those, and how many these are did not depend on labels.
     """
 
     samples: NDArray[np.int64]
@@ -127,16 +127,15 @@ class Labelled:
 
     @classmethod
     def of(cls, given: Any) -> Labelled:
-        """From a `LabelPlan` or its file; or from a table or mapping with `sample` and `label` of a uniform draw."""
+        """From a `LabelPlan`, from a table or mapping with `sample` and `label` of a uniform draw, or from a file."""
         if isinstance(given, str | Path):
-            given = LabelPlan.read(given)
+            given = read_labels(given)
         if isinstance(given, LabelPlan):
             known = given.is_labelled
             if not known.any():
                 raise InputError("`labelled` has no label yet; fill in the column `label`.")
             labels = np.array([label for label in given.labels if label])
-            beginning = bool(known[: known.sum()].all())
-            return cls(given.samples[known], labels, given, beginning, bool(known.all()))
+            return cls(given.samples[known], labels, given, _begins(known), bool(known.all()) and given.is_one_draw)
         if not isinstance(given, Mapping) and not is_table(given):
             raise InputError(f"`labelled` must be a LabelPlan, a file or a table; got {type(given).__name__}.")
         names = list(given.keys() if isinstance(given, Mapping) else given.columns)
@@ -147,7 +146,8 @@ class Labelled:
         if len(samples) != len(labels) or samples.dtype.kind not in "iu" or not known.any():
             raise InputError(f"`labelled` must have a label for whole numbers of samples; got {len(labels)} labels.")
         # A list, since an array with missing entries may be one of objects.
-        return cls(samples[known].astype(np.int64), np.array(labels[known].tolist()))
+        whole = bool(known.all())
+        return cls(samples[known].astype(np.int64), np.array(labels[known].tolist()), None, _begins(known), whole)
 
     def columns(self, outputs: Outputs) -> NDArray[np.int64]:
         """The labels as columns of the logits of such outputs: by the names of the classes, else as numbers."""
@@ -213,11 +213,12 @@ def labelled_error(
     labels = labelled.columns_on(outputs)
     wrong = predicted[samples] != labels
     expected_wrong = 1.0 - rows[np.arange(m), predicted]
-    strata = _post_strata(expected_wrong, samples)
-    of, counts = labelled.counts(wrong, strata)
-    expected = strata.expected if labelled.plan is None else labelled.plan.expected
     if interval == AUTO:
         interval = FIXED if labelled.is_whole else ANYTIME
+    # A confidence sequence needs strata that stay the same from label to label.
+    strata = Strata.by_error(expected_wrong, 1) if interval == ANYTIME else _post_strata(expected_wrong, samples)
+    of, counts = labelled.counts(wrong, strata)
+    expected = strata.expected if labelled.plan is None else labelled.plan.expected
     if interval == ANYTIME:
         found = anytime_interval(counts, expected, level)
     else:
@@ -293,6 +294,11 @@ def power_tuned_interval(
     reach = float(ndtri(0.5 + level / 2.0)) * deviation
     error = min(1.0, max(0.0, error))
     return ErrorInterval(error, max(0.0, error - reach), min(1.0, error + reach))
+
+
+def _begins(known: NDArray[np.bool_]) -> bool:
+    """Whether what is known comes before what is not."""
+    return bool(known[: known.sum()].all())
 
 
 def _post_strata(expected_wrong: Floats, samples: NDArray[np.int64]) -> Strata:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from projnorm.files import decoding, read_file
 
 SAMPLE, STRATUM, LABEL = "sample", "stratum", "label"
 _COLUMNS = (SAMPLE, STRATUM, "stratum_size", "expected_error", "probability", LABEL)
-_ROW = "row"
+_ROW, _AT_FIRST, _LATER = "row", "at_first", "no"
+_WHAT = "{}: is no file of samples to label"
 _LARGEST_FILE = 1_000_000_000
 
 
@@ -30,6 +32,8 @@ class LabelPlan:
         sizes: Number of samples of the target in each stratum, shape ``(strata,)``.
         expected: Error that the outputs predict in each stratum.
         labels: Label of each sample as it was filled in; empty where there is none yet.
+        at_first: Number of them that were chosen at first; the others were added later, perhaps after a look at labels.
+            None for all.
     """
 
     samples: NDArray[np.int64]
@@ -37,6 +41,7 @@ class LabelPlan:
     sizes: NDArray[np.int64]
     expected: NDArray[np.float64]
     labels: tuple[str, ...]
+    at_first: int | None = None
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -51,6 +56,11 @@ class LabelPlan:
     def is_labelled(self) -> NDArray[np.bool_]:
         """Whether each sample has a label."""
         return np.array([bool(label) for label in self.labels], dtype=bool)
+
+    @property
+    def is_one_draw(self) -> bool:
+        """Whether all samples were chosen at first, so that how many there are does not depend on labels."""
+        return self.at_first is None or self.at_first == len(self)
 
     def with_labels(self, labels: Mapping[int, object]) -> LabelPlan:
         """The same with more labels, given by rows of the target; those of other rows are left out."""
@@ -69,12 +79,13 @@ class LabelPlan:
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*_COLUMNS, *([_ROW] if len(rows) else [])])
+        writer.writerow([*_COLUMNS, _AT_FIRST, *([_ROW] if len(rows) else [])])
         numbers = zip(self.samples, self.strata, self.probabilities, self.labels, strict=True)
-        for sample, stratum, probability, label in numbers:
+        for place, (sample, stratum, probability, label) in enumerate(numbers):
             size, expected = self.sizes[stratum], repr(float(self.expected[stratum]))
+            first = "yes" if self.at_first is None or place < self.at_first else _LATER
             found = [rows[sample]] if len(rows) else []
-            writer.writerow([sample, stratum, size, expected, f"{probability:.6g}", label, *found])
+            writer.writerow([sample, stratum, size, expected, f"{probability:.6g}", label, first, *found])
         write_atomically(Path(path), text.getvalue().encode())
 
     @classmethod
@@ -84,10 +95,8 @@ class LabelPlan:
         Raises:
             InputError: If the file is no such file.
         """
-        with decoding(f"{path}: is no file of samples to label", csv.Error):
-            rows = list(csv.DictReader(io.StringIO(read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig"))))
-            if not rows:
-                raise ValueError("it has no row")
+        with decoding(_WHAT.format(path), csv.Error):
+            rows = _rows(path)
             if missing := [one for one in _COLUMNS if one not in rows[0]]:
                 raise ValueError(f"it has no column {missing[0]}")
             samples, strata, rowsizes = (
@@ -104,4 +113,28 @@ class LabelPlan:
             drawn = np.bincount(strata, minlength=count)
             if (rowsizes != sizes[strata]).any() or (drawn > sizes).any() or not np.isfinite(expected).all():
                 raise ValueError("sizes of strata do not fit together")
-            return cls(samples, strata, sizes, expected, tuple((row[LABEL] or "").strip() for row in rows))
+            at_first = sum((row.get(_AT_FIRST) or "").strip() != _LATER for row in rows)
+            labels = tuple((row[LABEL] or "").strip() for row in rows)
+            return cls(samples, strata, sizes, expected, labels, None if at_first == len(rows) else at_first)
+
+
+def read_labels(path: str | Path) -> LabelPlan | dict[str, NDArray[Any]]:
+    """What `LabelPlan.write` wrote; or the columns `sample` and `label` of a file with samples of a uniform draw.
+
+    Raises:
+        InputError: If the file is neither.
+    """
+    with decoding(_WHAT.format(path), csv.Error):
+        rows = _rows(path)
+        if STRATUM in rows[0] or SAMPLE not in rows[0] or LABEL not in rows[0]:
+            return LabelPlan.read(path)
+        labels = [(row[LABEL] or "").strip() or None for row in rows]
+        return {SAMPLE: np.array([int(row[SAMPLE]) for row in rows]), LABEL: np.array(labels, dtype=object)}
+
+
+def _rows(path: str | Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, one at least."""
+    rows = list(csv.DictReader(io.StringIO(read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig"))))
+    if not rows:
+        raise ValueError("it has no row")
+    return rows

@@ -13,8 +13,9 @@ divided among the strata.
   Kim, "Exact Properties of Some Exact Test Statistics for Comparing Two Binomial Proportions" (JASA 1990). Its coverage
   is near the level also with few labels; docs/few-labels.md has what was measured.
 - `guaranteed_interval` takes the worst division (Wendell and Schmee, "Exact Inference for Proportions from a Stratified
-  Finite Population", JASA 1996), so it holds with at least its level for every set and number of labels. It has to
-  allow for strata that are useless, and is no narrower than without them.
+  Finite Population", JASA 1996), so it holds with at least its level for every set and number of labels, as far as that
+  division is found: by moving errors between pairs of strata, from several beginnings. It has to allow for strata that
+  are useless, and is no narrower than without them.
 
 With one stratum both are the interval of Clopper and Pearson for a hypergeometric law.
 """
@@ -125,15 +126,18 @@ class _Divisions:
         return cls(counts, places, observed)
 
     def starts(self, total: int) -> list[Counts]:
-        """Divisions to begin with: one rate for all, rates like those observed, and one stratum as wrong or as right as
-        it can be with one rate for the others; from the first two alone, the search misses the worst division at times.
+        """Divisions to begin with.
+
+        They are one rate for all, rates like those observed, and each stratum as wrong or as right as can be; from the
+        first two alone, the search misses the worst division at times.
         """
         c = self.counts
-        even = c.sizes * (total / c.total)
+        even: Floats = np.asarray(c.sizes * (total / c.total), dtype=np.float64)
         found = [self._adding_up(one, total) for one in (even, c.sizes * (c.wrong + 0.5) / (c.labelled + 1.0))]
         for h in range(len(even)):
             for extreme in (c.most, c.least):
-                division = np.where(np.arange(len(even)) == h, extreme, even)
+                division = even.copy()
+                division[h] = extreme[h]
                 found.append(self._adding_up(division, total, last=h))
         return [np.array(one) for one in dict.fromkeys(tuple(one.tolist()) for one in found)]
 

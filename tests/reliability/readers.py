@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +17,12 @@ import safetensors.torch
 
 from deep.estimate.batches import as_batches
 from deep.estimate.classifiers import OnnxClassifier
+from deep.estimate.estimator_file import _checksum
+from deep.estimate.fitted import ErrorEstimator
 from deep.estimate.sample_files import read_samples
-from deep.outputs import read_outputs
+from deep.labels.plan import LabelPlan
+from deep.outputs import Outputs, read_outputs
+from projnorm.arrays import from_npz, to_npz
 from projnorm.config import read_toml
 from projnorm.files import parse_json
 from projnorm.records import list_runs, load_record
@@ -117,6 +124,31 @@ def _place_document(folder: Path, key: str, document: bytes, arrays: bytes) -> P
     return folder
 
 
+@cache
+def _estimator(name: str = "") -> bytes:
+    """The file of an estimator that was fitted to a few outputs and calibration sets; or an array of it."""
+    if name:
+        return from_npz(_estimator())[name].tobytes()
+    sets = [np.random.default_rng(number).standard_normal((40, 2)) for number in range(8)]
+    source, *others = (Outputs(rows, rows, (rows.sum(axis=1) > 0).astype(np.int64), name="set") for rows in sets)
+    fitted = ErrorEstimator.fit(source, calibration={f"f{number}-1": one for number, one in enumerate(others)})
+    with tempfile.TemporaryDirectory() as folder:
+        fitted.save(Path(folder) / "estimator")
+        return (Path(folder) / "estimator").read_bytes()
+
+
+def _place_estimator(folder: Path, data: bytes) -> Path:
+    """With the arrays and the checksum that belong to it, so that more than the checksum is looked at."""
+    arrays = {name.replace("|", "/"): one for name, one in from_npz(_estimator()).items() if name != "document"}
+    with suppress(ValueError, RecursionError, TypeError, AttributeError):
+        document = parse_json(data)
+        document.pop("checksum", None)
+        data = json.dumps({**document, "checksum": _checksum(document, arrays)}).encode()
+    members = {name.replace("/", "|"): one for name, one in arrays.items()}
+    (folder / "estimator").write_bytes(to_npz({**members, "document": np.frombuffer(bytearray(data), np.uint8)}))
+    return folder / "estimator"
+
+
 def _record(folder: Path) -> object:
     return load_record(folder, "toy-0"), list_runs(folder)
 
@@ -129,6 +161,10 @@ _CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
 _PICKLES = ("projnorm.vision.pickles", "pickletools")
 _ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
 _LABELS, _FOG = samples.npy(np.zeros(5, np.uint8)), samples.npy(np.zeros((5, 32, 32, 3), np.uint8))
+_LABEL_PLAN = (
+    b"sample,stratum,stratum_size,expected_error,probability,label\n"
+    b"5,0,30,0.1,0.0667,cat\n0,1,10,0.4,0.1,\n2,0,30,0.1,0.0667,\n"
+)
 _ZIP = samples.zipped({"readme.txt": b"no", "x.jsonl": samples.PAIRS_JSON})
 
 _READERS = (
@@ -145,6 +181,15 @@ _READERS = (
     Reader("outputs .npy", "npy", samples.NPY_FILES, "x.npy", read_outputs, instrumented=_ARRAYS),
     Reader("samples .npz", "npz", samples.IMAGE_SET, "x.npz", read_samples),
     Reader("samples .npy", "npy", samples.NPY_FILES, "x.npy", read_samples),
+    Reader(
+        *("error estimator", "npz", _estimator, "estimator", ErrorEstimator.load),
+        instrumented=("deep.estimate.estimator_file", *_ARRAYS),
+    ),
+    Reader(
+        *("document of an estimator", "json", partial(_estimator, "document"), "estimator", ErrorEstimator.load),
+        place=_place_estimator,
+    ),
+    Reader("samples to label .csv", "text", _LABEL_PLAN, "x.csv", LabelPlan.read),
     Reader("outputs .csv", "text", samples.OUTPUTS_TABLE, "x.csv", read_outputs),
     Reader("outputs .csv.gz", "bytes", gzip.compress(samples.OUTPUTS_TABLE, mtime=0), "x.csv.gz", read_outputs),
     Reader("outputs .parquet", "bytes", samples.parquet, "x.parquet", read_outputs),
