@@ -24,7 +24,6 @@ from deep.estimate.fitted import ErrorEstimator
 from deep.labels.counts import StratumCounts
 from deep.labels.recalibration import Recalibration
 from deep.labels.strata import Strata, strata_count
-from deep.labels.stratified import stratified_interval
 from deep.training import one_thread
 from projnorm.progress import tracked
 from projnorm.store import Entry, Store, digest
@@ -53,8 +52,7 @@ def computed(places: Places, case: Case) -> Entry:
             for draw in range(DRAWS):
                 samples = strata.draws(LABELS, np.random.default_rng((SEED, number, draw)))
                 counts = StratumCounts.of(strata.of[samples], wrong[samples], strata.sizes)
-                found = stratified_interval(counts, LEVEL)
-                labelled[draw, number] = found.error, ((found.high - found.low) / (2.0 * REACH)) ** 2
+                labelled[draw, number] = counts.estimate, counts.noise
         return Entry({"free": np.array(free), "labelled": labelled})
 
 
@@ -65,7 +63,7 @@ def misses(entry: Entry) -> dict[str, np.ndarray]:
     found = {name: [] for name in ("free", "recalibrated", "labelled", "free held", "recalibrated held", "width")}
     for draw in entry.arrays["labelled"]:
         for t in range(1, len(truth)):
-            one = Recalibration.fit(draw[:t, 0] - error[:t], draw[:t, 1], float(spread[:t].mean()))
+            one = Recalibration.fit(draw[:t, 0], error[:t], draw[:t, 1], float(spread[:t].mean()))
             corrected = one.interval(error[t], noise[t], LEVEL)
             found["free"].append(abs(error[t] - truth[t]))
             found["recalibrated"].append(abs(corrected.error - truth[t]))
@@ -86,7 +84,7 @@ def main() -> None:
     given = parser.parse_args()
     store, places = Store(given.cache), Places(given.data, given.packages, "", "", given.cache)
     cases = [case for case in cases_of(given.suites.split(",")) if case.model in MODELS]
-    keys = [f"{case.name}-{digest([LABELS, DRAWS, MOST, SEED])}" for case in cases]
+    keys = [f"{case.name}-{digest([LABELS, DRAWS, MOST, SEED, 'noise'])}" for case in cases]
     work = (
         delayed(store.get_or_compute)(key, partial(computed, places, case))
         for key, case in zip(keys, cases, strict=True)

@@ -26,14 +26,18 @@ def nannyml(places: Places, setting: str, rng: np.random.Generator) -> GivenOutp
     "loans": is a car loan repaid? "cards": which of three credit cards? "employment": is a person of the US census
     employed? The decisions are those of the data, which for loans are at a probability of 0.65.
     """
-    folder = nannyml_folder(places)
-    read = {"loans": _loans, "cards": _cards, "employment": _employment}[setting]
-    reference, analysis = read(folder, "reference"), read(folder, "analysis")
+    reference, analysis = (nannyml_rows(places, setting, part) for part in ("reference", "analysis"))
     count = min(MOST_SOURCE, len(reference[LABELS]))
     drawn = np.sort(rng.choice(len(reference[LABELS]), count, replace=False))
     chunks = np.array_split(np.arange(len(analysis[LABELS])), _CHUNKS)
     targets = tuple(_outputs(analysis, chunk, f"chunk {number}") for number, chunk in enumerate(chunks, start=1))
     return GivenOutputs(_outputs(reference, drawn, "reference"), targets, (TIME,) * len(targets))
+
+
+def nannyml_rows(places: Places, setting: str, part: str) -> dict[str, NDArray[Any]]:
+    """Outputs and labels of all rows of the "reference" or the "analysis" part of a set, in the order of time."""
+    read = {"loans": _loans, "cards": _cards, "employment": _employment}[setting]
+    return read(nannyml_folder(places), part)
 
 
 def nannyml_folder(places: Places) -> Path:

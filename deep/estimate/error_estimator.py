@@ -23,6 +23,7 @@ from deep.estimate.slices import slice_spread
 from deep.estimate.wording import joined, percent
 from deep.estimators import ESTIMATORS, Estimator, Resources, build
 from deep.estimators.softmax import probabilities
+from deep.labels.recalibration import Recalibration
 from deep.outputs import Outputs, are_probabilities
 from projnorm.errors import InputError
 from projnorm.progress import tracked
@@ -47,6 +48,19 @@ _EXTRAPOLATION = 3.0
 def offered_methods() -> tuple[str, ...]:
     """Every method but AgreeScore, which with outputs of another model at hand is GDE."""
     return tuple(name for name, one in ESTIMATORS.items() if "second network" not in one.needs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """The estimate for a target, sample by sample.
+
+    Attributes:
+        estimate: The estimate.
+        wrong: Probability that each sample is wrong, with the estimate as its mean, shape ``(m,)``.
+    """
+
+    estimate: ErrorEstimate
+    wrong: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,19 +101,17 @@ class OutputsEstimator:
 
     def estimate(self, target: Outputs, *, metrics: bool = False) -> ErrorEstimate:
         """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
-        truth = None if target.labels is None else target.error
-        target = target.without_labels()
-        m = len(target) if self.calibration is None else self.calibration.size_for(len(target))
-        scores, notes = self._scores(target, m)
-        assessment = self._tests.assess(self._scaling(target), target)
-        if self.calibration is None:
-            estimate = self._from_outputs(target, assessment, scores, notes)
-        else:
-            estimate = self._calibrated(target, assessment, m, scores, notes)
-        warnings = (*self.general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
-        shares = tuple(assessment.shares.tolist())
-        found = replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
+        found = self._estimated(target, self._assessed(target))
         return replace(found, metrics=self._metrics(target, found)) if metrics else found
+
+    def judge(self, target: Outputs, recalibration: Recalibration | None = None) -> Judged:
+        """The estimate, corrected where labels of earlier batches say how, and the mistakes that it expects."""
+        assessment = self._assessed(target)
+        estimate = self._estimated(target, assessment)
+        if recalibration is not None:
+            estimate = recalibration.apply(estimate)
+        rows = self._class_probabilities(target, assessment, estimate.error)
+        return Judged(estimate, 1.0 - rows[np.arange(len(target)), target.predicted])
 
     def class_probabilities(self, target: Outputs, error: float) -> Floats:
         """Probabilities of the classes of each sample, which expect this error on the target.
@@ -107,12 +119,32 @@ class OutputsEstimator:
         They are the calibrated ones, adapted to other class shares where only these changed, and as sharp or as blunt
         as the error asks for.
         """
-        scaled = self._scaling(target.without_labels())
-        assessment = self._tests.assess(scaled, target.without_labels())
+        return self._class_probabilities(target, self._assessed(target), error)
+
+    def _class_probabilities(self, target: Outputs, assessment: Assessment, error: float) -> Floats:
+        scaled, test = self._scaling(target.without_labels()), self._tests.test
         only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        test = self._tests.test
         rows = test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
         return tempered(rows, target.predicted, error)
+
+    def _assessed(self, target: Outputs) -> Assessment:
+        """What the outputs say under each hypothesis."""
+        target = target.without_labels()
+        return self._tests.assess(self._scaling(target), target)
+
+    def _estimated(self, target: Outputs, assessment: Assessment) -> ErrorEstimate:
+        """The estimate after what the outputs say."""
+        truth = None if target.labels is None else target.error
+        target = target.without_labels()
+        m = len(target) if self.calibration is None else self.calibration.size_for(len(target))
+        scores, notes = self._scores(target, m)
+        if self.calibration is None:
+            estimate = self._from_outputs(target, assessment, scores, notes)
+        else:
+            estimate = self._calibrated(target, assessment, m, scores, notes)
+        warnings = (*self.general_warnings(target), *self._shift_warnings(assessment, estimate), *estimate.warnings)
+        shares = tuple(assessment.shares.tolist())
+        return replace(estimate, truth=truth, warnings=warnings, class_shares=shares)
 
     def _metrics(self, target: Outputs, estimate: ErrorEstimate) -> tuple[MetricEstimate, ...]:
         """Metrics of calibrated probabilities that expect the estimated error, and the ends of its interval."""

@@ -6,11 +6,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from deep.estimate.estimate import EstimateOptions
+from deep.estimate.estimate import EstimateOptions, one_thread_for
 from deep.estimate.fitted import ErrorEstimator
 from deep.labels.plan import LabelPlan
 from deep.labels.strata import Strata, strata_count
-from deep.outputs import Outputs
+from deep.outputs import Outputs, require_alike
 from projnorm.errors import InputError
 
 
@@ -51,9 +51,9 @@ def chosen_samples(
     """As `choose_labels`, with an estimator that is fitted already."""
     if budget < 1:
         raise InputError(f"`budget` must be 1 or more; got {budget}.")
-    estimate = estimator.estimate(outputs)
-    rows = estimator.rule.class_probabilities(outputs, estimate.error)
-    wrong = 1.0 - rows[np.arange(len(outputs)), outputs.predicted]
+    require_alike(estimator.rule.source, outputs)
+    with one_thread_for(estimator.model, estimator.options):
+        wrong = estimator.rule.judge(outputs).wrong
     count = strata_count(budget) if more is None else len(more.sizes)
     strata = Strata.by_error(wrong, min(count, len(outputs)))
     before = 0 if more is None else len(more)

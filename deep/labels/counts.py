@@ -72,6 +72,12 @@ class StratumCounts:
         return self.sizes - self.labelled + self.wrong
 
     @property
+    def noise(self) -> float:
+        """Variance of the estimate that comes from the draw, if the mistakes had the variance 1 in every stratum."""
+        share, n = self.sizes / self.total, np.maximum(self.labelled, 1)
+        return float(share**2 @ ((1.0 - n / self.sizes) / n))
+
+    @property
     def mirrored(self) -> StratumCounts:
         """The same with right and wrong exchanged."""
         return StratumCounts(self.sizes, self.labelled, self.labelled - self.wrong)

@@ -5,10 +5,11 @@ On batch i the labelled estimate is :math:`d_i` above the one without labels. It
 .. math:: d_i = \mu + u_i + \varepsilon_i, \qquad u_i \sim N(0, \tau^2), \quad \varepsilon_i \sim N(0, v_i),
 
 with the part :math:`\mu` that all batches share, the part :math:`u_i` of one batch, and the draw of its labels, whose
-variance :math:`v_i` is known. Before any labels :math:`\mu` is normal around 0 with the variance that the interval of
-the estimates claims, and :math:`\tau^2` is a part of it, worth some batches; then :math:`\tau^2` is estimated by
-moments (DerSimonian and Laird, "Meta-Analysis in Clinical Trials", 1986) and :math:`\mu` by its posterior mean. The
-cause of a difference changes with time, so a batch counts less with each that follows it.
+variance :math:`v_i` is that of mistakes as frequent as on all batches together. Before any labels :math:`\mu` is normal
+around 0 with the variance that the interval of the estimates claims, and :math:`\tau^2` is a part of it, worth some
+batches; then :math:`\tau^2` is estimated by moments (DerSimonian and Laird, "Meta-Analysis in Clinical Trials", 1986)
+and :math:`\mu` by its posterior mean. The cause of a difference changes with time, so a batch counts less with each
+that follows it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from projnorm.errors import InputError
 
 # Variance between batches before any labels, as a part of that of an estimate, and the batches that this is worth.
 _PRIOR_PART, _PRIOR_BATCHES = 0.6, 4.0
+# The mean error of labelled batches is taken to be at least this.
+_LEAST = 0.005
 # Weight of a batch relative to the one after it.
 _MEMORY = 0.8
 
@@ -55,22 +58,27 @@ class Recalibration:
         known = [one.labelled for one in estimates if one.labelled is not None]
         if not known or len(known) < len(estimates):
             raise InputError("`estimates` must be of labelled targets, one or more; pass `labelled` to each.")
-        reach = _reach(estimates[0].level)
+        reach = 2.0 * _reach(estimates[0].level)
         return cls.fit(
-            np.array([one.error - one.label_free.error for one in known]),
-            np.array([(one.high - one.low) / (2.0 * reach) for one in known]) ** 2,
-            float(np.mean([(one.label_free.high - one.label_free.low) / (2.0 * reach) for one in known])),
+            np.array([one.error for one in known]),
+            np.array([one.label_free.error for one in known]),
+            np.array([one.counts.noise for one in known]),
+            float(np.mean([(one.label_free.high - one.label_free.low) / reach for one in known])),
         )
 
     @classmethod
-    def fit(cls, differences: Floats, variances: Floats, spread: float) -> Recalibration:
-        """From labelled estimates minus those without labels.
+    def fit(cls, labelled: Floats, free: Floats, noise: Floats, spread: float) -> Recalibration:
+        """From what labels say of batches, and estimates without them.
 
         Args:
-            differences: The differences in the order of time, shape ``(batches,)``.
-            variances: Variance of each that comes from the draw of its labels.
+            labelled: Errors of the batches by their labels, in the order of time, shape ``(batches,)``.
+            free: Estimates without labels.
+            noise: `StratumCounts.noise` of the labels of each.
             spread: Standard deviation of the estimates without labels, as their intervals claim it.
         """
+        # With a variance of its own, a batch of few mistakes would seem to be known better than others.
+        error = float(np.clip(labelled.mean(), _LEAST, 1.0 - _LEAST))
+        differences, variances = labelled - free, error * (1.0 - error) * noise
         counts = _MEMORY ** np.arange(len(differences))[::-1]
         between, batches = _PRIOR_PART * spread**2, float(counts.sum())
         if len(differences) > 1:

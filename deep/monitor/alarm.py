@@ -1,12 +1,12 @@
 r"""An alarm for errors above a threshold that is seldom false, however many batches are looked at.
 
-Let :math:`f` be an average of m independent numbers from 0 to 1, of mean :math:`c` at the most. For every rate
-:math:`r > c`
+Let :math:`x_1, \dots, x_m` be independent numbers from 0 to 1 that estimate the error of a batch. As long as their
+means are not above :math:`c`, for every rate :math:`r > c`
 
-.. math:: e(r) = \left(\frac rc\right)^{mf} \left(\frac{1 - r}{1 - c}\right)^{m (1 - f)}, \qquad E\,e(r) \le 1,
+.. math:: e(r) = \prod_{i=1}^m \left(1 + \frac{r - c}{c (1 - c)} (x_i - c)\right), \qquad E\,e(r) \le 1 .
 
-since an exponential is convex (Hoeffding 1963, also for draws without replacement). The error of a model may rise in
-any batch j, so the evidence after batch t is a mean over the beginnings j and over some rates r,
+Where the numbers are mistakes, 0 or 1, this is the likelihood ratio of r and c. The error of a model may rise in any
+batch j, so the evidence after batch t is a mean over the beginnings j and over some rates r,
 
 .. math:: M_t = \sum_{j \le t} w_j\, \overline{\prod_{s=j}^t e_s(r)} + \sum_{j > t} w_j, \qquad
     w_j = \frac{1}{j (j + 1)} .
@@ -82,10 +82,10 @@ class Alarm:
         return then
 
 
-def log_values(threshold: float, error: float, count: int) -> Floats:
-    """Logarithm of e of every rate, for an average of this many numbers that estimates the error."""
-    rates = _rates(threshold)
-    return count * (error * np.log(rates / threshold) + (1.0 - error) * np.log((1.0 - rates) / (1.0 - threshold)))
+def log_values(threshold: float, numbers: Floats) -> Floats:
+    """Logarithm of e of every rate, for independent numbers from 0 to 1 whose mean estimates the error."""
+    bets = (_rates(threshold) - threshold) / (threshold * (1.0 - threshold))
+    return np.log1p(np.multiply.outer(bets, np.asarray(numbers) - threshold)).sum(axis=1)
 
 
 def labelled_log_values(threshold: float, counts: StratumCounts) -> Floats:
@@ -95,7 +95,8 @@ def labelled_log_values(threshold: float, counts: StratumCounts) -> Floats:
 
     .. math:: \log e = \lambda T - \max_{\sum_h W_h p_h \le c} \sum_h n_h \log(1 + p_h (e^{\lambda W_h / n_h} - 1)),
 
-    the last term being the largest that :math:`\log E\,e^{\lambda T}` can be. With one stratum it is the formula above.
+    the last term being the largest that :math:`\log E\,e^{\lambda T}` can be, also for draws without replacement
+    (Hoeffding 1963). With one stratum it is the formula above.
     """
     n, share = counts.labelled.astype(float), counts.sizes / counts.total
     if not counts.labelled.all():

@@ -40,10 +40,11 @@ _FILE, _TO_LABEL = "batches.jsonl", "to_label"
 class Monitor:
     """The error of one model over batches, kept in a folder so that tomorrow's batch continues today's.
 
-    Two alarms watch whether the error rises above a threshold. One needs no labels and believes the estimates: if they
-    are right up to sampling noise, the probability that it is *ever* raised while no batch has an error above the
-    threshold is at most `alpha`, however many batches there are. The other looks at labels alone, where batches have
-    any that were drawn at random, and has the same guarantee whatever the estimates say.
+    Two alarms watch whether the error rises above a threshold. One needs no labels: it takes the mistakes that the
+    estimate expects of the samples for independent and right in the mean, and then the probability that it is *ever*
+    raised while no batch has an error above the threshold is at most `alpha`, however many batches there are. The
+    other looks at labels alone, where batches have any that were drawn at random, and has the same guarantee whatever
+    the estimates say. Labels correct the estimates that are reported, not what the first alarm looks at.
 
     Several processes may share a folder: they take turns. The folder has a line for every batch (JSON, checksummed).
     """
@@ -179,12 +180,10 @@ class Monitor:
         self, outputs: Outputs, name: str, time: str, digest: str, budget: int, rows: Sequence[object]
     ) -> None:
         with self._threads.limit(limits=1):  # so that numbers do not depend on the machine
-            estimate = self._rule.estimate(outputs)
-        if self.estimator.recalibration is not None:
-            estimate = self.estimator.recalibration.apply(estimate)
-        latest = max((one.time for one in self._reports.values()), default="")
-        if time < latest and time:
-            LOGGER.info("%s: is of %s, before %s, which was taken in earlier; both count.", name, time, latest)
+            judged = self._rule.judge(outputs, self.estimator.recalibration)
+        estimate = judged.estimate
+        if time and time < self._latest:
+            LOGGER.info("%s: is of %s, before %s, which was taken in earlier; both count.", name, time, self._latest)
         document: dict[str, Any] = {
             "kind": "batch",
             "name": name,
@@ -195,6 +194,7 @@ class Monitor:
             "low": estimate.low,
             "high": estimate.high,
             "noise": estimate.sampling_noise,
+            "log_values": log_values(self._free.threshold, judged.wrong).tolist(),
             "survivors": list(estimate.survivors),
             "warnings": list(estimate.warnings),
         }
@@ -268,7 +268,9 @@ class Monitor:
         self._plans: dict[str, Mapping[str, Any]] = {}
         self._plan_paths: dict[str, Path] = {}
         self._raw: dict[str, tuple[float, float]] = {}
-        self._differences: list[tuple[float, float, float]] = []
+        # Error by labels, estimate without them, noise of the labels and spread of the estimate, by batch.
+        self._labelled_batches: list[tuple[float, float, float, float]] = []
+        self._latest = ""
         self._has_settings = False
 
     def _take_in(self, document: Mapping[str, Any]) -> None:
@@ -288,16 +290,17 @@ class Monitor:
         name, level = document["name"], self._rule.level
         error, low, high, noise = (document[key] for key in ("error", "low", "high", "noise"))
         self._digests[name] = document["digest"]
+        self._latest = max(self._latest, document["time"])
         self._raw[name] = (error, (high - low) / (2.0 * _reach(level)))
         if "plan" in document:
             self._plans[name], self._plan_paths[name] = document["plan"], self._plan_path(name)
-        batches = len(self._differences)
+        batches = len(self._labelled_batches)
         if batches:
-            differences, variances, spreads = np.array(self._differences).T
-            correction = Recalibration.fit(differences, variances, float(spreads.mean()))
+            labelled, free_errors, noises, spreads = np.array(self._labelled_batches).T
+            correction = Recalibration.fit(labelled, free_errors, noises, float(spreads.mean()))
             found = correction.interval(error, noise, level)
             error, low, high = found.error, found.low, found.high
-        free = self._free.after(log_values(self._free.threshold, error, document["m"]))
+        free = self._free.after(np.array(document["log_values"]))
         is_alarm = free.is_raised and not self._free.is_raised
         self._free = free
         self._reports[name] = BatchReport(
@@ -319,8 +322,7 @@ class Monitor:
         counts = StratumCounts(*(np.array(document[key]) for key in ("sizes", "labelled", "wrong")))
         low, high = document["low"], document["high"]
         raw, spread = self._raw[name]
-        variance = ((high - low) / (2.0 * _reach(self._rule.level))) ** 2
-        self._differences.append((document["error"] - raw, variance, spread))
+        self._labelled_batches.append((document["error"], raw, counts.noise, spread))
         labelled = self._by_labels.after(labelled_log_values(self.threshold, counts))
         is_alarm = labelled.is_raised and not self._by_labels.is_raised
         self._by_labels = labelled

@@ -17,27 +17,36 @@ from projnorm.errors import InputError
 RATES = st.floats(0.02, 0.9)
 
 
+def mistakes(count, n):
+    return np.repeat([1.0, 0.0], [count, n - count])
+
+
 @given(RATES, st.integers(1, 200), st.floats(0.0, 1.0))
 def test_a_value_of_a_count_has_mean_one_at_the_threshold_and_less_below_it(threshold, n, part):
     counts = np.arange(n + 1)
-    values = np.exp([log_values(threshold, k / n, n) for k in counts])
+    values = np.exp([log_values(threshold, mistakes(k, n)) for k in counts])
     assert binom.pmf(counts, n, threshold) @ values == pytest.approx(np.ones(6), rel=1e-9)
     assert (binom.pmf(counts, n, part * threshold) @ values <= 1.0 + 1e-9).all()
 
 
 @given(RATES, st.integers(0, 1000))
-def test_numbers_between_0_and_1_have_no_larger_value_than_mistakes_with_their_mean(threshold, seed):
-    # Two numbers with the threshold as mean, neither 0 nor 1: the exponential is convex.
+def test_numbers_between_0_and_1_whose_mean_is_the_threshold_have_values_of_mean_one(threshold, seed):
+    # Two numbers with the threshold as mean, neither 0 nor 1.
     rng = np.random.default_rng(seed)
     low, high = threshold * rng.random(), threshold + (1.0 - threshold) * rng.random()
     weight = (threshold - low) / (high - low)
-    values = np.exp([log_values(threshold, one, 1) for one in (low, high)])
-    assert ((1.0 - weight) * values[0] + weight * values[1] <= 1.0 + 1e-9).all()
+    values = np.exp([log_values(threshold, np.array([one])) for one in (low, high)])
+    assert (1.0 - weight) * values[0] + weight * values[1] == pytest.approx(np.ones(6))
 
 
 def test_labels_of_one_stratum_are_a_count():
     found = labelled_log_values(0.2, StratumCounts([10**6], [30], [9]))
-    assert found == pytest.approx(log_values(0.2, 0.3, 30), abs=1e-9)
+    assert found == pytest.approx(log_values(0.2, mistakes(9, 30)), abs=1e-9)
+
+
+def test_numbers_that_vary_less_say_more():
+    quiet = log_values(0.2, np.full(100, 0.25))
+    assert quiet.max() > 2.0 * log_values(0.2, mistakes(25, 100)).max()
 
 
 @pytest.mark.parametrize("wrong", [(0, 0, 8), (8, 0, 0), (3, 2, 3), (0, 4, 4), (1, 1, 1)])
@@ -58,7 +67,7 @@ def test_labels_of_every_stratum_are_needed():
 
 
 def test_evidence_is_the_mean_over_the_batches_in_which_the_error_may_have_risen():
-    values = [log_values(0.2, error, 50) for error in (0.1, 0.3, 0.35)]
+    values = [log_values(0.2, mistakes(count, 50)) for count in (5, 15, 18)]
     alarm = Alarm(0.2)
     for one in values:
         alarm = alarm.after(one)
@@ -73,7 +82,7 @@ def test_an_alarm_is_seldom_ever_false_at_the_threshold_and_soon_true_above_it()
     def alarmed_after(rates, m=100):
         alarm = Alarm(0.2, 0.1)
         for number, rate in enumerate(rates, start=1):
-            alarm = alarm.after(log_values(0.2, rng.binomial(m, rate) / m, m))
+            alarm = alarm.after(log_values(0.2, mistakes(rng.binomial(m, rate), m)))
             if alarm.is_raised:
                 assert alarm.batch_of_alarm == number
                 return number
@@ -88,9 +97,9 @@ def test_an_alarm_is_seldom_ever_false_at_the_threshold_and_soon_true_above_it()
 
 
 def test_what_was_raised_stays_raised():
-    alarm = Alarm(0.2).after(log_values(0.2, 0.9, 500))
+    alarm = Alarm(0.2).after(log_values(0.2, mistakes(450, 500)))
     assert alarm.batch_of_alarm == 1
-    assert alarm.after(log_values(0.2, 0.0, 5000)).batch_of_alarm == 1
+    assert alarm.after(log_values(0.2, mistakes(0, 5000))).batch_of_alarm == 1
 
 
 def test_room_for_the_source_is_what_its_labels_leave_open():
