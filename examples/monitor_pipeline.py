@@ -1,8 +1,8 @@
 """Has my scikit-learn pipeline become worse since it was deployed?
 
-A pipeline that reads digits is given a batch a day, and a person labels twenty samples of every third batch. From day 15
-on the pictures are noisier. The monitor estimates the error of every batch, corrects its estimates by the labels, and
-raises an alarm once it is sure that the error has risen above 20 %. Here the labels show it first.
+A pipeline that reads digits is given a batch a day, and a person labels twenty samples of every third batch. From day
+15 on the pictures are noisier. The monitor estimates the error of every batch, corrects its estimates by the labels,
+and raises an alarm once it is sure that the error has risen above 20 %.
 """
 
 import sys
