@@ -154,22 +154,31 @@ class Monitor:
                 is_new = True
             return replace(self._reports[name], is_new=is_new)
 
-    def collect_labels(self) -> list[BatchReport]:
-        """Take in the files in the folder `to_label` that were filled in since, and report on their batches."""
-        found = []
+    @property
+    def awaiting_labels(self) -> tuple[str, ...]:
+        """Names of the batches whose chosen samples have no labels yet."""
+        return tuple(name for name in self._plans if not self._reports[name].labels)
+
+    def collect_labels(self, name: str) -> BatchReport | None:
+        """Take in the file of a batch in the folder `to_label`; None if it is not filled in, or was taken in before.
+
+        Raises:
+            InputError: If there is no such batch, or the file is damaged or of other samples.
+        """
         with self._turn():
-            for name, path in self._plan_paths.items():
-                if self._reports[name].labels or not path.exists():
-                    continue
-                plan = LabelPlan.read(path)
-                known = int(plan.is_labelled.sum())
-                if known < len(plan):
-                    if known:
-                        LOGGER.info("%s: has %d of %d labels; they count once all are there.", path, known, len(plan))
-                    continue
-                self._add_labels(name, self._counts_of_plan(name, plan, path))
-                found.append(self._reports[name])
-        return found
+            if name not in self._plans:
+                raise InputError(f"`name` must name a batch with samples to label; got {name!r}.")
+            path = self._plan_path(name)
+            if self._reports[name].labels or not path.exists():
+                return None
+            plan = LabelPlan.read(path)
+            known = int(plan.is_labelled.sum())
+            if known < len(plan):
+                if known:
+                    LOGGER.info("%s: has %d of %d labels; they count once all are there.", path, known, len(plan))
+                return None
+            self._add_labels(name, self._counts_of_plan(name, plan, path))
+            return self._reports[name]
 
     def reset(self) -> None:
         """Begin both alarms anew, after one was dealt with; the guarantee begins anew too."""
@@ -200,7 +209,8 @@ class Monitor:
         }
         if budget:
             plan = chosen_samples(self.estimator, outputs, budget)
-            plan.write(self._plan_path(name), rows=rows)
+            if not self._plan_path(name).exists():  # else it may be filled in, and its line of the journal was damaged
+                plan.write(self._plan_path(name), rows=rows)
             document["plan"] = {
                 "samples": plan.samples.tolist(),
                 "strata": plan.strata.tolist(),
@@ -266,7 +276,6 @@ class Monitor:
         self._reports: dict[str, BatchReport] = {}
         self._digests: dict[str, str] = {}
         self._plans: dict[str, Mapping[str, Any]] = {}
-        self._plan_paths: dict[str, Path] = {}
         self._raw: dict[str, tuple[float, float]] = {}
         # Error by labels, estimate without them, noise of the labels and spread of the estimate, by batch.
         self._labelled_batches: list[tuple[float, float, float, float]] = []
@@ -293,7 +302,7 @@ class Monitor:
         self._latest = max(self._latest, document["time"])
         self._raw[name] = (error, (high - low) / (2.0 * _reach(level)))
         if "plan" in document:
-            self._plans[name], self._plan_paths[name] = document["plan"], self._plan_path(name)
+            self._plans[name] = document["plan"]
         batches = len(self._labelled_batches)
         if batches:
             labelled, free_errors, noises, spreads = np.array(self._labelled_batches).T

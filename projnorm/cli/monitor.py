@@ -99,8 +99,13 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
 def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opened: ModelData) -> int:
     """Take in labels and batches; returns how many could not be taken in, each of which was named."""
     failed = 0
-    for report in watched.collect_labels():
-        _tell(report, alarm)
+    for name in watched.awaiting_labels:
+        try:
+            if (report := watched.collect_labels(name)) is not None:
+                _tell(report, alarm)
+        except InputError as error:
+            LOGGER.error("%s", in_flags(str(error)))
+            failed += 1
     total = len(batches.batches)
     for path in tracked(batches.batches, description="batches", total=total):
         try:

@@ -112,19 +112,32 @@ def test_chosen_samples_are_written_filled_in_and_collected(monitor):
     full = outputs(200, 3)
     monitor.update(full.without_labels(), name="a/b c", budget=20, rows=[f"row {i}" for i in range(200)])
     (path,) = (monitor.folder / "to_label").glob("*.csv")
-    assert monitor.collect_labels() == []
+    assert monitor.collect_labels("a/b c") is None
+    assert monitor.awaiting_labels == ("a/b c",)
     plan = LabelPlan.read(path)
     assert len(plan) == 20
     assert f"row {plan.samples[0]}" in path.read_text()
     labels = [str(label) for label in full.labels[plan.samples]]
     LabelPlan(plan.samples, plan.strata, plan.sizes, plan.expected, (*labels[:-1], "")).write(path)
-    assert monitor.collect_labels() == []
+    assert monitor.collect_labels("a/b c") is None
     LabelPlan(plan.samples, plan.strata, plan.sizes, plan.expected, tuple(labels)).write(path)
-    (report,) = again(monitor).collect_labels()
+    report = again(monitor).collect_labels("a/b c")
     wrong = full.predicted != full.labels
     assert report.labels == 20
     assert report.labelled_low <= wrong.mean() <= report.labelled_high
-    assert monitor.collect_labels() == []
+    assert monitor.collect_labels("a/b c") is None
+    assert monitor.awaiting_labels == ()
+    with pytest.raises(InputError, match="`name` must name a batch with samples to label"):
+        monitor.collect_labels("b")
+
+
+def test_a_file_that_is_filled_in_is_never_written_over(monitor):
+    monitor.update(batch(3), name="one", budget=5)
+    (path,) = (monitor.folder / "to_label").glob("*.csv")
+    LabelPlan.read(path).with_labels(dict.fromkeys(range(200), 1)).write(path)
+    (monitor.folder / "batches.jsonl").write_bytes(b"")
+    again(monitor).update(batch(3), name="one", budget=5)
+    assert again(monitor).collect_labels("one").labels == 5
 
 
 def test_files_of_other_samples_are_refused(monitor):
@@ -133,7 +146,7 @@ def test_files_of_other_samples_are_refused(monitor):
     plan = LabelPlan.read(path)
     LabelPlan(plan.samples[::-1], plan.strata[::-1], plan.sizes, plan.expected, ("0",) * 5).write(path)
     with pytest.raises(InputError, match="does not have the samples that were chosen"):
-        monitor.collect_labels()
+        monitor.collect_labels("one")
 
 
 @pytest.mark.parametrize(
