@@ -144,7 +144,10 @@ class Labelled:
         samples, labels = np.asarray(given[SAMPLE]).reshape(-1), np.asarray(given[LABEL]).reshape(-1)
         known = np.array([not is_missing(label) for label in labels.tolist()], dtype=bool)
         if len(samples) != len(labels) or samples.dtype.kind not in "iu" or not known.any():
-            raise InputError(f"`labelled` must have a label for whole numbers of samples; got {len(labels)} labels.")
+            raise InputError(
+                f"`labelled` must have a row of the target, a whole number, and a label in each entry; got "
+                f"{len(samples)} rows and {int(known.sum())} labels."
+            )
         # A list, since an array with missing entries may be one of objects.
         whole = bool(known.all())
         return cls(samples[known].astype(np.int64), np.array(labels[known].tolist()), None, _begins(known), whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from projnorm.files import decoding, read_file
 SAMPLE, STRATUM, LABEL = "sample", "stratum", "label"
 _COLUMNS = (SAMPLE, STRATUM, "stratum_size", "expected_error", "probability", LABEL)
 _ROW, _AT_FIRST, _LATER = "row", "at_first", "no"
+_SEPARATORS = (",", ";", "\t")
 _WHAT = "{}: is no file of samples to label"
 _LARGEST_FILE = 1_000_000_000
 
@@ -100,7 +102,8 @@ class LabelPlan:
             if missing := [one for one in _COLUMNS if one not in rows[0]]:
                 raise ValueError(f"it has no column {missing[0]}")
             samples, strata, rowsizes = (
-                np.array([int(row[name]) for row in rows], dtype=np.int64) for name in (SAMPLE, STRATUM, "stratum_size")
+                np.array([_whole(row[name]) for row in rows], dtype=np.int64)
+                for name in (SAMPLE, STRATUM, "stratum_size")
             )
             rates = np.array([float(row["expected_error"]) for row in rows])
             if len(set(samples.tolist())) < len(samples) or samples.min() < 0:
@@ -113,6 +116,9 @@ class LabelPlan:
             drawn = np.bincount(strata, minlength=count)
             if (rowsizes != sizes[strata]).any() or (drawn > sizes).any() or not np.isfinite(expected).all():
                 raise ValueError("sizes of strata do not fit together")
+            known = np.array([float(row["probability"]) for row in rows])
+            if not np.allclose(known, drawn[strata] / rowsizes, rtol=1e-4):
+                raise ValueError("rows are missing; where there is no label leave it empty")
             at_first = sum((row.get(_AT_FIRST) or "").strip() != _LATER for row in rows)
             labels = tuple((row[LABEL] or "").strip() for row in rows)
             return cls(samples, strata, sizes, expected, labels, None if at_first == len(rows) else at_first)
@@ -126,15 +132,30 @@ def read_labels(path: str | Path) -> LabelPlan | dict[str, NDArray[Any]]:
     """
     with decoding(_WHAT.format(path), csv.Error):
         rows = _rows(path)
-        if STRATUM in rows[0] or SAMPLE not in rows[0] or LABEL not in rows[0]:
-            return LabelPlan.read(path)
-        labels = [(row[LABEL] or "").strip() or None for row in rows]
-        return {SAMPLE: np.array([int(row[SAMPLE]) for row in rows]), LABEL: np.array(labels, dtype=object)}
+        if STRATUM not in rows[0] and SAMPLE in rows[0] and LABEL in rows[0]:
+            labels = [(row[LABEL] or "").strip() or None for row in rows]
+            return {SAMPLE: np.array([_whole(row[SAMPLE]) for row in rows]), LABEL: np.array(labels, dtype=object)}
+    return LabelPlan.read(path)
 
 
 def _rows(path: str | Path) -> list[dict[str, str]]:
-    """Rows of a CSV file, one at least."""
-    rows = list(csv.DictReader(io.StringIO(read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig"))))
+    """Rows of a CSV file, one at least, with whichever separator a spreadsheet chose; empty rows are left out."""
+    text = read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig")
+    header = text.partition("\n")[0]
+    separator = max(_SEPARATORS, key=header.count)
+    found = csv.DictReader(io.StringIO(text), delimiter=separator)
+    rows = [row for row in found if any((value or "").strip() for name, value in row.items() if name is not None)]
     if not rows:
         raise ValueError("it has no row")
     return rows
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as a spreadsheet writes it."""
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not number.is_integer():
+        raise ValueError(f"{text!r} is no whole number")
+    return int(number)

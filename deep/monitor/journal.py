@@ -43,6 +43,10 @@ class Journal:
         warning.
         """
         start, data = self._unread_bytes()
+        if data and not data.endswith(b"\n") and _document(data.rpartition(b"\n")[2]) is not None:
+            with self.path.open("ab") as file:  # an editor may leave out the end of the last line
+                file.write(b"\n")
+            data += b"\n"
         lines = data.split(b"\n")
         documents = [_document(line) for line in lines[:-1]]
         damaged = documents.count(None) + bool(lines[-1])

@@ -75,8 +75,7 @@ class Monitor:
         methods = () if rule.calibration is None else tuple(dict.fromkeys([*FOR_INPUTS, *FOR_BOTH]))
         self._rule = rule if rule.methods is not None else replace(rule, methods=methods)
         self._threads = ThreadpoolController()
-        self._settings = {
-            "kind": "settings",
+        self._settings: dict[str, Any] = {
             "version": _VERSION,
             "estimator": estimator.fingerprint,
             "threshold": threshold,
@@ -102,6 +101,15 @@ class Monitor:
         """What was said of every batch, by time where all have one, else in the order in which they came."""
         reports = list(self._reports.values())
         return tuple(sorted(reports, key=lambda one: one.time) if all(one.time for one in reports) else reports)
+
+    @property
+    def latest(self) -> str:
+        """The latest time of a batch; empty where none has a time."""
+        return self._latest
+
+    def report(self, name: str) -> BatchReport | None:
+        """What was said of a batch; None for one that is not known."""
+        return self._reports.get(name)
 
     @property
     def has_alarm(self) -> bool:
@@ -134,10 +142,17 @@ class Monitor:
         Raises:
             InputError: If the batch does not fit, or is known with other outputs; nothing is changed then.
         """
+        for what, text in (("name", name), ("time", time)):
+            if not isinstance(text, str):
+                raise InputError(f"`{what}` must be text; got {text!r}.")
         if not name:
             raise InputError("`name` must name the batch.")
+        if budget < 0:
+            raise InputError(f"`budget` must be 0 or more; got {budget}.")
         outputs = self.estimator.outputs_of(batch, name)
         require_alike(self._rule.source, outputs)
+        if len(rows) not in (0, len(outputs)):
+            raise InputError(f"`rows` must have one entry for each of {len(outputs):,} samples; got {len(rows):,}.")
         counts = None if labelled is None else _label_counts(Labelled.of(labelled), outputs)
         if counts is None and outputs.labels is not None:
             wrong = int((outputs.predicted != outputs.labels).sum())
@@ -195,6 +210,7 @@ class Monitor:
             LOGGER.info("%s: is of %s, before %s, which was taken in earlier; both count.", name, time, self._latest)
         document: dict[str, Any] = {
             "kind": "batch",
+            **self._settings,
             "name": name,
             "time": time,
             "digest": digest,
@@ -237,11 +253,15 @@ class Monitor:
     def _counts_of_plan(self, name: str, plan: LabelPlan, path: Path) -> StratumCounts:
         """What the labels in a file say, which must be of the samples that were chosen."""
         chosen = self._plans[name]
-        same = plan.samples.tolist() == chosen["samples"] and plan.strata.tolist() == chosen["strata"]
-        if not same or plan.sizes.tolist() != chosen["sizes"]:
+        predicted = dict(zip(chosen["samples"], chosen["predicted"], strict=True))
+        if set(plan.samples.tolist()) != set(predicted) or plan.sizes.tolist() != chosen["sizes"]:
             raise InputError(f"{path}: does not have the samples that were chosen; fill in the column `label` alone.")
-        labels = Labelled.of(plan).columns(self._rule.source)
-        return StratumCounts.of(plan.strata, labels != np.array(chosen["predicted"]), plan.sizes)
+        try:
+            labels = Labelled.of(plan).columns(self._rule.source)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        said = np.array([predicted[sample] for sample in plan.samples.tolist()])
+        return StratumCounts.of(plan.strata, labels != said, plan.sizes)
 
     def _plan_path(self, name: str) -> Path:
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
@@ -261,9 +281,12 @@ class Monitor:
             if is_all:
                 self._forget()
             for document in documents:
-                self._take_in(document)
+                try:
+                    self._take_in(document)
+                except (KeyError, TypeError) as error:
+                    raise InputError(f"{self._journal.path}: has a line that is none of a monitor ({error}).") from None
             if not self._has_settings:
-                self._write(self._settings)
+                self._write({"kind": "settings", **self._settings})
             yield
 
     def _write(self, document: dict[str, Any]) -> None:
@@ -296,6 +319,7 @@ class Monitor:
             self._free, self._by_labels = self._fresh_free, self._fresh
 
     def _take_in_batch(self, document: Mapping[str, Any]) -> None:
+        self._check_settings(document)  # the line of the settings may have been lost
         name, level = document["name"], self._rule.level
         error, low, high, noise = (document[key] for key in ("error", "low", "high", "noise"))
         self._digests[name] = document["digest"]
@@ -360,7 +384,8 @@ def _label_counts(labelled: Labelled, outputs: Outputs) -> StratumCounts:
     """What labels say of a batch."""
     if not labelled.is_whole:
         raise InputError(f"{outputs.name}: labels count once all samples that were chosen have one.")
-    wrong = outputs.predicted[labelled.samples] != labelled.columns_on(outputs)
+    labels = labelled.columns_on(outputs)
+    wrong = outputs.predicted[labelled.samples] != labels
     return labelled.counts(wrong, Strata.single(len(outputs)))[1]
 
 

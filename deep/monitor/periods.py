@@ -14,6 +14,8 @@ from projnorm.lazy import load
 # Codes that pandas has for the lengths of periods, and the form of their names.
 PERIODS = {"hour": "h", "day": "D", "week": "W", "month": "M", "quarter": "Q", "year": "Y"}
 TIME_NAMES = ("time", "timestamp", "datetime", "date")
+# Digits of a number of rows.
+_MOST_DIGITS = 12
 _DAY_FORM, _HOUR_FORM = "%Y-%m-%d", "%Y-%m-%d %H:00"
 
 
@@ -46,7 +48,8 @@ def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "ta
     Raises:
         InputError: If the column is not there or does not hold times.
     """
-    count = int(every) if every.isdigit() else 0
+    is_count = every.isascii() and every.isdecimal() and len(every) <= _MOST_DIGITS
+    count = int(every) if is_count else 0
     if not count and every not in PERIODS:
         raise InputError(f"`every` must be {', '.join(PERIODS)} or a number of rows, 1 or more; got {every!r}.")
     column = time_column or next((one for one in TIME_NAMES if one in table.columns), "")
@@ -64,7 +67,8 @@ def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "ta
         for start in range(0, len(table), count):
             rows = table.iloc[start : start + count]
             time = str(times.iloc[start])
-            yield Period(f"{time}, {count} rows", time, rows, len(rows) == count)
+            name = f"{time}, rows {start}-{start + len(rows) - 1}"
+            yield Period(name, time, rows, len(rows) == count)
         return
     starts = times.dt.to_period(PERIODS[every]).dt.start_time
     numbers = starts.to_numpy()
@@ -76,6 +80,8 @@ def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "ta
 
 def _times(column: Any, column_name: str, name: str) -> Any:
     pandas = load("pandas")
+    if getattr(column.dtype, "kind", "O") in "iufb":
+        raise InputError(f"{name}: the column {column_name!r} must hold dates or times as text; it holds numbers.")
     try:
         times = pandas.to_datetime(column, utc=True).dt.tz_localize(None)
     except (ValueError, TypeError, OverflowError):

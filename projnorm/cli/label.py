@@ -17,6 +17,8 @@ from projnorm.cli.output import say, say_json
 from projnorm.config import Config, setting
 from projnorm.errors import InputError
 
+_OUT = "to_label.csv"
+
 
 @dataclass(frozen=True)
 class LabelOptions(Config):
@@ -24,7 +26,9 @@ class LabelOptions(Config):
 
     target: str = setting(help="Unlabelled samples.")
     budget: int = setting(50, "Number of samples to label; with --more, of further ones.", least=1)
-    out: str = setting("to_label.csv", "CSV file whose column label is to be filled in, in the order of its rows.")
+    out: str = setting(
+        "", "CSV file whose column label is to be filled in, from the top; that of --more, or to_label.csv, by default."
+    )
     more: str = setting("", "File of this command that is partly or wholly filled in: the new file continues it.")
     until_width: float | None = setting(
         None, "With --more: stop once the interval is narrower than this, such as 0.1.", above=0.0, below=1.0
@@ -62,16 +66,21 @@ def label(
     from deep.labels.choose import chosen_samples
     from deep.labels.plan import LabelPlan
 
-    if not options.more and Path(options.out).exists():
-        raise InputError(f"{options.out}: exists; continue it with `more`, or name another file as `out`.")
-    more = LabelPlan.read(options.more) if options.more else None
+    out = Path(options.out or options.more or _OUT)
+    if out.exists() and not (options.more and out.samefile(options.more)):
+        raise InputError(f"{out}: exists; continue it with `more`, or name another file as `out`.")
+    more, has_goal = None, options.until_width is not None or options.until_side is not None
+    if options.more:
+        more = LabelPlan.read(options.more)
+        if has_goal and not more.is_labelled.any():
+            raise InputError(f"{options.more}: has no label yet; fill in the column label.")
     if estimator.estimator:
         fitted = opened.load(estimator.estimator)
     else:
         source = opened.labelled(data.source)
         fitted = ErrorEstimator.fit(source, model=opened.model, **opened.options(data.calibration, settings))
     outputs = fitted.outputs_of(target, "target").without_labels()
-    has_goal, found = options.until_width is not None or options.until_side is not None, None
+    found = None
     if more is not None and more.is_labelled.any():
         found = fitted.estimate(outputs, labelled=more, interval="anytime")
         is_enough = options.until_width is not None and found.high - found.low <= options.until_width
@@ -80,11 +89,11 @@ def label(
             _tell(options, {"stop": True, "written": None, "estimate": found.to_dict()}, [str(found), "Stop here."])
             return 0
     plan = chosen_samples(fitted, outputs, options.budget, more=more)
-    plan.write(options.out)
+    plan.write(out)
     chosen = len(plan) - (0 if more is None else len(more))
     lines = [] if found is None else [str(found)]
-    lines.append(f"{options.out}: {chosen:,} samples to label, chosen from {len(outputs):,}; fill in the column label.")
-    document = {"stop": False, "written": options.out, "estimate": None if found is None else found.to_dict()}
+    lines.append(f"{out}: {chosen:,} samples to label, chosen from {len(outputs):,}; fill in the column label.")
+    document = {"stop": False, "written": str(out), "estimate": None if found is None else found.to_dict()}
     _tell(options, document, lines)
     return int(has_goal)
 

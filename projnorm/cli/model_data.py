@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("projnorm")
 _SIZE = 224
-_LABEL_COLUMN = "Column of the labels in .csv and .parquet files; label, labels, y or target need not be named."
 
 
 @dataclass(frozen=True)

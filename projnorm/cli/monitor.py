@@ -6,8 +6,9 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,9 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
     from deep.monitor.monitor import Monitor
 
     watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
+    if watched.threshold < fitted.source_error:
+        said = f"the threshold is below the error on the source, {fitted.source_error:.1%}"
+        LOGGER.warning("%s, so an alarm is to be expected.", said)
     with watched.exclusive():
         if alarm.reset:
             watched.reset()
@@ -106,15 +110,36 @@ def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opene
         except InputError as error:
             LOGGER.error("%s", in_flags(str(error)))
             failed += 1
-    total = len(batches.batches)
-    for path in tracked(batches.batches, description="batches", total=total):
+    for path in tracked(batches.batches, description="batches", total=len(batches.batches)):
         try:
-            for name, time, batch, rows in _batches_in(path, batches, opened):
-                _tell(watched.update(batch, name=name, time=time, budget=alarm.budget, rows=rows), alarm)
+            for one in _batches_in(path, batches, opened):
+                failed += not _taken_in(watched, one, alarm)
         except InputError as error:
             LOGGER.error("%s", in_flags(str(error)))
             failed += 1
     return failed
+
+
+def _taken_in(watched: Monitor, batch: Batch, alarm: AlarmOptions) -> bool:
+    """Whether a batch could be taken in, or was before."""
+    known = watched.report(batch.name)
+    if known is not None and batch.rows and len(batch.rows) != known.m:
+        count = len(batch.rows)
+        LOGGER.info("%s: was taken in with %d rows and has %d now; it is left as it was.", batch.name, known.m, count)
+        return True
+    try:
+        if known is None and batch.is_cut_by_rows and batch.time < watched.latest:
+            raise InputError(
+                f"{batch.name}: begins before {watched.latest}, which was taken in; a table that is cut by rows must "
+                "begin with the same rows every time."
+            )
+        _tell(
+            watched.update(batch.read(), name=batch.name, time=batch.time, budget=alarm.budget, rows=batch.rows), alarm
+        )
+    except InputError as error:
+        LOGGER.error("%s", in_flags(str(error)))
+        return False
+    return True
 
 
 def _tell(report: BatchReport, alarm: AlarmOptions) -> None:
@@ -124,20 +149,33 @@ def _tell(report: BatchReport, alarm: AlarmOptions) -> None:
         say(report)
 
 
-def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator[tuple[str, str, Any, list[object]]]:
-    """Name, time and samples of each batch in a file, and the row of each sample in a table that was cut."""
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch in a file: its name and time, its row numbers in a table that was cut, and how its samples are read."""
+
+    name: str
+    read: Callable[[], Any]
+    time: str = ""
+    rows: Sequence[object] = ()
+    is_cut_by_rows: bool = False
+
+
+def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator[Batch]:
+    """The batches of a file."""
     file = Path(path)
     if not batches.every:
-        yield stem(file), "", opened.read(file), []
+        yield Batch(stem(file), partial(opened.read, file))
         return
     if not is_table_file(file):
         raise InputError(f"{path}: `every` cuts .csv and .parquet files.")
-    from deep.monitor.periods import periods_of
+    from deep.monitor.periods import PERIODS, periods_of
 
     table = read_table(locate(file))
+    by_rows = batches.every not in PERIODS
     for one in periods_of(table, batches.every, time_column=batches.time_column, name=stem(file)):
         if one.is_over or batches.last:
-            yield one.name, one.time, opened.of_table(one.rows, one.name), one.rows.index.tolist()
+            read = partial(opened.of_table, one.rows, one.name)
+            yield Batch(one.name, read, one.time, one.rows.index.tolist(), by_rows)
         else:
             LOGGER.info("%s: may not be complete and is left for a later call; --last takes it.", one.name)
 

@@ -171,3 +171,60 @@ def test_a_bad_batch_does_not_stop_the_others(projnorm, folder):
     assert len(err.splitlines()) == 3
     assert all(name in line for name, line in zip(("three", "empty", "cut"), err.splitlines(), strict=True))
     assert projnorm(*MONITOR, "new.npz", "--no-report")[0] == 0
+
+
+def test_a_bad_period_does_not_stop_the_others_and_rows_that_went_are_no_error(projnorm):
+    stream = table(400, 3).drop(columns="label")
+    stream.insert(0, "time", pd.date_range("2026-01-05", periods=len(stream), freq="1h"))
+    holes = stream.copy()
+    holes.loc[3, "prob_no"] = np.nan
+    table(600, 0).to_csv("val.csv", index=False)
+    projnorm("fit", "--source", "val.csv", "--out", "e.projnorm")
+    watch = (*MONITOR, "stream.csv", "--every", "week", "--no-report")
+    holes.to_csv("stream.csv", index=False)
+    code, out, err = projnorm(*watch)
+    assert code == 2
+    assert out.startswith("2026-01-12: ")
+    assert "2026-01-05" in err
+    stream.to_csv("stream.csv", index=False)
+    assert projnorm(*watch)[0] == 0
+    stream.iloc[50:].to_csv("stream.csv", index=False)  # old rows are gone
+    code, out, err = projnorm(*watch)
+    assert code == 0
+    assert "was taken in with 168 rows and has 118 now" in err
+    rows = (*MONITOR, "stream.csv", "--every", "100", "--no-report", "--state", "by rows")
+    assert projnorm(*rows)[0] == 0
+    stream.iloc[80:].to_csv("stream.csv", index=False)
+    code, out, err = projnorm(*rows)
+    assert code == 2
+    assert "must begin with the same rows every time" in err
+
+
+def test_a_file_of_labels_is_continued_in_place_and_no_other_is_written_over(projnorm, folder):
+    projnorm(*LABEL, "--budget", "10", "--out", "mine.csv")
+    (folder / "to_label.csv").write_text("precious")
+    assert projnorm(*LABEL, "--more", "mine.csv", "--until-width", "0.2")[0] == 2  # no label yet
+    fill(folder / "mine.csv")
+    code, out, _ = projnorm(*LABEL, "--more", "mine.csv", "--budget", "5")
+    assert (code, out.splitlines()[-1].split(":")[0]) == (0, "mine.csv")
+    assert (folder / "to_label.csv").read_text() == "precious"
+    assert projnorm(*LABEL, "--more", "mine.csv", "--out", "to_label.csv")[0] == 2
+    text = (folder / "mine.csv").read_text()
+    (folder / "mine.csv").write_text(text.replace(",", ";") + ";;;;;;\n")
+    assert projnorm(*PREDICT, "--labelled", "mine.csv")[0] == 0
+    (folder / "mine.csv").write_text("\n".join(text.splitlines()[:-2]) + "\n")
+    code, _, err = projnorm(*PREDICT, "--labelled", "mine.csv")
+    assert "rows are missing; where there is no label leave it empty" in err
+
+
+def test_a_bad_file_of_labels_is_named_and_stops_nothing(projnorm, folder):
+    (folder / "other.npz").write_bytes(to_npz({"logits": outputs(300, 2).logits}))
+    projnorm(*MONITOR, "other.npz", "new.npz", "--budget", "5", "--no-report")
+    one, other = sorted((folder / "projnorm-monitor" / "to_label").glob("*.csv"))
+    fill(one)
+    other.write_text(other.read_text().replace(",,yes", ",red aple,yes"))
+    code, out, err = projnorm(*MONITOR, "--no-report")
+    assert code == 2
+    assert "by 5 labels" in out
+    assert other.name in err
+    assert "red aple" in err

@@ -144,7 +144,7 @@ def test_files_of_other_samples_are_refused(monitor):
     monitor.update(batch(3), name="one", budget=5)
     (path,) = (monitor.folder / "to_label").glob("*.csv")
     plan = LabelPlan.read(path)
-    LabelPlan(plan.samples[::-1], plan.strata[::-1], plan.sizes, plan.expected, ("0",) * 5).write(path)
+    LabelPlan(plan.samples + 1, plan.strata, plan.sizes, plan.expected, ("0",) * 5).write(path)
     with pytest.raises(InputError, match="does not have the samples that were chosen"):
         monitor.collect_labels("one")
 
@@ -180,6 +180,40 @@ def test_a_folder_of_another_estimator_or_threshold_is_refused(monitor):
         Monitor(other, monitor.folder, threshold=C)
     with pytest.raises(InputError, match=r"was begun with another threshold 0\.3"):
         Monitor(monitor.estimator, monitor.folder, threshold=0.4)
+
+
+def test_a_lost_line_of_settings_does_not_admit_others(monitor):
+    monitor.update(batch(0), name="b0")
+    path = monitor.folder / "batches.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
+    with pytest.raises(InputError, match=r"was begun with another threshold 0\.3"):
+        Monitor(monitor.estimator, monitor.folder, threshold=0.4)
+    assert len(again(monitor).reports) == 1
+
+
+def test_a_last_line_without_its_end_is_whole(monitor, caplog):
+    for seed in range(2):
+        monitor.update(batch(seed), name=f"b{seed}")
+    path = monitor.folder / "batches.jsonl"
+    path.write_bytes(path.read_bytes().rstrip())
+    again(monitor).update(batch(2), name="b2")
+    assert len(again(monitor).reports) == 3
+    assert "damaged" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"time": 20240101}, "`time` must be text"),
+        ({"rows": [1, 2]}, "`rows` must have one entry for each of 200 samples"),
+        ({"budget": -1}, "`budget` must be 0 or more"),
+        ({"labelled": {"sample": [9999], "label": [0]}}, "must name different rows"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_said(monitor, arguments, message):
+    with pytest.raises(InputError, match=message):
+        monitor.update(batch(0), name="b0", **arguments)
+    assert monitor.reports == ()
 
 
 @pytest.mark.parametrize("damage", ["cut", "middle", "garbage", "first"])
@@ -276,11 +310,13 @@ def test_a_table_is_cut_by_the_calendar_or_by_rows():
         ("0", "", "`every` must be"),
         ("week", "when", "has no column 'when'"),
         ("week", "x", "must hold dates or times"),
+        ("week", "unix", "must hold dates or times as text; it holds numbers"),
+        ("²", "", "`every` must be"),
         ("week", "gap", "1 rows have no time"),
     ],
 )
 def test_a_table_without_times_is_refused(every, column, message):
     gap = [*TIMES[:-1].strftime("%Y-%m-%d"), None]
-    table = pd.DataFrame({"time": TIMES, "x": ["a"] * 100, "gap": gap})
+    table = pd.DataFrame({"time": TIMES, "x": ["a"] * 100, "gap": gap, "unix": range(100)})
     with pytest.raises(InputError, match=message):
         list(periods_of(table, every, time_column=column))
