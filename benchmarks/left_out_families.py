@@ -21,7 +21,7 @@ from torch import nn
 
 from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.error_estimator import OutputsEstimator, halves
-from deep.estimate.estimate import ModelSamples
+from deep.estimate.model_samples import ModelSamples
 from deep.estimate.result import ErrorEstimate
 from deep.estimate.shifts import drawn_with_shares, other_shares
 from deep.estimators import Resources

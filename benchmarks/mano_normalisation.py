@@ -16,7 +16,7 @@ import numpy as np
 from harness import write_result
 from left_out_families import SEVERITIES, trained
 
-from deep.estimate.estimate import ModelSamples
+from deep.estimate.model_samples import ModelSamples
 from deep.estimators.mano import POWER, is_sure, quadratic
 from deep.estimators.softmax import probabilities
 from deep.training import one_thread

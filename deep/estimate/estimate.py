@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from deep.calibration import Floats
-from deep.estimate.batches import Collate, as_array, as_batches, is_tensor
-from deep.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
-from deep.estimate.classifiers import Classifier, as_classifier, is_network, outputs_of
-from deep.estimate.error_estimator import OutputsEstimator, halves, offered_methods
+from deep.estimate.batches import Collate
+from deep.estimate.classifiers import is_network
+from deep.estimate.error_estimator import OutputsEstimator, halves
 from deep.estimate.metrics import MetricEstimate
+from deep.estimate.model_samples import ModelSamples, known_shares
+from deep.estimate.options import EstimateOptions, asked_methods, check_options, one_thread_for
 from deep.estimate.result import ErrorEstimate
-from deep.estimators import ESTIMATORS, Resources
-from deep.estimators.base import has_torch
+from deep.estimators import ESTIMATORS
 from deep.labels.counts import ErrorInterval
 from deep.labels.labelled import AUTO, Labelled, LabelledError, labelled_error, metrics_from_labels
-from deep.output_tables import arrays_of_table
-from deep.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs, require_alike
-from deep.tables import as_text, is_table
+from deep.outputs import LOGITS, PROBABILITIES, Outputs, require_alike
+from deep.tables import is_table
 from projnorm.errors import InputError
 from projnorm.tables import stem
 
@@ -34,9 +28,6 @@ if TYPE_CHECKING:
     from deep.recipe import Recipe
     from deep.training import Prepare
 
-SHIFTS = ("any", "classes", "inputs")
-# Known class shares add up to one within this.
-_SUM_TOLERANCE = 1e-3
 _REFUTED = (
     "The labels refute the estimate without labels: the shift is of a kind that outputs do not show. Do not trust "
     "label-free estimates under it."
@@ -45,23 +36,6 @@ _GAPS = (
     "The labelled samples are not the first that were chosen; the interval holds only if which were left out has "
     "nothing to do with their labels."
 )
-
-
-class EstimateOptions(TypedDict, total=False):
-    """Options of `estimate_error` and `estimate_errors`, which describes them."""
-
-    shift: str
-    class_shares: Sequence[float] | Mapping[Any, float] | None
-    methods: str | Sequence[str]
-    calibration: str | Mapping[str, Any]
-    level: float
-    seed: int
-    device: str
-    prepare: Prepare | None
-    init: nn.Module | tuple[nn.Module, Recipe] | None
-    others: Sequence[Any]
-    collate: Collate | None
-    metrics: bool
 
 
 def estimate_error(
@@ -221,147 +195,20 @@ def estimate_errors(
 def estimator_of(sets: ModelSamples, options: EstimateOptions) -> OutputsEstimator:
     """What is learnt from the source; the options are those of `estimate_errors`, checked before."""
     calibration, seed = options.get("calibration", "auto"), options.get("seed", 0)
-    asked, wanted = _methods(options.get("methods", "default"))
+    asked, wanted = asked_methods(options.get("methods", "default"))
     learnt_from, held_out = halves(sets.source, seed)
     shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
     return OutputsEstimator(
         asked,
         wanted,
         options.get("shift", "any"),
-        _known_shares(options.get("class_shares"), sets),
+        known_shares(options.get("class_shares"), sets),
         options.get("level", 0.9),
         sets.resources(options.get("init"), seed),
         _remedy(has_model=sets.classifier is not None, calibration=calibration),
         sets.source,
         sets.source if shifted is None else learnt_from,
         shifted,
-    )
-
-
-def check_options(options: EstimateOptions) -> None:
-    """Refuse options that are wrong by themselves."""
-    level, seed, shift = options.get("level", 0.9), options.get("seed", 0), options.get("shift", "any")
-    calibration = options.get("calibration", "auto")
-    if not 0.0 < level < 1.0:
-        raise InputError(f"`level` must be above 0 and below 1; got {level}.")
-    if seed < 0:
-        raise InputError(f"`seed` must be at least 0; got {seed}.")
-    if shift not in SHIFTS:
-        raise InputError(f"`shift` must be one of {', '.join(SHIFTS)}; got {shift!r}.")
-    if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
-        shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
-        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
-    _, wanted = _methods(options.get("methods", "default"))
-    if wanted is not None and (shift != "any" or options.get("class_shares") is not None):
-        raise InputError("`shift` and `class_shares` are for the default; leave them out, or `methods`.")
-
-
-def one_thread_for(model: Any, options: EstimateOptions) -> AbstractContextManager[Any]:
-    """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    methods, _ = _methods(options.get("methods", "default"))
-    uses_torch = is_network(model) or any("torch" in ESTIMATORS[name].needs for name in methods or ())
-    if not uses_torch or not has_torch():
-        return threadpool_limits(1)
-    from deep.training import one_thread
-
-    return one_thread(device_of(model, options.get("device", "auto")))
-
-
-class ModelSamples:
-    """The source, and how other samples are turned into what the model says of them."""
-
-    def __init__(
-        self,
-        model: Any,
-        source: Any,
-        others: Sequence[Any],
-        prepare: Prepare | None,
-        device: str,
-        collate: Collate | None,
-    ) -> None:
-        """Read the source and run the model on it."""
-        self.classifier: Classifier | None = None
-        self.others: tuple[Classifier, ...] = ()
-        self.collate = collate
-        if model is not None:
-            samples = as_batches(source, "source", collate=collate)
-            self.classifier, *rest = (
-                as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
-            )
-            self.others = tuple(rest)
-            self.source = outputs_of(self.classifier, samples, "source", others=self.others)
-        else:
-            if others:
-                raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
-            self.source = as_outputs(source, "source")
-        if self.source.labels is None:
-            remedy = "" if model is None else "; pass a pair of inputs and labels"
-            raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
-
-    @classmethod
-    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> ModelSamples:
-        """The source with a model, run as the options of `estimate_errors` say."""
-        device = device_of(model, options.get("device", "auto"))
-        others, prepare = options.get("others", ()), options.get("prepare")
-        return cls(model, source, others, prepare, device, options.get("collate"))
-
-    def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
-        """Outputs on another set."""
-        if self.classifier is None:
-            return replace(as_outputs(data, name, needs_labels=needs_labels), name=name)
-        samples = as_batches(data, name, collate=self.collate)
-        return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
-
-    def shifted(
-        self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int, *, keep_inputs: bool
-    ) -> CalibrationSets | None:
-        """Labelled shifted sets, given or made of what no method learns from; None where there can be none."""
-        if isinstance(calibration, Mapping):
-            return given_sets({name: self.of(data, name) for name, data in calibration.items()}, held_out)
-        if calibration == "none" or self.classifier is None:
-            return None
-        return shifted_sets(self.classifier, self.others, held_out, seed=seed, keep_inputs=keep_inputs)
-
-    def resources(self, init: Any, seed: int) -> Resources:
-        """What a network of torch gives besides its outputs."""
-        initial, recipe = init if isinstance(init, tuple) else (init, None)
-        network: Any = getattr(self.classifier, "model", None)
-        if not is_network(network):
-            if initial is not None:
-                raise InputError("`init` needs `model` to be a network of torch.")
-            return Resources(seed=seed)
-        own: Any = self.classifier
-        if initial is not None:
-            initial = own.alike(initial)
-        return Resources(
-            seed=seed,
-            network=network,
-            last=own.last,
-            initial=initial,
-            prepare=own.prepare,
-            device=own.device,
-            recipe=recipe,
-        )
-
-
-def as_outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
-    """Outputs of a model that is not there, in one of the forms that `estimate_errors` takes."""
-    if isinstance(data, Outputs):
-        return data if data.name else replace(data, name=name)
-    if isinstance(data, str | Path):
-        return read_outputs(Path(data), needs_labels=needs_labels)
-    if is_table(data):
-        data = arrays_of_table(data, name)
-    elif hasattr(data, "predictions") and hasattr(data, "label_ids"):  # of `Trainer.predict` of transformers
-        logits = data.predictions[0] if isinstance(data.predictions, tuple) else data.predictions
-        data = {LOGITS: logits} if data.label_ids is None else {LOGITS: logits, LABELS: data.label_ids}
-    if isinstance(data, Mapping):
-        arrays = {key: as_array(value) if is_tensor(value) else value for key, value in data.items()}
-        return Outputs.from_arrays(arrays, name, needs_labels=needs_labels)
-    hint = f'; pass {{"{LOGITS}": array}} or {{"{PROBABILITIES}": array}}' if hasattr(data, "shape") else ""
-    raise InputError(
-        f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "
-        f"{type(data).__name__}{hint}."
     )
 
 
@@ -409,49 +256,9 @@ def _name_of(target: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: ModelSamples) -> Floats | None:
-    """Known class shares of the targets, one for each column."""
-    if shares is None:
-        return None
-    count = sets.source.classes
-    if isinstance(shares, Mapping):
-        columns = sets.source.class_names or tuple(map(str, range(count)))
-        by_name = {as_text(name): share for name, share in shares.items()}
-        if unknown := sorted(set(by_name) - set(columns)):
-            raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")
-        shares = [by_name.get(name, 0.0) for name in columns]
-    try:
-        found = np.asarray(shares, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"`class_shares` must be numbers; got {shares!r}.") from None
-    if found.shape != (count,) or not np.isfinite(found).all() or found.min() < 0.0:
-        raise InputError(f"`class_shares` must be {count} numbers from 0 to 1, one for each class; got {shares!r}.")
-    if abs(found.sum() - 1.0) > _SUM_TOLERANCE:
-        raise InputError(f"`class_shares` must add up to 1; got {found.sum():g}.")
-    return found / found.sum()
-
-
 def _look_at_inputs(methods: tuple[str, ...] | None) -> bool:
     """Whether a method looks at the inputs of calibration sets."""
     return any(ESTIMATORS[name].needs & {"inputs", "table", "network", "initial"} for name in methods or ())
-
-
-def _methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Methods to run if they are not those of the default, and those the estimate is to be made of if named."""
-    offered = offered_methods()
-    if isinstance(methods, str) and methods.lower() == "default":
-        return None, None
-    if isinstance(methods, str) and methods.lower() in ("cheap", "all"):
-        return tuple(name for name in offered if methods.lower() == "all" or not ESTIMATORS[name].costly), None
-    known = {name.lower(): name for name in offered}
-    asked = (methods,) if isinstance(methods, str) else tuple(methods)
-    for name in asked:
-        if name.lower() not in known:
-            raise InputError(f"`methods` must be default, cheap, all, or of {', '.join(offered)}; got {name!r}.")
-    names = tuple(known[name.lower()] for name in asked)
-    if not names or len(set(names)) < len(names):
-        raise InputError("`methods` must name at least one method, each once.")
-    return names, names
 
 
 def _remedy(*, has_model: bool, calibration: Any) -> str:
@@ -460,14 +267,3 @@ def _remedy(*, has_model: bool, calibration: Any) -> str:
     if not has_model:
         return f"{remedy}, or the model with its inputs"
     return f'{remedy}, or calibration="auto"' if calibration == "none" else remedy
-
-
-def device_of(model: Any, device: str) -> str:
-    """The device of a network of torch; the CPU for any other model."""
-    if not is_network(model):
-        if device not in ("auto", "cpu"):
-            raise InputError(f"`device` {device!r} needs `model` to be a network of torch.")
-        return "cpu"
-    from projnorm.device import choose_device
-
-    return str(choose_device(device))

@@ -14,17 +14,10 @@ from deep.estimate.batches import as_batches
 from deep.estimate.calibration_sets import CalibrationSets
 from deep.estimate.classifiers import ArrayClassifier, Classifier, as_classifier, outputs_of
 from deep.estimate.error_estimator import OutputsEstimator
-from deep.estimate.estimate import (
-    EstimateOptions,
-    ModelSamples,
-    as_outputs,
-    check_options,
-    device_of,
-    estimator_of,
-    one_thread_for,
-    with_labels,
-)
+from deep.estimate.estimate import estimator_of, with_labels
 from deep.estimate.estimator_file import fingerprint, read_estimator, write_estimator
+from deep.estimate.model_samples import ModelSamples, as_outputs
+from deep.estimate.options import EstimateOptions, check_options, device_of, one_thread_for
 from deep.estimate.result import ErrorEstimate
 from deep.labels.labelled import AUTO, Labelled
 from deep.labels.recalibration import Recalibration

@@ -6,8 +6,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from deep.estimate.estimate import EstimateOptions, one_thread_for
 from deep.estimate.fitted import ErrorEstimator
+from deep.estimate.options import EstimateOptions, one_thread_for
 from deep.labels.plan import LabelPlan
 from deep.labels.strata import Strata, strata_count
 from deep.outputs import Outputs, require_alike
