@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 from harness import write_result
 
-from deep.calibration import qualities
-from deep.domain import domain_of, load_image_data
-from deep.estimators.aline import ALineD, ALineS
-from deep.forward import forward
-from deep.outputs import Outputs
-from deep.presets import preset
-from deep.scores import Row, Scores
-from deep.training import one_thread, train
-from projnorm.vision import ImageSet
+from deep.comparison.modality import domain_of, load_image_data
+from deep.comparison.presets import preset
+from deep.comparison.score_quality import qualities
+from deep.comparison.scores import Row, Scores
+from deep.training.loop import train
+from projnorm.data.images import ImageSet
+from projnorm.estimators.aline import ALineD, ALineS
+from projnorm.models.forward import forward
+from projnorm.models.preparation import one_thread
+from projnorm.outputs.outputs import Outputs
 
 EPOCHS = (8, 1, 2, 3, 4, 6)
 

@@ -21,14 +21,15 @@ from harness import interleaved_seconds, medians, write_result
 from projnorm_cost import Form, draw
 
 from deep.estimators.projnorm import ProjNorm
-from deep.estimators.projnorm_linear import ProjNormLinear
-from deep.forward import forward
-from deep.outputs import Outputs
-from deep.projnorm import train_reference
-from deep.recipe import Recipe
-from deep.training import one_thread
+from deep.training.projnorm import train_reference
 from figures.style import rendered
-from projnorm.vision import ImageNetInput, load_network
+from projnorm.data.images import ImageNetInput
+from projnorm.estimators.projnorm_linear import ProjNormLinear
+from projnorm.models.forward import forward
+from projnorm.models.preparation import one_thread
+from projnorm.models.recipe import Recipe
+from projnorm.models.weights import load_network
+from projnorm.outputs.outputs import Outputs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 M, STEPS, BATCH, REPEATS = 1_000, 20, 100, 3

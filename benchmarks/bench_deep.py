@@ -29,12 +29,14 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from deep.estimators.projnorm import ProjNorm, ProjNormMatched
-from deep.forward import forward
-from deep.projnorm import train_reference
-from deep.recipe import Recipe
-from deep.training import batch_indices
-from projnorm.vision import FAMILIES, ImageNetInput, corrupt, resnet18
-from tests.vision.corruption_reference import corrupt_one_by_one
+from deep.training.loop import batch_indices
+from deep.training.projnorm import train_reference
+from projnorm.data.corruptions.families import FAMILIES, corrupt
+from projnorm.data.images import ImageNetInput
+from projnorm.models.forward import forward
+from projnorm.models.networks import resnet18
+from projnorm.models.recipe import Recipe
+from tests.data.corruption_reference import corrupt_one_by_one
 
 PREPARE = ImageNetInput(32)
 SEED = 0

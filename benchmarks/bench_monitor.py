@@ -56,10 +56,10 @@ from bench_monitor_years import (
 from harness import write_result
 
 from figures.style import rendered
-from projnorm.arrays import Arrays
-from projnorm.backends import Backend
-from projnorm.store import Store
-from projnorm.tasks import run_tasks
+from projnorm.core.arrays import Arrays
+from projnorm.core.backends import Backend
+from projnorm.core.store import Store
+from projnorm.core.tasks import run_tasks
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 RECORD = "bench_monitor.json"

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from deep.benchmark.given_outputs import NANNYML_SETS, nannyml_rows
-from deep.benchmark.models import BOOSTING, fitted
-from deep.benchmark.problems import MOST_SOURCE, Places
-from deep.benchmark.tables import elec2
-from deep.outputs import LABELS, PREDICTIONS, PROBABILITIES, Outputs
+from benchmarks.shifts.given_outputs import NANNYML_SETS, nannyml_rows
+from benchmarks.shifts.models import BOOSTING, fitted
+from benchmarks.shifts.problems import MOST_SOURCE, Places
+from benchmarks.shifts.tables import elec2
+from projnorm.outputs.outputs import LABELS, PREDICTIONS, PROBABILITIES, Outputs
 
 ELEC2 = "elec2"
 SETS = (*NANNYML_SETS, ELEC2)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from deep.estimate.fitted import ErrorEstimator
-from deep.monitor.monitor import Monitor
-from deep.outputs import Outputs
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.monitor.monitor import Monitor
+from projnorm.outputs.outputs import Outputs
 
 HOURS, ROWS, SOURCE = 8_760, 1_000, 5_000
 _WARM = 1_000

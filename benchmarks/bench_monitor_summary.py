@@ -11,8 +11,8 @@ from bench_monitor_sets import LAST_QUIET_WEEK, RISEN_WEEKS, ROWS, STABLE_WEEKS,
 from bench_monitor_years import ALARMS, CORRECTED, ESTIMATES, Watched
 from numpy.typing import NDArray
 
-from deep.estimators.softmax import Floats
-from projnorm.arrays import Arrays
+from projnorm.core.arrays import Arrays
+from projnorm.estimators.softmax import Floats
 
 NANNYML = "NannyML CBPE"
 FALSE_ROOMS, DELAY_ROOMS, ORDER_ROOMS = (0.0, 0.02, 0.05), (0.01, 0.02, 0.03), (0.02, 0.05)

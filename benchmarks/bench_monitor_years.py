@@ -2,7 +2,7 @@
 
 A batch is estimated once and watched with many thresholds, so the alarms are moved by the calls that `Monitor` makes;
 `require_agreement` compares both. Labels drawn uniformly from a batch are one stratum, for which `labelled_log_values`
-is `log_values` of the mistakes (tests/deep/test_alarm.py).
+is `log_values` of the mistakes (tests/monitor/test_alarm.py).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bench_monitor_sets import (
 )
 from threadpoolctl import threadpool_limits
 
-from deep.estimate.fitted import ErrorEstimator
-from deep.estimate.hypotheses import NO_SHIFT
-from deep.estimators.softmax import Floats
-from deep.labels.counts import StratumCounts
-from deep.labels.recalibration import Recalibration
-from deep.monitor.alarm import Alarm, log_values, room_for_source
-from deep.monitor.monitor import Monitor
-from projnorm.arrays import Arrays
+from projnorm.core.arrays import Arrays
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.hypotheses import NO_SHIFT
+from projnorm.estimate.recalibration import Recalibration
+from projnorm.estimators.softmax import Floats
+from projnorm.labels.counts import StratumCounts
+from projnorm.monitor.alarm import Alarm, log_values, room_for_source
+from projnorm.monitor.monitor import Monitor
 
 ALPHA, LEVEL = 0.05, 0.9
 ESTIMATES, FEW_LABELS, ALL_LABELS = "estimates", f"{LABELS_A_BATCH} labels", f"{ROWS} labels"

@@ -55,9 +55,12 @@ from kernel_peers import (
 )
 from torch import nn
 
-from ntk import KernelConfig, UnsupportedNetworkError, features, gram
-from projnorm.errors import InputError
-from projnorm.files import physical_memory
+from ntk.features.gradient_features import gradient_features
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.trace.capture import UnsupportedNetworkError
+from projnorm.core.errors import InputError
+from projnorm.core.files import physical_memory
 
 ENGINE, NNGEOMETRY, FUNC, LOOP, TANGENTS, FORMULA = (
     "engine",
@@ -350,7 +353,7 @@ def check_layers(case: Case) -> dict[str, Any]:
     """Worst error of a parameter tensor's features and of a layer's kernel, against autograd in float64."""
     network, x = copy.deepcopy(case.network).double(), in_double(case.draw(CHECKED))
     expected = gradients_by_autograd(network, x).numpy()
-    ours = features(network, x, config=config(kind="exact", self_check=False)).values
+    ours = gradient_features(network, x, config=config(kind="exact", self_check=False)).values
     smallest = SMALLEST_SHARE * np.linalg.norm(expected)
     of_tensor, parts, column = {}, {}, 0
     for name, parameter in network.named_parameters():
@@ -400,7 +403,7 @@ def sampled_features(case: Case, n: int) -> dict[str, Any]:
     network, x = case.network, case.draw(n)
 
     def sampled(**options: Any) -> np.ndarray:
-        return features(network, x, config=config(kind="coordinates", **options)).values
+        return gradient_features(network, x, config=config(kind="coordinates", **options)).values
 
     jobs = {"picking": sampled, "forming and indexing": lambda: sampled(route="direct")}
     require("forming and indexing", jobs["forming and indexing"](), jobs["picking"](), case)

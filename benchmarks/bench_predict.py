@@ -17,11 +17,11 @@ import ot
 from harness import interleaved_seconds, medians, write_result
 from threadpoolctl import threadpool_limits
 
-from deep.estimate import estimate_errors
-from deep.estimators.class_shares import label_shares
-from deep.estimators.softmax import probabilities
-from deep.estimators.transport import transport
-from deep.outputs import Outputs
+from projnorm.estimate.estimate import estimate_errors
+from projnorm.estimators.class_shares import label_shares
+from projnorm.estimators.softmax import probabilities
+from projnorm.estimators.transport import transport
+from projnorm.outputs.outputs import Outputs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 SAMPLES = 5_000

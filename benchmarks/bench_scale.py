@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from harness import interleaved_seconds, medians, write_result
 
-from deep.config import DeepConfig
-from deep.experiments.comparison import run_comparison
-from deep.presets import PRESETS
-from ntk import GramConfig, run_gram
-from ntk.config import NtkImages
-from projnorm.backends import Backend
-from projnorm.records import Record, RunContext
-from projnorm.vision import PROBE_FAMILIES
+from deep.comparison.comparison import run_comparison
+from deep.comparison.config import DeepConfig
+from deep.comparison.presets import PRESETS
+from ntk.experiments.config import GramConfig, NtkImages
+from ntk.experiments.experiment import run_gram
+from projnorm.core.backends import Backend
+from projnorm.core.records import Record, RunContext
+from projnorm.data.image_settings import PROBE_FAMILIES
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.toy import ToyConfig, run_toy
 from tests.dask_cluster import DaskCluster

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.estimate import estimate_error
-from deep.recipe import Recipe
-from deep.training import one_thread, train
+from deep.training.loop import train
 from figures import error_card
 from figures.style import rendered
-from projnorm.vision import ImageNetInput, digits, load_network
+from projnorm.data.datasets import digits
+from projnorm.data.images import ImageNetInput
+from projnorm.estimate.estimate import estimate_error
+from projnorm.models.preparation import one_thread
+from projnorm.models.recipe import Recipe
+from projnorm.models.weights import load_network
 
 PIXELS = 4
 

@@ -44,13 +44,13 @@ from few_labels_sets import REPORTED, SETS, targets_of
 from harness import write_result
 from numpy.typing import NDArray
 
-from deep.benchmark.problems import Places
-from deep.estimators.softmax import Floats
+from benchmarks.shifts.problems import Places
 from figures.style import rendered
-from projnorm.arrays import Arrays
-from projnorm.backends import Backend
-from projnorm.store import Store, digest
-from projnorm.tasks import run_tasks
+from projnorm.core.arrays import Arrays
+from projnorm.core.backends import Backend
+from projnorm.core.store import Store, digest
+from projnorm.core.tasks import run_tasks
+from projnorm.estimators.softmax import Floats
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 _DIGITS = 4

@@ -17,8 +17,10 @@ from scipy.optimize import brentq
 from scipy.stats import beta, betabinom, norm
 from sklearn.isotonic import IsotonicRegression
 
-from deep.estimators.softmax import Floats
-from deep.labels.counts import (
+from projnorm.core.arrays import Arrays
+from projnorm.core.store import digest
+from projnorm.estimators.softmax import Floats
+from projnorm.labels.counts import (
     Counts,
     ErrorInterval,
     StratumCounts,
@@ -26,12 +28,10 @@ from deep.labels.counts import (
     likeliest_division,
     log_likelihood,
 )
-from deep.labels.labelled import power_tuned_interval
-from deep.labels.sequence import _FLAT, _LEAST_EXPECTED, _TRUSTED, anytime_interval, log_evidence
-from deep.labels.strata import Strata, strata_count
-from deep.labels.stratified import _Divisions, guaranteed_interval, stratified_interval, tail_probability
-from projnorm.arrays import Arrays
-from projnorm.store import digest
+from projnorm.labels.labelled import power_tuned_interval
+from projnorm.labels.sequence import _FLAT, _LEAST_EXPECTED, _TRUSTED, anytime_interval, log_evidence
+from projnorm.labels.strata import Strata, strata_count
+from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval, tail_probability
 
 try:
     from ppi_py import ppi_mean_ci, ppi_mean_pointestimate

@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from deep.benchmark.models import BOOSTING, LOGISTIC, NETWORK, PIXELS, TFIDF, fitted
-from deep.benchmark.problems import GivenOutputs, LabelledSet, Places, Problem, split_source
-from deep.benchmark.signals import FMOW_NETWORKS, fmow
-from deep.benchmark.suites import Case
-from deep.estimate.fitted import ErrorEstimator
-from deep.estimators.softmax import Floats
-from deep.outputs import Outputs
-from projnorm.store import Entry, Store
+from benchmarks.shifts.confidence_only import FMOW_NETWORKS, fmow
+from benchmarks.shifts.models import BOOSTING, LOGISTIC, NETWORK, PIXELS, TFIDF, fitted
+from benchmarks.shifts.problems import GivenOutputs, LabelledSet, Places, Problem, split_source
+from benchmarks.shifts.suites import Case
+from projnorm.core.store import Entry, Store
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimators.softmax import Floats
+from projnorm.outputs.outputs import Outputs
 
 M, SEED = 2_000, 0
 FAMILIES = (
@@ -93,9 +93,11 @@ def _case(suite: str, setting: str, model: str) -> Callable[[Places], list[Targe
 
 def _cifar(places: Places) -> list[Target]:
     """Corrupted CIFAR-10."""
-    from deep.forward import forward
-    from projnorm.vision import ImageNetInput, corrupt, load_network
-    from projnorm.vision.datasets import load_splits
+    from projnorm.data.corruptions.families import corrupt
+    from projnorm.data.datasets import load_splits
+    from projnorm.data.images import ImageNetInput
+    from projnorm.models.forward import forward
+    from projnorm.models.weights import load_network
 
     rng = np.random.default_rng(SEED)
     splits = load_splits(places.images)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from projnorm.environment import current_environment
+from projnorm.core.environment import current_environment
 
 
 def interleaved_seconds(jobs: Mapping[str, Callable[[], object]], repeats: Mapping[str, int]) -> dict[str, list[float]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from projnorm.vision import resnet18
+from projnorm.models.networks import resnet18
 
 # A tensor, or a mapping from the names of the network's arguments to tensors.
 Inputs = Tensor | Mapping[str, Tensor]

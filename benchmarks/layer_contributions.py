@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from harness import write_result
 
-from deep.config import kind_of
-from deep.runs import open_run
-from projnorm.errors import InputError
-from projnorm.fit_quality import fit_quality
-from projnorm.records import find_record
+from deep.comparison.config import kind_of
+from deep.comparison.runs import open_run
+from projnorm.core.errors import InputError
+from projnorm.core.records import find_record
+from projnorm.core.statistics import fit_quality
 
 
 def main(arguments: list[str]) -> None:

@@ -19,16 +19,20 @@ import numpy as np
 from harness import write_result
 from torch import nn
 
-from deep.estimate.calibration_sets import CalibrationSets
-from deep.estimate.error_estimator import OutputsEstimator, halves
-from deep.estimate.model_samples import ModelSamples
-from deep.estimate.result import ErrorEstimate
-from deep.estimate.shifts import drawn_with_shares, other_shares
-from deep.estimators import Resources
-from deep.outputs import Outputs
-from deep.recipe import Recipe
-from deep.training import one_thread, train
-from projnorm.vision import FAMILIES, ImageNetInput, ImageSet, corrupt, digits, load_network, load_splits
+from deep.training.loop import train
+from projnorm.data.corruptions.families import FAMILIES, corrupt
+from projnorm.data.datasets import digits, load_splits
+from projnorm.data.images import ImageNetInput, ImageSet
+from projnorm.estimate.calibration_sets import CalibrationSets
+from projnorm.estimate.fitted_source import OutputsEstimator, halves
+from projnorm.estimate.result import ErrorEstimate
+from projnorm.estimate.shifted_images import drawn_with_shares, other_shares
+from projnorm.estimate.source_and_model import ModelSamples
+from projnorm.estimators.base import Resources
+from projnorm.models.preparation import one_thread
+from projnorm.models.recipe import Recipe
+from projnorm.models.weights import load_network
+from projnorm.outputs.outputs import Outputs
 
 LEVEL, SEVERITIES, DRAWS = 0.9, (1, 3, 5), 10
 SIZES = {"digits": (400, 200), "cifar10": (1000, 200)}

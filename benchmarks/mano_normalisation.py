@@ -16,12 +16,12 @@ import numpy as np
 from harness import write_result
 from left_out_families import SEVERITIES, trained
 
-from deep.estimate.model_samples import ModelSamples
-from deep.estimators.mano import POWER, is_sure, quadratic
-from deep.estimators.softmax import probabilities
-from deep.training import one_thread
-from projnorm.fit_quality import fit_quality
-from projnorm.vision import FAMILIES, corrupt
+from projnorm.core.statistics import fit_quality
+from projnorm.data.corruptions.families import FAMILIES, corrupt
+from projnorm.estimate.source_and_model import ModelSamples
+from projnorm.estimators.mano import POWER, is_sure, quadratic
+from projnorm.estimators.softmax import probabilities
+from projnorm.models.preparation import one_thread
 
 M = 1_000
 

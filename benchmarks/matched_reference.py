@@ -21,19 +21,18 @@ import numpy as np
 from harness import write_result
 from numpy.typing import NDArray
 
-from deep import stages
-from deep.calibration import Line
-from deep.estimate.shift_test import ShiftTest
-from deep.estimators.class_shares import label_shares, maximum_likelihood_shares
-from deep.estimators.projnorm_linear import ProjNormLinear, reweighted_distance, share_ratios
-from deep.estimators.softmax import BiasCorrected
-from deep.outputs import Outputs
-from deep.runs import open_run
-from deep.training import one_thread
-from projnorm.fit_quality import fit_quality
-from projnorm.progress import tracked
-from projnorm.vision import PROBE_FAMILIES
-from projnorm.vision.targets import CLEAN
+from deep.comparison import trained_networks
+from deep.comparison.runs import open_run
+from projnorm.core.progress import tracked
+from projnorm.core.statistics import Line, fit_quality
+from projnorm.data.image_settings import PROBE_FAMILIES
+from projnorm.data.targets import CLEAN
+from projnorm.estimators.class_shares import label_shares, maximum_likelihood_shares
+from projnorm.estimators.projnorm_linear import ProjNormLinear, reweighted_distance, share_ratios
+from projnorm.estimators.shift_test import ShiftTest
+from projnorm.estimators.softmax import BiasCorrected
+from projnorm.models.preparation import one_thread
+from projnorm.outputs.outputs import Outputs
 
 AS_THEY_ARE = "as in the source"
 DRAWS, ALPHA, SEED = 3, 0.05, 0
@@ -100,12 +99,12 @@ def main(arguments: list[str]) -> None:
     """Score, print, save."""
     root, out, *name = arguments
     run = open_run(Path(root), *name)
-    run = replace(run, context=stages.for_workers(run.context))
-    data, rng = stages.data_of(run), np.random.default_rng(SEED)
-    references = References(stages.outputs_of(run, data.validation))
+    run = replace(run, context=trained_networks.for_workers(run.context))
+    data, rng = trained_networks.data_of(run), np.random.default_rng(SEED)
+    references = References(trained_networks.outputs_of(run, data.validation))
     kinds, families, errors, rows = [], [], [], []
     for target in tracked(data.targets, description="references", total=len(data.targets)):
-        outputs = stages.outputs_of(run, target.samples)
+        outputs = trained_networks.outputs_of(run, target.samples)
         own = label_shares(outputs.known_labels, outputs.classes)
         sets = [(AS_THEY_ARE, own)] * DRAWS
         sets += [(kind, draw(outputs.classes, rng)) for kind, draw in SHARES.items() for _ in range(DRAWS)]

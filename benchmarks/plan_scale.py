@@ -12,14 +12,14 @@ from typing import Any
 
 from harness import write_result
 
-from deep.costs import run_costs
-from deep.presets import PRESETS, TEXT_PRESETS
+from deep.comparison.costs import run_costs
+from deep.comparison.presets import PRESETS, TEXT_PRESETS
 from figures.table import Table
-from ntk import GramConfig, kernel_costs
-from ntk.config import NtkImages, NtkNetwork
-from projnorm.costs import CostAssumptions, CostReport
-from projnorm.records import RunContext
-from projnorm.vision import PAPER_FAMILIES
+from ntk.experiments.config import GramConfig, NtkImages, NtkNetwork
+from ntk.experiments.costs import kernel_costs
+from projnorm.core.costs import CostAssumptions, CostReport
+from projnorm.core.records import RunContext
+from projnorm.data.image_settings import PAPER_FAMILIES
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 ASSUMED = CostAssumptions(devices=(1, 8, 64), tflops=10.0)

@@ -4,7 +4,7 @@
 
 The targets of the benchmark are taken in their order: of time, or of the domains. A hundred samples of each are chosen
 and labelled, and the estimate without labels of the next target is corrected by those of all before. The constants of
-`deep.labels.recalibration` were chosen on the suites of `CHOOSING`; the default ones report.
+`projnorm.estimate.recalibration` were chosen on the suites of `CHOOSING`; the default ones report.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 from harness import write_result
 from joblib import Parallel, delayed
 
-from deep.benchmark.models import BOOSTING, LOGISTIC, TFIDF, fitted
-from deep.benchmark.problems import GivenOutputs, Places
-from deep.benchmark.suites import GIVEN, Case, cases_of
-from deep.estimate.fitted import ErrorEstimator
-from deep.labels.counts import StratumCounts
-from deep.labels.recalibration import Recalibration
-from deep.labels.strata import Strata, strata_count
-from deep.training import one_thread
-from projnorm.progress import tracked
-from projnorm.store import Entry, Store, digest
+from benchmarks.shifts.models import BOOSTING, LOGISTIC, TFIDF, fitted
+from benchmarks.shifts.problems import GivenOutputs, Places
+from benchmarks.shifts.suites import GIVEN, Case, cases_of
+from projnorm.core.progress import tracked
+from projnorm.core.store import Entry, Store, digest
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.recalibration import Recalibration
+from projnorm.labels.counts import StratumCounts
+from projnorm.labels.strata import Strata, strata_count
+from projnorm.models.preparation import one_thread
 
 CHOOSING = ("beijing-quarters", "beijing-sites", "office")
 REPORTING = ("elec2", "reviews", "nannyml")

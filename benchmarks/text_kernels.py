@@ -21,20 +21,21 @@ from harness import write_result
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from deep.benchmark.reviews import ENCODED_LENGTH, ENCODER, read_domains, require_encoder
-from deep.calibration import qualities
-from deep.estimators import ESTIMATORS, Resources, build
-from deep.outputs import Outputs
-from deep.scores import Scores
+from benchmarks.shifts.reviews import ENCODED_LENGTH, ENCODER, read_domains, require_encoder
+from deep.comparison.score_quality import qualities
+from deep.comparison.scores import Scores
 from figures.ntk_experiment import target_rows
-from ntk import NtkConfig, run_analysis
-from ntk.config import KernelKind, NtkImages, NtkNetwork
-from ntk.experiment import Experiment
-from projnorm.backends import Backend
-from projnorm.records import Record, RunContext
-from projnorm.text.encoding import IDS, MASK
-from projnorm.text.networks import load_pair_classifier
-from projnorm.vision.targets import CLEAN
+from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
+from ntk.experiments.experiment import Experiment, run_analysis
+from ntk.kernel_config import KernelKind
+from projnorm.core.backends import Backend
+from projnorm.core.records import Record, RunContext
+from projnorm.data.encoding import IDS, MASK
+from projnorm.data.targets import CLEAN
+from projnorm.estimators.base import Resources
+from projnorm.estimators.registry import ESTIMATORS, build
+from projnorm.models.text_networks import load_pair_classifier
+from projnorm.outputs.outputs import Outputs
 
 SOURCE = "books"
 WIDTH = 20_000

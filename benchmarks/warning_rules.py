@@ -3,7 +3,7 @@
 Run: python benchmarks/warning_rules.py projnorm-out/runs; reads what `projnorm benchmark` stored there and writes
 results/warning_rules.json. The mode is the default from outputs only.
 
-The conditions are those of `deep.estimate.reliability`. Each suite is left out in turn, the thresholds are those that
+The conditions are those of `projnorm.estimate.warnings`. Each suite is left out in turn, the thresholds are those that
 make "misses warned of less 0.3 times hits warned of" largest on the other suites, and they are applied to the suite.
 The conditions themselves, the factor 1.5 and the 15 samples of a class were chosen while looking at all suites.
 """
@@ -20,11 +20,11 @@ from harness import write_result
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from deep.benchmark.rows import OUTPUTS_ONLY
-from deep.estimate.hypotheses import Assessment, HypothesisTests
-from deep.estimate.scaling import Scaling
-from deep.estimate.shift_test import MOST_CLASSES
-from deep.outputs import Outputs
+from benchmarks.shifts.evaluate import OUTPUTS_ONLY
+from projnorm.estimate.hypotheses import Assessment, HypothesisTests
+from projnorm.estimators.scaling import Scaling
+from projnorm.estimators.shift_test import MOST_CLASSES
+from projnorm.outputs.outputs import Outputs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 # What a warning of a range that holds costs, in misses that are warned of.

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from harness import write_result
 
-from deep.method_quality import SizeQuality, predictions, size_quality, smallest_size
+from benchmarks.studies.method_quality import SizeQuality, predictions, size_quality, smallest_size
 from figures.table import number
-from projnorm.records import load_record
+from projnorm.core.records import load_record
 
 FEW = 100
 # Forward passes over a target, where it is not one: training counts as three, and ProjNorm sees its samples twice.

@@ -25,7 +25,7 @@ shifted += [np.roll(new.reshape(-1, 8, 8), pixels, axis=2).reshape(-1, 64) for p
 shifted += [np.clip(new * contrast, 0, 16) for contrast in (0.3, 2)]
 targets = [pn.Outputs(np.log(model.predict_proba(inputs) + 1e-12), labels=y[1200:]) for inputs in shifted]
 errors, quality = [target.error for target in targets], {}
-for name, method in pn.deep.ESTIMATORS.items():
+for name, method in pn.ESTIMATORS.items():
     if method.needs <= {"labels"}:
         scores = [method().fit(source).score(target) for target in targets]
         quality[name] = np.corrcoef(scores, errors)[0, 1] ** 2

@@ -19,7 +19,7 @@ data, labels = load_digits(return_X_y=True)
 images = (data / 16).astype(np.float32)
 torch.manual_seed(0)
 initial = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
-recipe, short = pn.deep.Recipe(steps=200, lr=0.1, batch=100), pn.deep.Recipe(steps=20, lr=0.1, batch=100)
+recipe, short = pn.models.Recipe(steps=200, lr=0.1, batch=100), pn.models.Recipe(steps=20, lr=0.1, batch=100)
 network = pn.deep.train(copy.deepcopy(initial), images[:900], labels[:900], recipe, seed=0).eval()
 
 

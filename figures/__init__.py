@@ -5,7 +5,7 @@ Everything is imported when it is first used, matplotlib when the first figure i
 
 from typing import TYPE_CHECKING
 
-from projnorm.lazy import attach
+from projnorm.core.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 

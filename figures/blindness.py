@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from figures.style import CYCLE, PAPER, TRUTH, WIDTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 CAPTION = (
     "Left: four statistics of the model's outputs on the same shifted examples. Not one of them moves with sigma, "

@@ -12,7 +12,7 @@ from figures import dials, tightness
 from figures.show import Shown
 from figures.style import PAPER, TRUTH, Figure, plot
 from figures.table import Cell, Column, Number, Table, number
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.bound_check import FAMILIES, Family, load_instance, violations
 from simulations.summaries import bound_rows, instance_rows, misses_by_dial
 

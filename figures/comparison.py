@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deep.calibration import qualities
-from deep.config import IMAGE_KIND, TEXT_KIND
-from deep.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles, residual_correlations
-from deep.runs import run_scores
-from deep.scores import Scores, not_rising
+from deep.comparison.config import IMAGE_KIND, TEXT_KIND
+from deep.comparison.ensemble import CAPTION as ENSEMBLE_CAPTION, STACKED, ensembles, residual_correlations
+from deep.comparison.runs import run_scores
+from deep.comparison.score_quality import qualities
+from deep.comparison.scores import Scores, not_rising
 from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
 from figures.report import Section, section
 from figures.show import Shown, of_figure
 from figures.table import Table
-from projnorm.errors import InputError
-from projnorm.experiments import EXPERIMENTS, resolve
-from projnorm.records import RECORD, Record, load_record
+from projnorm.core.errors import InputError
+from projnorm.core.experiments import EXPERIMENTS, resolve
+from projnorm.core.records import RECORD, Record, load_record
 
 
 def show(record: Record, folder: Path) -> Shown:

@@ -8,7 +8,8 @@ from PIL import Image
 
 from figures.families import spoken
 from figures.style import Figure, plot
-from projnorm.vision import FAMILIES, SEVERITIES, corrupt
+from projnorm.data.corruptions.families import FAMILIES, corrupt
+from projnorm.data.image_settings import SEVERITIES
 
 CAPTION = (
     "A photograph that comes with scikit-learn at 32 px, clean on the left, then at severities 1 to 5 of each of the "

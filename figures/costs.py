@@ -6,7 +6,7 @@ from typing import Any
 
 from figures.show import Shown
 from figures.table import Table
-from projnorm.costs import CostReport
+from projnorm.core.costs import CostReport
 
 
 def show(report: CostReport) -> Shown:

@@ -6,7 +6,7 @@ import numpy as np
 
 from figures.show import single_figure
 from figures.style import PAPER, SHARP, TRUTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 CAPTION = (
     "Three features, one shared direction, tails at an angle. The paper's bound says the scaled ratio is 1 at every "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple
 
-from deep.calibration import Quality
-from deep.scores import Scores
+from deep.comparison.score_quality import Quality
+from deep.comparison.scores import Scores
 from figures.table import Column, Number, Table, number
 
 _CAPTION = (

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from deep.calibration import Line
-from deep.scores import Scores
+from deep.comparison.scores import Scores
 from figures.families import CLEAN, by_family, scatter, severity_panels, size_keys, spoken
 from figures.style import TRUTH, WIDTH, Figure, panels, plot
-from projnorm.fit_quality import fit_quality
-from projnorm.records import Record
+from projnorm.core.records import Record
+from projnorm.core.statistics import Line, fit_quality
 
 _SCATTER = (
     "One point per target: the true error of the network against the score that a method gives without labels. "

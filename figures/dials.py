@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from figures.style import GENERALISED, PAPER, SHARP, TRUTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.bound_check import Family
 from simulations.summaries import misses_by_dial
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from deep.estimate import CalibrationSummary, ErrorEstimate, MethodResult
 from figures.report import page, section
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
-from projnorm.environment import current_environment
+from projnorm.core.environment import current_environment
+from projnorm.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 if TYPE_CHECKING:
-    from deep.scores import Scores
+    from deep.comparison.scores import Scores
 
 
 def run_heading(config: Mapping[str, Any], scores: Scores) -> str:

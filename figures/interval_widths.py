@@ -11,7 +11,7 @@ from figures import geometry
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Figure, plot
 from figures.table import Column, Table, number
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.interval_widths import TRUTHS, setting_rows, width_rows
 
 CAPTION = (

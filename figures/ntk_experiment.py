@@ -12,8 +12,8 @@ import numpy as np
 from figures import ntk_panels, ntk_targets
 from figures.show import Shown
 from figures.table import Column, Number, Table, number
-from projnorm.fit_quality import FitQuality, fit_quality
-from projnorm.records import Record
+from projnorm.core.records import Record
+from projnorm.core.statistics import FitQuality, fit_quality
 from simulations.bound_check import holds
 
 _GRAM = "The trace of a set's kernel is the sum of the squared lengths of its tangent features."

@@ -9,8 +9,8 @@ import numpy as np
 from figures.families import CLEAN, by_family, looks, scatter, size_keys, spoken
 from figures.headings import kernel_heading, train_images
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
-from projnorm.fit_quality import fit_quality
-from projnorm.records import Record
+from projnorm.core.records import Record
+from projnorm.core.statistics import fit_quality
 
 CAPTION = (
     "(a) Cosines between the leading eigenvectors of the covariances of the training set and of a shifted set, colours "

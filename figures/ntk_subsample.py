@@ -9,8 +9,8 @@ import numpy as np
 from figures.show import Shown
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
 from figures.table import Column, Table, number
-from ntk.subsample import subsample_rows
-from projnorm.records import Record
+from ntk.experiments.subsample import subsample_rows
+from projnorm.core.records import Record
 
 CAPTION = (
     "Relative error of the eigenvalues of the training kernel (left: median and largest over the index, mean over "

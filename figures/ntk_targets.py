@@ -8,7 +8,7 @@ from figures.families import CLEAN, by_family, severity_panels, spoken
 from figures.headings import kernel_heading, train_images
 from figures.ntk_panels import spectrum
 from figures.style import CYCLE, GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Drawing, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 _NORM_RATIO = (
     "The norm of the truth in the shifted row space against that in the training row space, less one; the paper "

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 
-from deep.calibration import qualities
-from deep.experiments.ntk_predict import SubsetQuality, VariantQuality, subset_qualities, variant_qualities
-from deep.runs import kernel_rows
-from deep.scores import Scores
+from deep.comparison.kernels_of_run import SubsetQuality, VariantQuality, subset_qualities, variant_qualities
+from deep.comparison.runs import kernel_rows
+from deep.comparison.score_quality import qualities
+from deep.comparison.scores import Scores
 from figures import deep_table, ntk_panels, ntk_targets
 from figures.show import Drawing, Shown
 from figures.table import Column, Number, Table, number
-from ntk.variants import PLAIN
-from projnorm.records import Record
+from ntk.experiments.variants import PLAIN
+from projnorm.core.records import Record
 
 CAPTION = (
     "R^2 and Spearman's rho with the error of the fine-tuned network. The first line is the variant with the largest "

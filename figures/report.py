@@ -12,7 +12,7 @@ from string import Template
 from figures.show import Shown, save_figures
 from figures.style import FORMATS, rendered
 from figures.table import Table, to_html
-from projnorm.records import flat
+from projnorm.core.records import flat
 
 _LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
 

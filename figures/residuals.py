@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deep.ensemble import Residuals
+from deep.comparison.ensemble import Residuals
 from figures.style import Figure, plot
 from figures.table import Cell, Number, Table
 

@@ -14,9 +14,9 @@ from typing import Any
 from figures.style import FORMATS as FILES, Drawing as Drawing, Plot, save
 from figures.table import ENDINGS, FORMATS, Table
 from projnorm import __version__
-from projnorm.atomic import write_atomically
-from projnorm.records import Record
-from projnorm.store import digest
+from projnorm.core.atomic import write_atomically
+from projnorm.core.records import Record
+from projnorm.core.store import digest
 
 _STAMPS = "figures.json"
 

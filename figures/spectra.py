@@ -6,7 +6,7 @@ import numpy as np
 
 from figures.show import single_figure
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 CAPTION = (
     "Left: both spectra of a drawn design and the power laws fitted to them. Right: the cosines between the leading "

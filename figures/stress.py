@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from deep.calibration import Line
-from deep.experiments.stress import predictions
+from deep.comparison.stress import predictions
 from figures.headings import about_run
 from figures.show import Shown, of_figure
 from figures.style import CYCLE, TRUTH, Figure, panels, plot
 from figures.table import Cell, Number, Table
-from projnorm.records import Record
+from projnorm.core.records import Record
+from projnorm.core.statistics import Line
 
 CAPTION = (
     "Predicted against true error, one panel per method. Circles: the targets of the run, to which each method's line "

@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from projnorm.atomic import write_atomically
-from projnorm.errors import InputError
+from projnorm.core.atomic import write_atomically
+from projnorm.core.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes

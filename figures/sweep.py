@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from deep.calibration import qualities
-from deep.experiments.sweep import sweep_scores
+from deep.comparison.score_quality import qualities
+from deep.comparison.sweep import sweep_scores
 from figures import deep_table
 from figures.headings import about_run
 from figures.show import Shown, of_figure
 from figures.style import CYCLE, TRUTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 CAPTION = (
     "R^2 between ProjNorm and the true error, with 95 % intervals from bootstrap draws of whole families, as one "

@@ -65,7 +65,7 @@ Column = Callable[[Any], Cell]
 def number(key: str, form: str = ".3f", scale: float = 1) -> Column:
     """A column of numbers: an entry or (dotted) attribute of each row in another unit; a dash where it is None.
 
-    A number with an interval, such as `deep.calibration.Interval`, has the ends in brackets.
+    A number with an interval, such as `projnorm.core.statistics.Interval`, has the ends in brackets.
     """
 
     def cell(row: Any) -> Number:

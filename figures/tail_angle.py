@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from figures.show import single_figure
 from figures.style import GENERALISED, PAPER, SHARP, TRUTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 CAPTION = (
     "The ratio of test loss to ProjNormLinear squared on one drawn design as its tails lean from orthogonal (left) "

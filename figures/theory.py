@@ -10,7 +10,7 @@ from figures import bound, counterexample, interval_widths, spectra, tail_angle,
 from figures.report import Section, page, section
 from figures.show import Shown
 from figures.style import FORMATS
-from projnorm.records import Record
+from projnorm.core.records import Record
 
 # In the order of the report; "siblings" are the toy experiments of other designs.
 _SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from figures.style import CYCLE, GENERALISED, PAPER, SHARP, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.bound_check import FAMILIES
 
 CAPTION = (

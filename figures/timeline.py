@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from deep.monitor.batch_report import BatchReport
-from deep.monitor.monitor import Monitor
 from figures.report import page, section
 from figures.show import Shown
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
-from projnorm.environment import current_environment
+from projnorm.core.environment import current_environment
+from projnorm.monitor.batch_report import BatchReport
+from projnorm.monitor.monitor import Monitor
 
 _CAPTION = (
     "Above: the estimated error of each batch with its interval, and what labels of a batch say where there are any; "

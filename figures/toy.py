@@ -13,7 +13,7 @@ from figures import blindness, toy_designs
 from figures.show import Shown
 from figures.style import GENERALISED, TRUTH, Drawing, Figure, plot
 from figures.table import Cell, Number, Table
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.summaries import closed_form_gap, closed_forms, interval_tracking, score_tracking, toy_rows
 
 CAPTION = (

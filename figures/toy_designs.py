@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from figures.style import GENERALISED, TRUTH, Figure, plot
-from projnorm.records import Record
+from projnorm.core.records import Record
 from simulations.summaries import closed_forms
 
 CAPTION = (

@@ -5,12 +5,12 @@ Everything is imported when it is first used.
 
 from typing import TYPE_CHECKING
 
-from projnorm.lazy import attach
+from projnorm.core.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 if TYPE_CHECKING:
-    from ntk.analysis import (
+    from ntk.experiments.analysis import (
         Responses,
         TargetAnalysis,
         TargetPrediction,
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
         analyse_train,
         predict_target,
     )
-    from ntk.capture import UnsupportedNetworkError
-    from ntk.config import GramConfig, KernelConfig, NtkConfig, SubsampleConfig
-    from ntk.costs import kernel_costs
-    from ntk.engine import SelfCheckError
-    from ntk.experiment import compute_kernels, run_analysis, run_gram
-    from ntk.gradient_features import Features, features
-    from ntk.kernels import Kernels, gram
-    from ntk.reference import reference_gradients, reference_gram
-    from ntk.subsample import run_subsample
+    from ntk.experiments.config import GramConfig, NtkConfig, SubsampleConfig
+    from ntk.experiments.costs import kernel_costs
+    from ntk.experiments.experiment import compute_kernels, run_analysis, run_gram
+    from ntk.experiments.subsample import run_subsample
+    from ntk.features.engine import SelfCheckError
+    from ntk.features.gradient_features import Features, gradient_features
+    from ntk.features.reference import reference_gradients, reference_gram
+    from ntk.kernel_config import KernelConfig
+    from ntk.tiles.kernels import Kernels, gram
+    from ntk.trace.capture import UnsupportedNetworkError

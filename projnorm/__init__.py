@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from projnorm.lazy import attach
+from projnorm.core.lazy import attach
 
 __version__ = "0.2.0"
 
@@ -17,24 +17,23 @@ if TYPE_CHECKING:
     import ntk
     import projnorm_theory as theory
     import simulations
-    from deep import (
-        ATC,
-        COT,
-        DoC,
-        ErrorEstimate,
-        ErrorEstimator,
-        LabelPlan,
-        Monitor,
-        Outputs,
-        ProjNorm,
-        choose_labels,
-        estimate_error,
-        estimate_errors,
-    )
-    from ntk import features, gram
-    from projnorm.backends import Backend
-    from projnorm.errors import InputError
-    from projnorm.records import RunContext
+    from deep.estimators.projnorm import ProjNorm
+    from ntk.features.gradient_features import gradient_features
+    from ntk.tiles.kernels import gram
+    from projnorm.core.backends import Backend
+    from projnorm.core.errors import InputError
+    from projnorm.core.records import RunContext
+    from projnorm.estimate.choose import choose_labels
+    from projnorm.estimate.error_estimator import ErrorEstimator
+    from projnorm.estimate.estimate import estimate_error, estimate_errors
+    from projnorm.estimate.result import ErrorEstimate
+    from projnorm.estimators.atc import ATC
+    from projnorm.estimators.cot import COT
+    from projnorm.estimators.doc import DoC
+    from projnorm.estimators.registry import ESTIMATORS
+    from projnorm.labels.plan import LabelPlan
+    from projnorm.monitor.monitor import Monitor
+    from projnorm.outputs.outputs import Outputs, read_outputs
     from projnorm_theory import (
         LinearPair,
         check_assumptions,

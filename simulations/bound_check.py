@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.arrays import Arrays, from_npz, to_npz
-from projnorm.atomic import write_atomically
-from projnorm.config import Config, seed_setting, setting
-from projnorm.errors import InputError
-from projnorm.files import read_file, reason
-from projnorm.records import Record, RunContext, recorded
+from projnorm.core.arrays import Arrays, from_npz, to_npz
+from projnorm.core.atomic import write_atomically
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.errors import InputError
+from projnorm.core.files import read_file, reason
+from projnorm.core.records import Record, RunContext, recorded
 from projnorm_theory import (
     LinearPair,
     LossInterval,

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from projnorm.arrays import Arrays
-from projnorm.config import Config, setting
-from projnorm.errors import InputError
-from projnorm.records import Record, RunContext, recorded
+from projnorm.core.arrays import Arrays
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
+from projnorm.core.records import Record, RunContext, recorded
 from projnorm_theory import LinearPair, min_norm_solution, ood_loss, projnorm_linear, proposition_bound, sharp_interval
 from simulations.designs import Design, FloatArray
 

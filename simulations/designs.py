@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from projnorm.errors import InputError
+from projnorm.core.errors import InputError
 from projnorm_theory import RowSpace
 
 FloatArray = NDArray[np.float64]

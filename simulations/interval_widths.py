@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.special import smirnov
 
-from projnorm.arrays import Arrays
-from projnorm.config import Config, seed_setting, setting
-from projnorm.errors import InputError
-from projnorm.records import Record, RunContext, recorded
-from projnorm.tasks import stacked
+from projnorm.core.arrays import Arrays
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.errors import InputError
+from projnorm.core.records import Record, RunContext, recorded
+from projnorm.core.tasks import stacked
 from projnorm_theory import (
     LinearPair,
     calibrated_loss,

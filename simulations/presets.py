@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from projnorm.config import Config
+from projnorm.core.config import Config
 from simulations.bound_check import BoundConfig
 from simulations.counterexample import CounterexampleConfig
 from simulations.interval_widths import IntervalWidthsConfig

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from projnorm.arrays import Arrays
-from projnorm.config import Config, seed_setting, setting
-from projnorm.errors import InputError
-from projnorm.records import Record, RunContext, recorded
+from projnorm.core.arrays import Arrays
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.errors import InputError
+from projnorm.core.records import Record, RunContext, recorded
 from projnorm_theory import LinearPair, alignment, fit_power_law
 from projnorm_theory.spectra import span_gap
 from simulations.designs import spectral_design

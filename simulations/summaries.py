@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
-from projnorm.fit_quality import FitQuality, fit_quality
-from projnorm.records import Record
+from projnorm.core.records import Record
+from projnorm.core.statistics import FitQuality, fit_quality
 from projnorm_theory import ToyAsymptotics, toy_asymptotics
 from simulations.bound_check import FAMILIES, INTERVALS, MUST_HOLD, Family, Instance, holds, measure
 from simulations.toy import INTERVALS as TOY_INTERVALS

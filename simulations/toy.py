@@ -11,9 +11,9 @@ import numpy as np
 from scipy import linalg
 from scipy.special import expit, xlogy
 
-from projnorm.arrays import Arrays
-from projnorm.config import Config, seed_setting, setting
-from projnorm.records import Record, RunContext, recorded
+from projnorm.core.arrays import Arrays
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.records import Record, RunContext, recorded
 from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, proposition_bound
 from projnorm_theory.sign_labels import OUTPUTS
 from simulations.bound_check import sharp_ends

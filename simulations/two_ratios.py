@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from projnorm.errors import InputError
+from projnorm.core.errors import InputError
 from projnorm_theory import LinearPair
 from simulations.designs import FloatArray
 

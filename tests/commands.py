@@ -37,7 +37,7 @@ def run_cli(*arguments: str, cwd: Path | None = None, pictures: bool = False) ->
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
-        patch.setattr("projnorm.progress._LINE_SECONDS", math.inf)
+        patch.setattr("projnorm.core.progress._LINE_SECONDS", math.inf)
         if not pictures:
             patch.setattr("figures.style._lay_out", lambda _: None)
             patch.setattr("figures.style.rendered", lambda figure, form, **_: f"{form} of {figure}".encode() * 20)

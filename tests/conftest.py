@@ -26,3 +26,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def projnorm(monkeypatch, tmp_path):
+    """Runs the command line, in an empty folder."""
+    from tests.commands import run_cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PROJNORM_DATA", raising=False)
+    return run_cli
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The context and the record of a small run; a test adds to its folder and changes nothing."""
+    from deep.comparison.comparison import run_comparison
+    from projnorm.core.records import RunContext
+    from tests.small import SMALL
+
+    context = RunContext(tmp_path_factory.mktemp("finished"))
+    return context, run_comparison(SMALL, context)

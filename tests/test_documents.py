@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,9 +23,10 @@ import yaml
 from transformers import BertForSequenceClassification, BertTokenizer
 
 import projnorm as pn
-from deep.estimators import base
 from projnorm.cli.app import SUMMARIES, run
-from tests.text.checkpoints import save_bert
+from projnorm.estimators.base import REGISTERED
+from projnorm.estimators.registry import estimator
+from tests.models.checkpoints import save_bert
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in sorted(folder.glob("*.md"))]
@@ -157,15 +159,15 @@ def test_the_keys_of_an_estimate_are_those_documented():
     assert set(estimate.to_dict()) == documented
 
 
+@patch.dict(REGISTERED)  # it adds one
 def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "ESTIMATORS", dict(base.ESTIMATORS))  # it adds one
     module = ModuleType("contributing")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     names: dict[str, Any] = vars(module)
     for block in PYTHON.findall(read("CONTRIBUTING.md")):
         exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), names)  # noqa: S102 - our own document
     outputs = pn.Outputs(np.log([[0.5, 0.3, 0.2], [0.8, 0.1, 0.1]]))
-    assert base.estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
+    assert estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
     record = names["run_coin"](names["CoinConfig"](coins=3), pn.RunContext(tmp_path))
     assert record.arrays["share"].shape == (3,)
     shown = names["show"](record, tmp_path)

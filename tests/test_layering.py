@@ -1,4 +1,4 @@
-"""Imports run one way: the map of CONTRIBUTING.md, checked module by module on the source."""
+"""Imports run one way: the order of CONTRIBUTING.md, checked module by module on the source."""
 
 from __future__ import annotations
 
@@ -10,26 +10,38 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("projnorm_theory", "projnorm", "simulations", "ntk", "deep", "figures")
-GROUND, SCIENCE = ("ground", "projnorm.vision", "projnorm.text"), ("simulations", "ntk", "deep")
-# What each room may import, besides itself and the version in the front door. Modules of `projnorm` that have no room
-# of their own are the ground.
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "projnorm_theory": (),
-    "ground": (),
-    "projnorm.vision": ("ground",),
-    "projnorm.text": ("ground",),
-    "simulations": ("projnorm_theory", *GROUND),
-    "ntk": ("projnorm_theory", *GROUND),
-    "deep": ("projnorm_theory", *GROUND, "ntk"),
-    "figures": ("projnorm_theory", *GROUND, *SCIENCE),
-    "projnorm": ("ground",),
-    "projnorm.cli": ("projnorm_theory", *GROUND, *SCIENCE, "figures"),
-    "projnorm.__main__": ("projnorm.cli",),
-}
-WITHOUT_TORCH = ("projnorm_theory", "ground", "simulations", "figures", "projnorm", "projnorm.cli")
+# Floors of the tree: a module imports from its own floor, or from one below it. `projnorm.cli` is the top.
+FLOORS = (
+    ("projnorm_theory",),
+    ("projnorm.core",),
+    ("projnorm.data",),
+    ("projnorm.outputs",),
+    ("projnorm.models",),
+    ("projnorm.estimators",),
+    ("projnorm.labels",),
+    ("projnorm.estimate",),
+    ("projnorm.monitor",),
+    ("simulations",),
+    ("ntk.kernel_config", "ntk.trace"),
+    ("ntk.features",),
+    ("ntk.tiles",),
+    ("ntk.experiments",),
+    ("deep.training",),
+    ("deep.estimators",),
+    ("deep.comparison",),
+    ("figures",),
+    ("projnorm.cli", "projnorm.__main__"),
+)
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# Front doors name everything of their package, so they stand above what they name.
+DOORS = ("projnorm", "ntk", "deep")
+# What must not import torch, so that outputs and tables are read without it.
+WITHOUT_TORCH = (
+    "projnorm_theory", "projnorm.core", "projnorm.outputs", "projnorm.labels", "projnorm.monitor", "simulations",
+    "figures", "projnorm.cli",
+)  # fmt: skip
 # The only module of the ground that asks torch what there is to compute on.
-WITH_TORCH = ("projnorm.device",)
-
+WITH_TORCH = ("projnorm.core.device",)
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -43,58 +55,77 @@ def _imports(module: str) -> set[str]:
 
     What a lazy package imports for type checkers alone is not imported when it runs.
     """
-    found = set()
+    names = set()
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     if MODULES[module].name == "__init__.py":
         tree.body = [node for node in tree.body if not ast.unparse(node).startswith("if TYPE_CHECKING:")]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else str(node.module) for name in names}
-    return found
+            full = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in MODULES else str(node.module) for name in full}
+    return names
+
+
+IMPORTS = {module: _imports(module) for module in MODULES}
 
 
 def _room(module: str) -> str:
-    rooms = [room for room in MAY_IMPORT if room != "projnorm" and (module + ".").startswith(room + ".")]
-    return max(rooms, key=len) if rooms else "projnorm" if module == "projnorm" else "ground"
+    rooms = [room for room in FLOOR_OF if f"{module}.".startswith(f"{room}.")]
+    return max(rooms, key=len, default="")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_imports_upward(module):
-    allowed = {_room(module), *MAY_IMPORT[_room(module)], "projnorm"}
-    for imported in _imports(module) & set(MODULES):
-        assert _room(imported) in allowed, f"{module} must not import {imported}"
+def test_every_module_has_a_floor():
+    assert [module for module in MODULES if not _room(module) and module not in DOORS] == []
+
+
+def test_no_module_imports_upward():
+    upward = [
+        f"{module} imports {imported}"
+        for module in MODULES
+        if module not in DOORS
+        for imported in IMPORTS[module] & set(MODULES) - {"projnorm"}
+        if imported in DOORS or FLOOR_OF[_room(imported)] > FLOOR_OF[_room(module)]
+    ]
+    assert upward == []
+
+
+def test_kernels_and_the_product_do_not_know_each_others_experiments():
+    """Nothing of `projnorm` but its command line imports `simulations`, `ntk` or `deep`."""
+    assert FLOOR_OF["projnorm.monitor"] < min(FLOOR_OF[room] for room in ("simulations", "ntk.trace", "deep.training"))
+    assert not [m for m in MODULES if m.startswith(("ntk", "deep")) and any("simulations" in n for n in IMPORTS[m])]
+
+
+def test_nothing_that_is_installed_imports_what_is_not():
+    assert [m for m in MODULES for name in IMPORTS[m] if name.split(".")[0] in ("benchmarks", "tests")] == []
 
 
 def test_no_two_modules_import_each_other():
-    graph = {module: _imports(module) & set(MODULES) - {module, "projnorm"} for module in MODULES}
+    graph = {module: IMPORTS[module] & set(MODULES) - {module, "projnorm"} for module in MODULES}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"cycle: {error.args[1]}")
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if _room(m) in WITHOUT_TORCH and m not in WITH_TORCH])
-def test_torch_stays_out_of_the_rooms_that_do_not_need_it(module):
-    assert not any(name.split(".")[0] == "torch" for name in _imports(module))
+def test_torch_stays_out_of_the_rooms_that_do_not_need_it():
+    importing = [m for m in MODULES if any(name.split(".")[0] == "torch" for name in IMPORTS[m])]
+    assert [m for m in importing if m.startswith(WITHOUT_TORCH) and m not in WITH_TORCH] == []
 
 
 @pytest.mark.parametrize("module", [m for m, path in MODULES.items() if path.name == "__init__.py"])
 def test_packages_only_re_export(module):
-    """Imports, names, and the private functions that make a package lazy or import every file of its folder."""
+    """Imports, names, and the private functions that make a package lazy."""
     for node in ast.parse(MODULES[module].read_text(encoding="utf-8")).body:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr() | ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 continue
             case ast.FunctionDef(name=name) if name.startswith("_"):
                 continue
-            case ast.For(body=[ast.Expr(value=ast.Call(func=ast.Name(id="import_module")))]):
-                continue
             case ast.Assign() | ast.AnnAssign():
-                names = [one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+                names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
                 assert all(name.id.startswith("_") for name in names), f"{module} computes in line {node.lineno}"
             case _:
                 pytest.fail(f"{module} computes in line {node.lineno}")

@@ -23,7 +23,7 @@ import figures
 import ntk
 import projnorm
 from projnorm import __version__
-from projnorm.environment import CORE, EXTRAS, diagnose
+from projnorm.core.environment import CORE, EXTRAS, diagnose
 from tests.commands import run_cli
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,21 +1,21 @@
 """AgreeScore: Madani, Pennock and Flake, "Co-Validation" (NIPS 2004).
 
 Also Jiang et al., "Assessing Generalization of SGD via Disagreement" (ICLR 2022). With outputs of the second network at
-hand it is `deep.estimators.gde.GDE`, whose formula it uses.
+hand it is `projnorm.estimators.gde.GDE`, whose formula it uses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deep.estimators.base import Estimator, register
-from deep.estimators.gde import disagreement
-from deep.outputs import Outputs
+from projnorm.estimators.base import Estimator, register
+from projnorm.estimators.gde import disagreement
+from projnorm.outputs.outputs import Outputs
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.training import Prepare
+    from projnorm.models.preparation import Prepare
 
 
 @register
@@ -41,7 +41,7 @@ class AgreeScore(Estimator):
 
     def _score(self, target: Outputs) -> float:
         """Share of samples that the two networks label differently."""
-        from deep.forward import forward
+        from projnorm.models.forward import forward
 
         assert target.inputs is not None
         other = forward(self.second, self.last, target.inputs, prepare=self.prepare, device=self.device)

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from deep.estimators.base import LEARNT, Estimator, register
-from deep.outputs import Outputs
+from projnorm.estimators.base import LEARNT, Estimator, register
+from projnorm.outputs.outputs import Outputs
 
 
 @register
@@ -48,7 +48,7 @@ class Dis2(Estimator):
         """The bound, at most 1; nan with fewer than two samples on either side."""
         if min(len(self.source), len(target)) < 2:
             return math.nan
-        from deep.critics import largest_discrepancy
+        from deep.training.dis2_critic import largest_discrepancy
 
         rng = np.random.default_rng(self.seed)
         discrepancy = largest_discrepancy(self.source, target, restarts=self.restarts, seed=self.seed, rng=rng)

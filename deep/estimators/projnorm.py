@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.estimators.base import LEARNT, Estimator, register
-from deep.outputs import Outputs
-from deep.samples import few_indices
-from projnorm.errors import InputError
+from projnorm.core.errors import InputError
+from projnorm.core.statistics import subsample_indices
+from projnorm.estimators.base import LEARNT, Estimator, register
+from projnorm.outputs.outputs import Outputs
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deep.projnorm import Parameters, ProjNormValue
-    from deep.recipe import Recipe
-    from deep.training import Prepare, Watch
+    from deep.training.loop import Watch
+    from deep.training.projnorm import Parameters, ProjNormValue
+    from projnorm.models.preparation import Prepare
+    from projnorm.models.recipe import Recipe
 
 # Training unless a recipe is given: each sample is seen about twice, and there are no fewer than ten steps.
 _PASSES, _FEWEST_STEPS, _BATCH, _LR = 2, 10, 100, 1e-3
@@ -66,7 +67,7 @@ class WeightDistance(Estimator):
         self, target: Outputs, references: Mapping[str, Parameters], *, watch: Watch | None = None
     ) -> dict[str, ProjNormValue]:
         """Train on a target once and compare with several references."""
-        from deep.projnorm import ProjNormValue, squared_distances, total_distance
+        from deep.training.projnorm import ProjNormValue, squared_distances, total_distance
 
         distances: dict[str, dict[int, float]] = {name: {} for name in references}
 
@@ -101,15 +102,15 @@ class WeightDistance(Estimator):
         self, outputs: Outputs, labels: NDArray[np.int64], recipe: Recipe, watch: Watch | None = None
     ) -> nn.Module:
         """A copy of the initial network, trained on the inputs or on a few of them."""
-        from deep.training import train
+        from deep.training.loop import train
 
         assert outputs.inputs is not None
-        few = few_indices(len(labels), self.samples or len(labels), self.seed)
+        few = subsample_indices(len(labels), self.samples or len(labels), self.seed)
         options: dict[str, Any] = {"prepare": self.prepare, "device": self.device, "watch": watch}
         return train(copy.deepcopy(self.initial), outputs.inputs[few], labels[few], recipe, seed=self.seed, **options)
 
     def _recipe(self, count: int) -> Recipe:
-        from deep.recipe import Recipe
+        from projnorm.models.recipe import Recipe
 
         steps = max(_FEWEST_STEPS, _PASSES * math.ceil((self.samples or count) / _BATCH))
         return self.recipe or Recipe(steps, _LR, _BATCH, batch_norm="frozen")
@@ -120,8 +121,8 @@ class ProjNorm(WeightDistance):
     """The distance of the weights that a target's pseudo-labels teach from those of a reference.
 
     Attributes:
-        reference: Parameters by name to compare with, from `deep.projnorm.train_reference` or of the evaluated network;
-            trained on the source where there are none.
+        reference: Parameters by name to compare with, from `deep.training.projnorm.train_reference` or of the
+            evaluated network; trained on the source where there are none.
     """
 
     reference: Mapping[str, Tensor] = LEARNT
@@ -136,7 +137,7 @@ class ProjNorm(WeightDistance):
     def _fit(self, source: Outputs) -> ProjNorm:
         if self._has_learnt("reference"):
             return self
-        from deep.projnorm import parameters_of
+        from deep.training.projnorm import parameters_of
 
         recipe = self._recipe(len(source))
         return replace(self, recipe=recipe, reference=parameters_of(self._trained(source, source.known_labels, recipe)))
@@ -162,10 +163,10 @@ class ProjNormMatched(WeightDistance):
 
     def reference_for(self, target: Outputs) -> Parameters:
         """The reference of a target."""
-        from deep.projnorm import parameters_of
+        from deep.training.projnorm import parameters_of
 
         labels = self.labels_of(target)
-        few = few_indices(len(labels), self.samples or len(labels), self.seed)
+        few = subsample_indices(len(labels), self.samples or len(labels), self.seed)
         drawn = self.pool.take(self.drawn(labels[few]))
         return parameters_of(self._trained(drawn, drawn.predicted, self._recipe(len(target))))
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deep.estimators.base import LEARNT, Estimator, Resources, register
-from deep.outputs import Outputs
+from projnorm.estimators.base import LEARNT, Estimator, Resources, register
+from projnorm.outputs.outputs import Outputs
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from deep.training import Prepare
+    from projnorm.models.preparation import Prepare
 
 
 @register
@@ -53,7 +53,7 @@ class Rotation(Estimator):
     def _fit(self, source: Outputs) -> Rotation:
         if self._has_learnt("head"):
             return self
-        from deep.rotation import train_rotation_head
+        from deep.training.rotation import train_rotation_head
 
         assert source.inputs is not None
         head = train_rotation_head(self.network, self.last, source.inputs, self.seed, self.prepare, self.device)
@@ -61,7 +61,7 @@ class Rotation(Estimator):
 
     def _score(self, target: Outputs) -> float:
         """The error over the four rotations of every image."""
-        from deep.rotation import TURNS, predicted_turns, turned_features
+        from deep.training.rotation import TURNS, predicted_turns, turned_features
 
         assert target.inputs is not None
         wrong = [np.mean(predicted_turns(self.head, target.known_features) != 0)]

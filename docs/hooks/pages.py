@@ -28,13 +28,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("projnorm", "projnorm_theory", "simulations", "ntk", "deep", "figures")
 # Of the ground that the packages share, what somebody who adds to them needs.
 GROUND = (
-    "projnorm.config.setting",
-    "projnorm.config.Config",
-    "projnorm.records.Record",
-    "projnorm.records.recorded",
-    "projnorm.store.Store",
-    "projnorm.store.Entry",
-    "projnorm.errors",
+    "projnorm.core.config.setting",
+    "projnorm.core.config.Config",
+    "projnorm.core.records.Record",
+    "projnorm.core.records.recorded",
+    "projnorm.core.store.Store",
+    "projnorm.core.store.Entry",
+    "projnorm.core.errors",
 )
 DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 EXAMPLES = (
@@ -135,7 +135,7 @@ def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
 
 def _settings(exported: object) -> list[str]:
     """The settings of a configuration as a table, in place of a signature; nothing for anything else."""
-    from projnorm.config import Config, settings
+    from projnorm.core.config import Config, settings
 
     if not (inspect.isclass(exported) and issubclass(exported, Config)):
         return []

@@ -18,10 +18,10 @@ from typing import get_type_hints
 
 from projnorm import __version__
 from projnorm.cli.options import Parser, in_flags, make_parser, parse
-from projnorm.config import Config
-from projnorm.errors import ProjnormError
-from projnorm.experiments import EXPERIMENTS, resolve
-from projnorm.lazy import missing_extra
+from projnorm.core.config import Config
+from projnorm.core.errors import ProjnormError
+from projnorm.core.experiments import EXPERIMENTS, resolve
+from projnorm.core.lazy import missing_extra
 
 BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
 # Interruptions of the command that is running.

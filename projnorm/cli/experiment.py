@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from projnorm.backends import Backend
 from projnorm.cli.options import (
     CostOptions,
     DeviceOption,
@@ -21,12 +20,13 @@ from projnorm.cli.options import (
     parse,
 )
 from projnorm.cli.output import answer, say, write_figures
-from projnorm.config import Config, read_toml
-from projnorm.environment import available_cores
-from projnorm.errors import InputError
-from projnorm.experiments import Experiment, resolve
-from projnorm.files import physical_memory
-from projnorm.records import RunContext
+from projnorm.core.backends import Backend
+from projnorm.core.config import Config, read_toml
+from projnorm.core.environment import available_cores
+from projnorm.core.errors import InputError
+from projnorm.core.experiments import Experiment, resolve
+from projnorm.core.files import physical_memory
+from projnorm.core.records import RunContext
 
 _CONFIG = "--config"
 # Options that only some experiments have, by the field of `Experiment` that says so.

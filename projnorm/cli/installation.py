@@ -8,7 +8,7 @@ from pathlib import Path
 
 from projnorm.cli.options import OutOption, Parser
 from projnorm.cli.output import say, say_json
-from projnorm.config import Config, setting
+from projnorm.core.config import Config, setting
 
 _WIDTH, _MARGIN = 80, 15
 
@@ -22,7 +22,7 @@ class CompletionOptions(Config):
 
 def env(out: OutOption) -> None:
     """Print what a bug report needs: versions, machine, libraries; nothing that names a person or a place."""
-    from projnorm.environment import diagnose
+    from projnorm.core.environment import diagnose
 
     found = diagnose(Path(out.out))
     if out.json:
@@ -43,7 +43,7 @@ def completion(options: CompletionOptions) -> None:
 def _whole_parser() -> Parser:
     """One parser with every command, as shtab reads it."""
     from projnorm.cli.app import GROUPS, SUMMARIES, command_parser
-    from projnorm.errors import MissingExtraError
+    from projnorm.core.errors import MissingExtraError
 
     whole = Parser(prog="projnorm")
     places = {"": whole.add_subparsers()}

@@ -14,8 +14,8 @@ from projnorm.cli.model_data import (
     require_source,
 )
 from projnorm.cli.output import say, say_json
-from projnorm.config import Config, setting
-from projnorm.errors import InputError
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
 
 _OUT = "to_label.csv"
 
@@ -62,9 +62,9 @@ def label(
     files = filter(None, [data.source, estimator.estimator, options.target, options.more, *data.calibration])
     opened = ModelData(model, files, label_column=data.label_column, seed=settings.seed)
     target = opened.read(options.target)
-    from deep.estimate.fitted import ErrorEstimator
-    from deep.labels.choose import chosen_samples
-    from deep.labels.plan import LabelPlan
+    from projnorm.estimate.choose import chosen_samples
+    from projnorm.estimate.error_estimator import ErrorEstimator
+    from projnorm.labels.plan import LabelPlan
 
     out = Path(options.out or options.more or _OUT)
     if out.exists() and not (options.more and out.samefile(options.more)):

@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from projnorm.config import Config, seed_setting, setting
-from projnorm.errors import InputError
-from projnorm.files import locate
-from projnorm.tables import is_table_file, stem
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.errors import InputError
+from projnorm.core.files import locate
+from projnorm.data.tables import is_table_file, stem
 
 if TYPE_CHECKING:
-    from deep.estimate import EstimateOptions
-    from deep.estimate.fitted import ErrorEstimator
+    from projnorm.estimate.error_estimator import ErrorEstimator
+    from projnorm.estimate.options import EstimateOptions
 
 LOGGER = logging.getLogger("projnorm")
 _SIZE = 224
@@ -126,7 +126,7 @@ class ModelData:
 
     def of_table(self, table: Any, name: str) -> Any:
         """The samples in a DataFrame, or the outputs; labels are left out unless every row has one."""
-        from deep.output_tables import arrays_of_table, label_column_of, labels_in
+        from projnorm.outputs.output_tables import arrays_of_table, label_column_of, labels_in
 
         column = label_column_of(table, self.label_column)
         if column and table[column].isna().any():
@@ -153,7 +153,7 @@ class ModelData:
 
     def load(self, estimator: str) -> ErrorEstimator:
         """The estimator in a file, with the model."""
-        from deep.estimate.fitted import ErrorEstimator
+        from projnorm.estimate.error_estimator import ErrorEstimator
 
         known = {name: self._options[name] for name in ("prepare", "device") if name in self._options}
         return ErrorEstimator.load(locate(estimator), model=self.model, **known)
@@ -181,8 +181,8 @@ def _built(options: ModelOptions, seed: int) -> dict[str, Any]:
     """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
     if not options.model:
         return {"model": None, "read": _read_outputs}
-    from deep.estimate.sample_files import preparation, read_samples
-    from projnorm.vision.model_files import build_model, initial_network, with_weights
+    from projnorm.models.model_files import build_model, initial_network, with_weights
+    from projnorm.models.sample_files import preparation, read_samples
 
     if options.model.endswith(".onnx"):
         return {"model": locate(options.model), "read": read_samples}
@@ -204,7 +204,7 @@ def _read_outputs(path: Path, *, label_column: str) -> Any:
     path = locate(path)
     if not is_table_file(path):
         return path
-    from deep.output_tables import arrays_of_table
-    from projnorm.tables import read_table
+    from projnorm.data.tables import read_table
+    from projnorm.outputs.output_tables import arrays_of_table
 
     return arrays_of_table(read_table(path), str(path), label_column=label_column)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from projnorm.cli.model_data import ModelData, ModelOptions
 from projnorm.cli.options import in_flags
 from projnorm.cli.output import say, say_json
-from projnorm.config import Config, setting
-from projnorm.errors import InputError
-from projnorm.files import locate
-from projnorm.progress import tracked
-from projnorm.tables import is_table_file, read_table, stem
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
+from projnorm.core.files import locate
+from projnorm.core.progress import tracked
+from projnorm.data.tables import is_table_file, read_table, stem
 
 if TYPE_CHECKING:
-    from deep.monitor.batch_report import BatchReport
-    from deep.monitor.monitor import Monitor
+    from projnorm.monitor.batch_report import BatchReport
+    from projnorm.monitor.monitor import Monitor
 
 LOGGER = logging.getLogger("projnorm")
 
@@ -83,7 +83,7 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
     """
     opened = ModelData(model, [*batches.batches, batches.estimator], label_column=batches.label_column, seed=0)
     fitted = opened.load(batches.estimator)
-    from deep.monitor.monitor import Monitor
+    from projnorm.monitor.monitor import Monitor
 
     watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
     if watched.threshold < fitted.source_error:
@@ -168,7 +168,7 @@ def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator
         return
     if not is_table_file(file):
         raise InputError(f"{path}: `every` cuts .csv and .parquet files.")
-    from deep.monitor.periods import PERIODS, periods_of
+    from projnorm.monitor.periods import PERIODS, periods_of
 
     table = read_table(locate(file))
     by_rows = batches.every not in PERIODS
@@ -183,7 +183,7 @@ def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator
 def _write_report(watched: Monitor) -> None:
     from figures.style import save
     from figures.timeline import draw, report_page
-    from projnorm.atomic import write_atomically
+    from projnorm.core.atomic import write_atomically
 
     command = shlex.join(["projnorm", *sys.argv[1:]])
     write_atomically(watched.folder / "report.html", report_page(watched, command=command).encode("utf-8"))

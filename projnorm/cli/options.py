@@ -13,9 +13,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from projnorm.config import Config, Setting, setting, settings
-from projnorm.costs import CostAssumptions
-from projnorm.errors import InputError
+from projnorm.core.config import Config, Setting, setting, settings
+from projnorm.core.costs import CostAssumptions
+from projnorm.core.errors import InputError
 
 NONE = "none"
 _WIDTH = 80

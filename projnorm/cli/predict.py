@@ -19,11 +19,11 @@ from projnorm.cli.model_data import (
     require_source,
 )
 from projnorm.cli.output import say, say_json
-from projnorm.config import Config, setting
-from projnorm.errors import InputError
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
 
 if TYPE_CHECKING:
-    from deep.estimate import ErrorEstimate
+    from projnorm.estimate.result import ErrorEstimate
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, fi
         raise InputError("`source` must be given.")
     opened = ModelData(model, [data.source, *data.calibration], label_column=data.label_column, seed=settings.seed)
     source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
-    from deep.estimate.fitted import ErrorEstimator
+    from projnorm.estimate.error_estimator import ErrorEstimator
 
     fitted = ErrorEstimator.fit(source, model=opened.model, sizes=file.sizes, **options)
     fitted.save(file.out)
@@ -151,7 +151,7 @@ def _estimates(
             fitted.estimate, labelled=targets.labelled or None, interval=targets.interval, metrics=answer.metrics
         )
         return [estimate(opened.read(path), name=name) for name, path in named(targets.target).items()]
-    from deep.estimate import estimate_error, estimate_errors
+    from projnorm.estimate.estimate import estimate_error, estimate_errors
 
     source = opened.labelled(data.source)
     sets = {name: opened.read(path) for name, path in named(targets.target).items()}
@@ -195,7 +195,7 @@ def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
 
 def _write_card(path: Path, estimates: list[ErrorEstimate], data: dict[str, str], model: ModelOptions) -> None:
     from figures.error_card import card
-    from projnorm.atomic import write_atomically
+    from projnorm.core.atomic import write_atomically
 
     names = {what: ", ".join(Path(name).name for name in names.split(", ")) for what, names in data.items()}
     command = shlex.join(["projnorm", *sys.argv[1:]])

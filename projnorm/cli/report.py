@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from projnorm.cli.experiment import run_context
 from projnorm.cli.options import FigureOptions, OutOption, RunOptions
 from projnorm.cli.output import announce, answer, say, say_json, say_paths, write_figures
-from projnorm.config import Config, seed_setting, setting
-from projnorm.experiments import experiment
-from projnorm.records import Record
+from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.experiments import experiment
+from projnorm.core.records import Record
 
 if TYPE_CHECKING:
     from figures.report import Section
@@ -48,8 +48,8 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
     Records that are missing are computed first. Records of networks in the same folder are shown behind the theory.
     """
     from figures.theory import theory_page
-    from projnorm.atomic import write_atomically
-    from projnorm.environment import current_environment
+    from projnorm.core.atomic import write_atomically
+    from projnorm.core.environment import current_environment
 
     records = _records(options, out, run)
     html = theory_page(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from projnorm.cli.experiment import run_context
 from projnorm.cli.options import DeviceOption, OutOption, RunOptions
 from projnorm.cli.output import announce, say, say_json
-from projnorm.config import Config, setting
-from projnorm.errors import InputError
-from projnorm.records import flat, folder_size, list_runs, load_record, match_run
-from projnorm.store import Store
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
+from projnorm.core.records import flat, folder_size, list_runs, load_record, match_run
+from projnorm.core.store import Store
 
 if TYPE_CHECKING:
-    from projnorm.verification import ArrayComparison
+    from projnorm.core.verification import ArrayComparison
 
 _NAME = "Name of a run, or its beginning."
 # Folders beside the runs that hold what these share.
@@ -120,8 +120,8 @@ def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: Ru
     In a temporary folder; the record is not touched. Exit code 0 if the arrays are identical or equal up to rounding,
     1 if they differ, 2 if it cannot be done: the record is damaged, or data or weights are missing or have changed.
     """
-    from projnorm.experiments import recompute
-    from projnorm.verification import DIFFERENT, compare, differences, verdict
+    from projnorm.core.experiments import recompute
+    from projnorm.core.verification import DIFFERENT, compare, differences, verdict
 
     record = load_record(out.root, match_run(out.root, options.name))
     # Workers of a cluster may have to see the folder, and may not see the one for temporary files.
@@ -149,7 +149,7 @@ def verify(options: VerifyOptions, device: DeviceOption, out: OutOption, run: Ru
 
 
 def _sentence(answer: str, arrays: tuple[ArrayComparison, ...], rtol: float) -> str:
-    from projnorm.verification import IDENTICAL, ROUNDING
+    from projnorm.core.verification import IDENTICAL, ROUNDING
 
     if answer == IDENTICAL:
         return f"{answer}: {len(arrays)} arrays, bit for bit"

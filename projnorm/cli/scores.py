@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from projnorm.cli.options import FigureOptions, OutOption
 from projnorm.cli.output import answer, say, say_json, say_paths, write_figures
-from projnorm.config import Config, setting
+from projnorm.core.config import Config, setting
 
 if TYPE_CHECKING:
-    from deep.config import RunConfig
-    from deep.runs import Run
+    from deep.comparison.config import RunConfig
+    from deep.comparison.runs import Run
 
 _FORMATS = ("text", "markdown", "latex", "csv")
 
@@ -65,7 +65,7 @@ def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None
 def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
     """Draw ProjNorm of a finished run along its training."""
     from figures.comparison import show_trajectory
-    from projnorm.records import load_record
+    from projnorm.core.records import load_record
 
     run = _opened(out, options.run)
     shown = show_trajectory(load_record(out.root, run.name), run.folder)
@@ -99,7 +99,7 @@ def ensemble(options: EnsembleOptions, out: OutOption) -> None:
 
 def presets(out: OutOption) -> None:
     """List the configurations that have a name, for `projnorm deep run` and `projnorm deep text`."""
-    from deep.presets import PRESETS, TEXT_PRESETS
+    from deep.comparison.presets import PRESETS, TEXT_PRESETS
     from figures.table import Table
 
     named: dict[str, RunConfig] = {**PRESETS, **TEXT_PRESETS}
@@ -130,6 +130,6 @@ def gallery(out: OutOption, drawing: FigureOptions) -> None:
 
 
 def _opened(out: OutOption, name: str) -> Run:
-    from deep.runs import open_run
+    from deep.comparison.runs import open_run
 
     return open_run(out.root, name)

@@ -8,17 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from deep import stages
-from deep.calibration import qualities
-from deep.ensemble import STACKED, ensembles, mean_of, residual_correlations, stacked, standardised
-from deep.experiments.comparison import run_comparison
-from deep.experiments.config import SweepConfig
-from deep.experiments.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
-from deep.presets import preset
-from deep.scores import Scores
-from projnorm.errors import InputError
-from projnorm.records import RunContext
-from tests.deep.small import SMALL as WHOLE
+from deep.comparison import trained_networks
+from deep.comparison.analysis_config import SweepConfig
+from deep.comparison.comparison import run_comparison
+from deep.comparison.ensemble import STACKED, ensembles, mean_of, residual_correlations, stacked, standardised
+from deep.comparison.presets import preset
+from deep.comparison.score_quality import qualities
+from deep.comparison.scores import Scores
+from deep.comparison.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
+from projnorm.core.errors import InputError
+from projnorm.core.records import RunContext
+from tests.small import SMALL as WHOLE
 
 SMALL = WHOLE.updated(
     {
@@ -135,12 +135,12 @@ def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
 def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
     context = RunContext(tmp_path)
     base = run_comparison(SMALL, context)
-    train_stage = stages._train_stage
+    train_stage = trained_networks._train_stage
 
     def only_the_reference(run, stage):
         return train_stage(run, stage) if stage == "reference" else pytest.fail("trained again")
 
-    monkeypatch.setattr(stages, "_train_stage", only_the_reference)
+    monkeypatch.setattr(trained_networks, "_train_stage", only_the_reference)
     asked = SweepConfig(base.id[:8], (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
     record = run_sweep(asked, context)
     assert record.config["run"] == base.id

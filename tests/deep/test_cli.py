@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 import torch
 
-from deep.config import METHODS, TEXT_METHODS
-from deep.experiments.sweep import AS_RUN
-from projnorm.vision.networks import SmallCNN
+from deep.comparison.config import METHODS, TEXT_METHODS
+from deep.comparison.sweep import AS_RUN
+from projnorm.models.networks import SmallCNN
 from tests.commands import Result, assert_refused
 
 QUICK = [

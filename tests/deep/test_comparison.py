@@ -15,24 +15,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from deep.config import METHODS, DeepConfig
-from deep.domain import load_image_data
-from deep.experiments.comparison import run_comparison
-from deep.experiments.config import NtkPredictConfig, SweepConfig
-from deep.experiments.ntk_predict import run_ntk_predict
-from deep.experiments.sweep import run_sweep
-from deep.presets import PRESETS, preset
-from deep.runs import Run, open_run
-from deep.samples import few_indices
-from deep.stages import NETWORK, run_stage
-from deep.training import train
-from projnorm.backends import Backend
-from projnorm.errors import ChangedInputError, InputError
-from projnorm.records import RunContext
-from projnorm.store import Store
-from projnorm.vision import corrupt
-from tests.deep.small import SMALL
+from deep.comparison.analysis_config import NtkPredictConfig, SweepConfig
+from deep.comparison.comparison import run_comparison
+from deep.comparison.config import METHODS, DeepConfig
+from deep.comparison.kernels_of_run import run_ntk_predict
+from deep.comparison.modality import load_image_data
+from deep.comparison.presets import PRESETS, preset
+from deep.comparison.runs import Run, open_run
+from deep.comparison.sweep import run_sweep
+from deep.comparison.trained_networks import NETWORK, run_stage
+from deep.training.loop import train
+from projnorm.core.backends import Backend
+from projnorm.core.errors import ChangedInputError, InputError
+from projnorm.core.records import RunContext
+from projnorm.core.statistics import subsample_indices
+from projnorm.core.store import Store
+from projnorm.data.corruptions.families import corrupt
 from tests.reliability.samples import archive
+from tests.small import SMALL
 
 # One family, one severity and no training but that of the network.
 SMALLEST = SMALL.updated({"data": {"families": ("contrast",), "severities": (5,)}, "methods": ("Entropy",)})
@@ -128,7 +128,7 @@ def test_one_training_on_a_target_serves_the_published_and_the_matched_reference
         trained.append(len(labels))
         return train(model, inputs, labels, recipe, **options)
 
-    monkeypatch.setattr("deep.training.train", counted)
+    monkeypatch.setattr("deep.training.loop.train", counted)
     both = SMALL.updated({"methods": ("ProjNorm", "ProjNorm-matched")})
     found = run_comparison(both, RunContext(root, device="cpu"))
     np.testing.assert_array_equal(found.arrays["scores"][:, 0], alone)
@@ -145,9 +145,9 @@ def test_one_training_on_a_target_serves_the_published_and_the_matched_reference
 
 
 def test_few_are_nested_and_spread():
-    assert set(few_indices(100, 10, 3)) < set(few_indices(100, 30, 3))
-    assert few_indices(100, 10, 3).max() > 50
-    assert few_indices(5, 10, 3).tolist() == [0, 1, 2, 3, 4]
+    assert set(subsample_indices(100, 10, 3)) < set(subsample_indices(100, 30, 3))
+    assert subsample_indices(100, 10, 3).max() > 50
+    assert subsample_indices(5, 10, 3).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_fresh_trains_again_and_ends_the_same(tmp_path):
@@ -233,7 +233,7 @@ def test_a_run_begun_afresh_and_interrupted_is_gone_on_with(tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("deep.experiments.comparison._score", killed)
+        patch.setattr("deep.comparison.comparison._score", killed)
         with pytest.raises(KeyboardInterrupt):
             run_comparison(SMALLEST, RunContext(tmp_path, fresh=True))
     assert not documents(tmp_path, first.id)
@@ -335,5 +335,5 @@ def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished
             yield
 
     monkeypatch.setattr(Store, "lock", after_the_other)
-    monkeypatch.setattr("deep.stages._train_stage", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("deep.comparison.trained_networks._train_stage", lambda *_: pytest.fail("trained again"))
     run_stage(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id), NETWORK)

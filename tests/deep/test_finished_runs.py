@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from deep import stages
-from deep.calibration import Interval
-from deep.experiments.comparison import run_comparison
-from deep.experiments.config import NtkPredictConfig, SmallSamplesConfig
-from deep.experiments.ntk_predict import (
+from benchmarks.studies.method_quality import STACK, SizeQuality, difference, predictions, size_quality, smallest_size
+from benchmarks.studies.small_samples import run_small_samples
+from deep.comparison import trained_networks
+from deep.comparison.analysis_config import NtkPredictConfig, SmallSamplesConfig
+from deep.comparison.comparison import run_comparison
+from deep.comparison.kernels_of_run import (
     METHOD,
     TUNED,
     chosen_variant,
@@ -21,20 +22,17 @@ from deep.experiments.ntk_predict import (
     subset_qualities,
     variant_qualities,
 )
-from deep.experiments.small_samples import run_small_samples
-from deep.method_quality import STACK, SizeQuality, difference, predictions, size_quality, smallest_size
-from deep.runs import Run, kernel_rows, open_run
-from deep.samples import few_indices
-from deep.stages import data_of, outputs_of
+from deep.comparison.runs import Run, kernel_rows, open_run
+from deep.comparison.trained_networks import data_of, outputs_of
 from figures import ntk_variants
-from ntk.variants import PLAIN
-from projnorm.errors import InputError
-from projnorm.fit_quality import fit_quality
-from projnorm.records import RunContext
-from projnorm.store import Store
-from projnorm.vision.networks import SmallCNN
-from tests.deep.small import SMALL
+from ntk.experiments.variants import PLAIN
+from projnorm.core.errors import InputError
+from projnorm.core.records import RunContext
+from projnorm.core.statistics import Interval, fit_quality, subsample_indices
+from projnorm.core.store import Store
+from projnorm.models.networks import SmallCNN
 from tests.deep.test_comparison import documents, same_arrays
+from tests.small import SMALL
 
 
 def test_damaged_networks_and_values_are_computed_again(tmp_path, finished):
@@ -76,7 +74,7 @@ def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_pa
 
     def identity(config, change):
         run = run_of(config.updated(change), tmp_path)
-        return stages.projnorm_identity(run, run.config.projnorm.reference)
+        return trained_networks.projnorm_identity(run, run.config.projnorm.reference)
 
     base = SMALL.updated({"projnorm": {"reference": "fine-tuned", "reference_samples": "all"}})
     assert identity(base, {"data": {"families": ("fog",)}}) == identity(base, {})
@@ -103,7 +101,9 @@ def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_pa
 )
 def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
     def keys(config):
-        return {name: stages.stage_key(run_of(config, tmp_path), name) for name in stages.STAGE_NAMES}
+        return {
+            name: trained_networks.stage_key(run_of(config, tmp_path), name) for name in trained_networks.STAGE_NAMES
+        }
 
     before, after = keys(SMALL), keys(SMALL.updated(change))
     assert {name for name in before if before[name] == after[name]} == stays
@@ -172,7 +172,7 @@ def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
     config = NtkPredictConfig(record.id, n=30, m=25, body="fine-tuned", layers=("fc",))
     kernels = run_ntk_predict(config, context)
     run = Run(SMALL, replace(context, device="cpu"), record.id)
-    clean = outputs_of(run, data_of(run).targets[0].samples).take(few_indices(60, 25, SMALL.seed))
+    clean = outputs_of(run, data_of(run).targets[0].samples).take(subsample_indices(60, 25, SMALL.seed))
     features = np.column_stack([clean.known_features, np.ones(25)]).astype(float)
     eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
     np.testing.assert_allclose(kernels.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])

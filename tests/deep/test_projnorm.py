@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from deep.estimators.projnorm import ProjNorm, ProjNormMatched
-from deep.forward import forward
-from deep.outputs import Outputs
-from deep.projnorm import parameters_of, squared_distances, train_reference
-from deep.recipe import Recipe
-from deep.samples import few_indices
-from deep.training import train
+from deep.training.loop import train
+from deep.training.projnorm import parameters_of, squared_distances, train_reference
+from projnorm.core.statistics import subsample_indices
+from projnorm.models.forward import forward
+from projnorm.models.recipe import Recipe
+from projnorm.outputs.outputs import Outputs
 
 RNG = np.random.default_rng(0)
 TRAIN, TRAIN_LABELS = RNG.standard_normal((33, 3, 8, 8)), RNG.integers(0, 4, 33)
@@ -84,7 +84,7 @@ def test_layers_add_up_and_the_trajectory_ends_at_the_value():
 
 
 def test_fewer_samples_are_drawn_from_all_and_the_same_images_and_labels_give_zero():
-    few = target().take(few_indices(33, 10, 3))
+    few = target().take(subsample_indices(33, 10, 3))
     assert projnorm(samples=10).score(target()) == projnorm().score(few) != projnorm().score(target())
     assert projnorm().score(Outputs(np.eye(4)[TRAIN_LABELS], inputs=TRAIN)) == 0.0
 
@@ -125,7 +125,7 @@ def test_a_matched_reference_has_the_targets_shares_of_the_networks_own_labels()
         return train(copy.deepcopy(INITIAL), inputs, labels, *args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deep.training.train", kept)
+        patch.setattr("deep.training.loop.train", kept)
         value = method.measure(new).value
     (inputs, labels), (seen, pseudo) = drawn
     # Step by step the same labels; class 3 is never predicted in distribution, and any sample stands in its place.

@@ -11,20 +11,20 @@ import torch
 from scipy import stats
 from scipy.special import softmax
 
-from deep.experiments.adversarial import pgd, run_adversarial
-from deep.experiments.comparison import run_comparison
-from deep.experiments.config import PAPER_EPS, AdversarialConfig, LabelShiftConfig
-from deep.experiments.label_shift import difficulty_groups, dirichlet_mixture, run_label_shift
-from deep.experiments.stress import predictions
-from deep.forward import forward
-from deep.outputs import Outputs
-from deep.runs import Run, open_run
-from deep.samples import few_indices
-from deep.stages import data_of, network_of
-from projnorm.errors import InputError
-from projnorm.records import RunContext
-from projnorm.vision import ImageNetInput
-from tests.deep.small import SMALL as WHOLE
+from deep.comparison.adversarial import pgd, run_adversarial
+from deep.comparison.analysis_config import PAPER_EPS, AdversarialConfig, LabelShiftConfig
+from deep.comparison.comparison import run_comparison
+from deep.comparison.label_shift import difficulty_groups, dirichlet_mixture, run_label_shift
+from deep.comparison.runs import Run, open_run
+from deep.comparison.stress import predictions
+from deep.comparison.trained_networks import data_of, network_of
+from projnorm.core.errors import InputError
+from projnorm.core.records import RunContext
+from projnorm.core.statistics import subsample_indices
+from projnorm.data.images import ImageNetInput
+from projnorm.models.forward import forward
+from projnorm.outputs.outputs import Outputs
+from tests.small import SMALL as WHOLE
 
 SMALL = WHOLE.updated(
     {"data": {"n": 600, "m": 100}, "finetune": {"epochs": 8}, "projnorm": {"steps": 5, "batch": 25, "trajectory": ()}}
@@ -209,7 +209,7 @@ def test_the_clean_images_score_as_in_the_run_and_fewer_are_drawn_from_all(run, 
     np.testing.assert_allclose(arrays["scores"][0], record.arrays["scores"][0], rtol=1e-4)
     assert arrays["errors"][0] == record.arrays["errors"][0]
     network, images, labels = attacked
-    few = few_indices(100, 30, SMALL.seed)
+    few = subsample_indices(100, 30, SMALL.seed)
     outputs = seen(network, images[few], labels[few])
     arrays = run_adversarial(AdversarialConfig(record.id, eps=(0.0,), m=30), context).arrays
     assert arrays["errors"][0] == outputs.error

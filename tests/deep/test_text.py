@@ -9,19 +9,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deep.config import TEXT_KIND, TEXT_METHODS, TextConfig, TextData, TextNetwork
-from deep.experiments.adversarial import run_adversarial
-from deep.experiments.comparison import run_comparison
-from deep.experiments.config import AdversarialConfig, LabelShiftConfig, NtkPredictConfig, SweepConfig
-from deep.experiments.label_shift import run_label_shift
-from deep.experiments.ntk_predict import run_ntk_predict
-from deep.experiments.sweep import run_sweep
-from deep.presets import TEXT_PRESETS, text_preset
-from deep.runs import open_run
-from deep.text import load_text_data
-from projnorm.errors import InputError
-from projnorm.records import RunContext
-from projnorm.text import LABELS, made_pairs
+from deep.comparison.adversarial import run_adversarial
+from deep.comparison.analysis_config import AdversarialConfig, LabelShiftConfig, NtkPredictConfig, SweepConfig
+from deep.comparison.comparison import run_comparison
+from deep.comparison.config import TEXT_KIND, TEXT_METHODS, TextConfig, TextData, TextNetwork
+from deep.comparison.kernels_of_run import run_ntk_predict
+from deep.comparison.label_shift import run_label_shift
+from deep.comparison.presets import TEXT_PRESETS, text_preset
+from deep.comparison.runs import open_run
+from deep.comparison.sweep import run_sweep
+from deep.comparison.text_targets import load_text_data
+from projnorm.core.errors import InputError
+from projnorm.core.records import RunContext
+from projnorm.data.nli import LABELS
+from projnorm.data.templates import made_pairs
 
 SMALL = TextConfig(
     TextData(

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from deep.recipe import Recipe, batches_per_epoch
-from deep.training import Checkpoint, augmented, batch_indices, require_precision, train
-from projnorm.errors import InputError
-from projnorm.store import Store
+from deep.training.loop import Checkpoint, augmented, batch_indices, require_precision, train
+from projnorm.core.errors import InputError
+from projnorm.core.store import Store
+from projnorm.models.recipe import Recipe, batches_per_epoch
 
 RNG = np.random.default_rng(0)
 INPUTS = RNG.standard_normal((21, 3, 8, 8)).astype(np.float32)
@@ -123,7 +123,7 @@ def test_a_training_is_that_of_plain_torch(recipe, optimiser_of, schedule_of, at
 def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, stopped_after, optimiser):
     recipe = Recipe(steps=10, lr=0.05, batch=10, optimiser=optimiser)
     whole = train(network(), INPUTS, LABELS, recipe, seed=1)
-    monkeypatch.setattr("deep.training._SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("deep.training.loop._SAVE_SECONDS", 0.0)
 
     steps = []
 
@@ -141,7 +141,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
 
 
 def test_a_checkpoint_of_another_training_is_not_gone_on_from(tmp_path, monkeypatch):
-    monkeypatch.setattr("deep.training._SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("deep.training.loop._SAVE_SECONDS", 0.0)
     checkpoint = Checkpoint(Store(tmp_path), "x")
     train(network(), INPUTS, LABELS, Recipe(steps=4, lr=0.05, batch=10), seed=1, checkpoint=checkpoint)
     other = Recipe(steps=4, lr=0.01, batch=10)

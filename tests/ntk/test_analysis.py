@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from ntk import Responses, analyse_target, analyse_train, predict_target
-from ntk.variants import PLAIN, VARIANTS, Blocks, Variant, variant_values
-from projnorm.errors import InputError
+from ntk.experiments.analysis import Responses, analyse_target, analyse_train, predict_target
+from ntk.experiments.variants import PLAIN, VARIANTS, Blocks, Variant, variant_values
+from projnorm.core.errors import InputError
 from projnorm_theory import (
     LinearPair,
     alignment,

@@ -11,9 +11,14 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ntk import KernelConfig, SelfCheckError, contraction, features, gram, operations
-from ntk.capture import Network
-from projnorm.vision import resnet18
+from ntk.features import contraction
+from ntk.features.engine import SelfCheckError
+from ntk.features.gradient_features import gradient_features
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.trace import operations
+from ntk.trace.capture import Network
+from projnorm.models.networks import resnet18
 from tests.ntk.networks import Centred, images, plain_network
 from tests.ntk.zoo import KINDS, Mean, Put, made, plain_gradients, samples
 
@@ -24,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True", "
 
 
 def assert_features(model: nn.Module, x: torch.Tensor, expected: dict[str, torch.Tensor], **options) -> None:
-    found = features(model, x, config=replace(CPU, kind="exact", batch=3, **options))
+    found = gradient_features(model, x, config=replace(CPU, kind="exact", batch=3, **options))
     columns = np.split(found.values, np.cumsum([expected[name].shape[1] for name in found.names])[:-1], axis=1)
     assert sorted(found.names) == sorted(expected)
     for name, rows in zip(found.names, columns, strict=True):
@@ -70,7 +75,7 @@ def test_several_outputs_give_the_mean_one_a_random_combination_or_the_full_kern
     one = {k: rows[k] @ rows[k].T for k in range(3)}
     for outputs, expected in (("mean", sum(one.values()) / 3), ("1", one[1])):
         np.testing.assert_allclose(gram(model, x, config=replace(CPU, outputs=outputs)).train, expected, atol=1e-12)
-        values = features(model, x, config=replace(CPU, outputs=outputs, kind="coordinates")).values
+        values = gradient_features(model, x, config=replace(CPU, outputs=outputs, kind="coordinates")).values
         np.testing.assert_allclose(values @ values.T, expected, atol=1e-12)
     full = gram(model, x[:3], x[3:], config=replace(CPU, outputs="full", panel=4, batch=2))
     stacked = np.stack(rows, axis=1).reshape(15, -1)  # the outputs of a sample side by side
@@ -171,7 +176,7 @@ def test_a_broken_structured_rule_is_caught_too(monkeypatch, structured):
     assert gram(model, x, config=replace(CPU, route="structured")).by_autograd
 
 
-@pytest.mark.parametrize("compute", [gram, features])
+@pytest.mark.parametrize("compute", [gram, gradient_features])
 def test_samples_that_see_each_other_fail_the_self_check(compute):
     with pytest.raises(SelfCheckError, match="independent of each other"):
         compute(nn.Sequential(Centred(), nn.Linear(3, 1)).double(), images(6)[:, :, 0, 0], config=CPU)
@@ -229,7 +234,7 @@ def test_layers_that_only_a_later_output_depends_on_are_checked_too(outputs):
     model = Put(second_head, a=nn.Linear(6, 4), b=nn.Linear(6, 4), mean=Mean(4)).double()
     x = samples(KINDS["linear on tokens"], 7)
     rows = [torch.cat(list(plain_gradients(model, x, output=k).values()), 1).numpy() for k in range(2)]
-    found = features(model, x, config=replace(CPU, kind="exact", outputs=outputs)).values
+    found = gradient_features(model, x, config=replace(CPU, kind="exact", outputs=outputs)).values
     whole = np.stack(rows, 1).reshape(14, -1) if outputs == "full" else np.concatenate(rows, 1) / np.sqrt(2)
     np.testing.assert_allclose(found @ found.T, whole @ whole.T, rtol=0, atol=1e-12)
 
@@ -242,7 +247,7 @@ def test_the_order_of_rows_is_not_guessed_where_the_samples_looked_at_have_no_gr
     torch.manual_seed(0)
     model = Put(gated, a=nn.Linear(6, 4), b=nn.Linear(6, 4), mean=Mean(4)).double()
     x = samples(KINDS["linear on tokens"], 7)
-    x[3:, 0, 0] = 100.0  # `features` looks at the first three
+    x[3:, 0, 0] = 100.0  # `gradient_features` looks at the first three
     assert_features(model, x, plain_gradients(model, x))
 
 

@@ -10,9 +10,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from ntk import KernelConfig, contraction, feature_map, features, gram, kinds, reference_gradients, reference_gram
-from ntk.capture import Network
-from projnorm.vision import resnet18
+from ntk.features import contraction, feature_map, kinds
+from ntk.features.gradient_features import gradient_features
+from ntk.features.reference import reference_gradients, reference_gram
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.trace.capture import Network
+from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, networks, plain_network
 
 TOLERANCE = 1e-10
@@ -51,14 +55,16 @@ def test_sampled_features_are_coordinates_of_the_gradient(drawn, seed, data):
     model, x = drawn
     gradients = reference_gradients(model, x).numpy()
     count = data.draw(st.integers(1, gradients.shape[1]))
-    found = features(model, x, config=KernelConfig(kind="coordinates", count=count, seed=seed, device="cpu", batch=2))
+    found = gradient_features(
+        model, x, config=KernelConfig(kind="coordinates", count=count, seed=seed, device="cpu", batch=2)
+    )
     indices = np.sort(np.random.default_rng(seed).choice(gradients.shape[1], size=count, replace=False, shuffle=False))
     np.testing.assert_allclose(found.values, gradients[:, indices], rtol=1e-10, atol=1e-10 * np.abs(gradients).max())
 
 
 def test_every_parameter_is_a_feature_when_all_are_asked_for_and_chunks_do_not_change_the_reference():
     model, x = plain_network(), images(5)
-    found = features(model, x, config=KernelConfig(kind="exact", device="cpu"))
+    found = gradient_features(model, x, config=KernelConfig(kind="exact", device="cpu"))
     expected = reference_gradients(model, x).numpy()
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     assert found.fingerprint == ""
@@ -73,7 +79,7 @@ def test_layers_selects_the_parameters_inside_a_module():
     chosen = torch.cat([g for name, g in zip(names, gradients, strict=True) if name.split(".")[0] in ("4", "9")], 1)
     config = KernelConfig(layers=("4", "9"), device="cpu")
     assert_equal(gram(model, x, config=config).train, chosen @ chosen.T)
-    np.testing.assert_allclose(features(model, x, config=config).values, chosen.numpy(), atol=1e-12)
+    np.testing.assert_allclose(gradient_features(model, x, config=config).values, chosen.numpy(), atol=1e-12)
     with pytest.raises(ValueError, match="`layers` names 'head'"):
         gram(model, x, config=KernelConfig(layers=("head",), device="cpu"))
 
@@ -82,7 +88,7 @@ def test_sampled_and_projected_kernels_are_those_of_their_features():
     model, x = plain_network(), images(7)
     for kind in ("coordinates", "projection"):
         config = KernelConfig(kind=kind, count=50, seed=3, panel=3, device="cpu")
-        values = features(model, x, config=config).values
+        values = gradient_features(model, x, config=config).values
         np.testing.assert_allclose(gram(model, x, config=config).train, values @ values.T, rtol=1e-10, atol=1e-10)
 
 
@@ -159,11 +165,11 @@ def gradient_rows(captured) -> torch.Tensor:
 def test_coordinates_picked_or_formed_in_small_portions_are_the_same(monkeypatch):
     model, x = plain_network(), images(6)
     config = KernelConfig(kind="coordinates", count=200, device="cpu")
-    expected = features(model, x, config=config).values
+    expected = gradient_features(model, x, config=config).values
     monkeypatch.setattr(kinds, "_PICKED_AT_ONCE", 3)
     monkeypatch.setattr(feature_map, "FORMED_AT_ONCE", 2000)
     for route in ("best", "direct"):
-        found = features(model, x, config=replace(config, route=route)).values
+        found = gradient_features(model, x, config=replace(config, route=route)).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -191,7 +197,7 @@ def test_the_kernel_is_that_of_the_cpu(device, accumulate, kind):
 def test_features_are_those_of_the_cpu(device):
     model, x = plain_network().float(), images(9).float()
     values = [
-        features(model, x, config=KernelConfig(kind="coordinates", count=200, device=where)).values
+        gradient_features(model, x, config=KernelConfig(kind="coordinates", count=200, device=where)).values
         for where in ("cpu", device)
     ]
     np.testing.assert_allclose(values[1], values[0], rtol=1e-3, atol=1e-5 * np.abs(values[0]).max())

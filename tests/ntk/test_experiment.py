@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-import ntk.networks
-import ntk.samples
-from deep.calibration import Interval, Quality
-from deep.experiments.ntk_predict import TUNED
+import ntk.experiments.networks
+import ntk.experiments.samples
+from deep.comparison.kernels_of_run import TUNED
+from deep.comparison.score_quality import Quality
 from figures import deep_table, ntk_experiment
-from ntk import NtkConfig, SubsampleConfig, run_analysis, run_gram, run_subsample
-from ntk.config import GramConfig, KernelConfig, KernelKind, NtkImages, NtkNetwork
-from projnorm.backends import Backend
-from projnorm.errors import ChangedInputError, InputError
-from projnorm.records import RunContext, find_record
-from projnorm.vision import resnet18
+from ntk.experiments.config import GramConfig, NtkConfig, NtkImages, NtkNetwork, SubsampleConfig
+from ntk.experiments.experiment import run_analysis, run_gram
+from ntk.experiments.subsample import run_subsample
+from ntk.kernel_config import KernelConfig, KernelKind
+from projnorm.core.backends import Backend
+from projnorm.core.errors import ChangedInputError, InputError
+from projnorm.core.records import RunContext, find_record
+from projnorm.core.statistics import Interval
+from projnorm.models.networks import resnet18
 
 FEW = NtkImages(n=8, m=6, families=(), severities=(5,))
 SMALL_CNN = NtkNetwork(architecture="small-cnn", size=16)
@@ -51,8 +54,8 @@ def test_a_run_is_found_again_without_a_network(context, monkeypatch):
     first, gram_first = run_analysis(config, context), run_gram(config, context)
     assert first.arrays["targets"].tolist() == ["clean", "contrast-5"]
     assert first.facts["weights"] == "random (the network was never trained)"
-    monkeypatch.setattr(ntk.networks, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
-    monkeypatch.setattr(ntk.samples, "corrupt", lambda *_a, **_k: pytest.fail("images were corrupted"))
+    monkeypatch.setattr(ntk.experiments.networks, "load_network", lambda *_a, **_k: pytest.fail("a network was loaded"))
+    monkeypatch.setattr(ntk.experiments.samples, "corrupt", lambda *_a, **_k: pytest.fail("images were corrupted"))
     assert run_analysis(config, context).created == first.created
     again = run_gram(config, context)
     assert again.arrays["trace"].tolist() == gram_first.arrays["trace"].tolist()

@@ -12,9 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ntk import KernelConfig, SelfCheckError, UnsupportedNetworkError, contraction, features, gram, operations
-from projnorm.device import choose_device, full_precision
-from projnorm.errors import InputError
+from ntk.features import contraction
+from ntk.features.engine import SelfCheckError
+from ntk.features.gradient_features import gradient_features
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.trace import operations
+from ntk.trace.capture import UnsupportedNetworkError
+from projnorm.core.device import choose_device, full_precision
+from projnorm.core.errors import InputError
 from tests.ntk.networks import Flat, images, plain_network
 
 CPU = KernelConfig(device="cpu")
@@ -60,7 +66,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("model", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_a_network_whose_samples_have_no_gradients_of_their_own_is_refused_by_name(model, message):
-    for compute in (gram, features):
+    for compute in (gram, gradient_features):
         with pytest.raises(UnsupportedNetworkError, match=message):
             compute(model.double(), images(3), config=replace(CPU, kind="exact"))
 
@@ -81,7 +87,10 @@ NO_MODULE = r"^`models` must be a torch\.nn\.Module; got a (str|int|NoneType)\.$
         (lambda: gram(MODEL, X, {"a": X * float("nan")}, config=CPU), "inputs of a must be finite"),
         (lambda: gram(MODEL, X, {"train": X}, config=CPU), "must not be called 'train'"),
         (lambda: gram([], X, config=CPU), "at least one network"),
-        (lambda: features(MODEL, X, config=KernelConfig("coordinates", 99_999)), "`count` must be between 1 and the"),
+        (
+            lambda: gradient_features(MODEL, X, config=KernelConfig("coordinates", 99_999)),
+            "`count` must be between 1 and the",
+        ),
         (lambda: KernelConfig(kind="exact", count=10), r"^`count` is for the kinds coordinates and projection\.$"),
         (
             lambda: gram(MODEL, "images.npz", config=CPU),
@@ -104,7 +113,7 @@ NO_MODULE = r"^`models` must be a torch\.nn\.Module; got a (str|int|NoneType)\.$
         (lambda: gram("a network", X, config=CPU), NO_MODULE),
         (lambda: gram(3, X, config=CPU), NO_MODULE),
         (lambda: gram([MODEL, None], X, config=CPU), NO_MODULE),
-        (lambda: features(lambda x: x, X), r"^`model` must be a torch\.nn\.Module; got a function\.$"),
+        (lambda: gradient_features(lambda x: x, X), r"^`model` must be a torch\.nn\.Module; got a function\.$"),
         (lambda: gram(MODEL, X, config=replace(CPU, memory=1e8)), r"`memory` of 0\.1 GB is too small"),
         (lambda: gram([MODEL, head().double()], X, config=CPU), "`models` must all have the same layers"),
     ],
@@ -114,7 +123,7 @@ def test_inputs_that_cannot_be_are_refused(compute, message):
         compute()
 
 
-@pytest.mark.parametrize("compute", [gram, features])
+@pytest.mark.parametrize("compute", [gram, gradient_features])
 def test_inputs_that_do_not_suit_the_network_are_refused_in_its_own_words(compute):
     model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval()
     for x, words in (
@@ -127,8 +136,8 @@ def test_inputs_that_do_not_suit_the_network_are_refused_in_its_own_words(comput
 
 def test_features_of_a_small_network_are_all_of_its_coordinates_by_default(tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)).eval(), torch.randn(3, 4)
-    found = features(model, x, out=str(tmp_path / "features.npy"))
-    np.testing.assert_array_equal(found.values, features(model, x, config=KernelConfig(kind="exact")).values)
+    found = gradient_features(model, x, out=str(tmp_path / "features.npy"))
+    np.testing.assert_array_equal(found.values, gradient_features(model, x, config=KernelConfig(kind="exact")).values)
     assert (found.parameters, found.config.count) == (31, 31)
     assert repr(found).startswith("<Features: 3 samples, 31 features (coordinates) of 31 parameters, check error ")
 
@@ -172,8 +181,8 @@ def test_reduced_precision_is_off_inside_and_as_before_outside():
 def test_features_are_streamed_to_a_file_that_appears_whole(tmp_path):
     model, x = plain_network(), images(9)
     config = KernelConfig(kind="coordinates", count=100, batch=4, device="cpu")
-    held = features(model, x, config=config)
-    streamed = features(model, x, config=config, out=tmp_path / "features.npy")
+    held = gradient_features(model, x, config=config)
+    streamed = gradient_features(model, x, config=config, out=tmp_path / "features.npy")
     np.testing.assert_array_equal(streamed.values, held.values)
     assert isinstance(streamed.values, np.memmap)
     assert streamed.fingerprint == held.fingerprint != ""
@@ -192,7 +201,9 @@ def test_features_that_fail_leave_no_file_and_keep_the_old_one(tmp_path):
     out = tmp_path / "features.npy"
     out.write_bytes(b"earlier")
     with pytest.raises(MemoryError):
-        features(Of(failing), images(9).float(), config=KernelConfig("coordinates", 2, batch=3, device="cpu"), out=out)
+        gradient_features(
+            Of(failing), images(9).float(), config=KernelConfig("coordinates", 2, batch=3, device="cpu"), out=out
+        )
     assert out.read_bytes() == b"earlier"
     assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
 
@@ -200,7 +211,7 @@ def test_features_that_fail_leave_no_file_and_keep_the_old_one(tmp_path):
 def test_batch_norm_outside_the_layers_chosen_is_looked_at_too():
     model = after_conv(nn.BatchNorm2d(3, track_running_stats=False))
     with pytest.raises(UnsupportedNetworkError, match=r"'1' \(BatchNorm2d\) keeps no running"):
-        features(model, images(3).float(), config=KernelConfig(kind="exact", layers=("4",), device="cpu"))
+        gradient_features(model, images(3).float(), config=KernelConfig(kind="exact", layers=("4",), device="cpu"))
 
 
 def test_a_zero_kernel_is_a_kernel_and_one_that_overflows_is_refused():

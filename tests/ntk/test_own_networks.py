@@ -12,20 +12,21 @@ import pytest
 import torch
 from PIL import Image
 
-import ntk.experiment
+import ntk.experiments.experiment
 import projnorm as pn
 from figures import ntk_experiment
-from ntk import NtkConfig, run_analysis, run_gram
-from ntk.config import NtkImages, NtkNetwork
-from ntk.networks import Networks
-from ntk.samples import DrawnSamples
-from projnorm.backends import Backend
-from projnorm.errors import ChangedInputError, InputError
-from projnorm.records import RunContext
-from projnorm.text import load_text_encode, read_texts
-from projnorm.vision.model_files import build_model
+from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
+from ntk.experiments.experiment import run_analysis, run_gram
+from ntk.experiments.networks import Networks
+from ntk.experiments.samples import DrawnSamples
+from projnorm.core.backends import Backend
+from projnorm.core.errors import ChangedInputError, InputError
+from projnorm.core.records import RunContext
+from projnorm.data.texts import read_texts
+from projnorm.models.model_files import build_model
+from projnorm.models.text_networks import load_text_encode
 from tests.commands import assert_refused, run_cli
-from tests.text.checkpoints import save_bert, save_roberta
+from tests.models.checkpoints import save_bert, save_roberta
 
 RNG = np.random.default_rng(0)
 TABLE, TABLE_LABELS = RNG.standard_normal((40, 5)), np.arange(40) % 3
@@ -280,7 +281,7 @@ def test_texts_are_read_from_every_format_and_encoded_to_one_length(name, tmp_pa
         ("texts.jsonl", '{"text": 3}\n', "line 1: needs a `text`"),
         ("texts.txt", "the cat", "texts must be in a .csv, .tsv, .jsonl, .gz or .npz file"),
         ("texts.gz", "the cat", "not a whole gzip file"),
-        ("texts.gz", gzip.compress(b"1\tfine\nno tab\n"), "line 2: must be a label, a tab and a text"),
+        ("texts.gz", gzip.compress(b"1\tfine\nno tab\n", mtime=0), "line 2: must be a label, a tab and a text"),
         ("texts.npz", None, "`text` must be texts, one per sample; got int64"),
     ],
 )
@@ -309,8 +310,8 @@ def test_texts_reach_the_kernel_as_a_tokenizer_names_them(save, tmp_path, monkey
         given.update(models=models, sets=sets, prepare=prepare)
         raise Stop
 
-    monkeypatch.setattr(ntk.experiment, "as_sets", lambda train, targets: {"train": train, **targets})
-    monkeypatch.setattr(ntk.experiment, "GramTask", task)
+    monkeypatch.setattr(ntk.experiments.experiment, "as_sets", lambda train, targets: {"train": train, **targets})
+    monkeypatch.setattr(ntk.experiments.experiment, "GramTask", task)
     data = NtkImages(n=8, m=6, data="texts.csv", targets=("new.csv",))
     network = NtkNetwork(model=str(folder), length=9, heads=2)
     with pytest.raises(Stop):

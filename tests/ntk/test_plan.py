@@ -10,19 +10,21 @@ import torch
 from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from ntk import GramConfig, KernelConfig, engine, gram, kernel_costs
-from ntk.config import KernelKind, NtkImages, NtkNetwork
-from ntk.costs import worker_cost
-from ntk.engine import Engine
-from ntk.experiment import Experiment
-from ntk.feature_map import LayerCost
-from ntk.inputs import Samples
-from ntk.kernels import as_sets, plan_kernels
-from ntk.plan import Cut, Sizes, chunks, loads, make_plan
-from projnorm.costs import CostAssumptions, busiest
-from projnorm.errors import InputError
-from projnorm.records import RunContext
-from projnorm.vision import resnet18
+from ntk.experiments.config import GramConfig, NtkImages, NtkNetwork
+from ntk.experiments.costs import kernel_costs, worker_cost
+from ntk.experiments.experiment import Experiment
+from ntk.features import engine
+from ntk.features.engine import Engine
+from ntk.features.feature_map import LayerCost
+from ntk.features.sizes import Sizes
+from ntk.kernel_config import KernelConfig, KernelKind
+from ntk.tiles.kernels import as_sets, gram, plan_kernels
+from ntk.tiles.plan import Cut, chunks, loads, make_plan
+from ntk.trace.inputs import Samples
+from projnorm.core.costs import CostAssumptions, busiest
+from projnorm.core.errors import InputError
+from projnorm.core.records import RunContext
+from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, plain_network
 
 SIZES = Sizes(sample=10_000_000, formed=1_000_000, capture=1_000_000, fixed=50_000_000)

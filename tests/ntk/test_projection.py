@@ -10,10 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from ntk import KernelConfig, feature_map, features, gram, projection, reference_gram
-from ntk.engine import Engine
-from ntk.inputs import Samples
-from projnorm.vision import resnet18
+from ntk.features import feature_map, projection
+from ntk.features.engine import Engine
+from ntk.features.gradient_features import gradient_features
+from ntk.features.reference import reference_gram
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.trace.inputs import Samples
+from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, plain_network
 from tests.ntk.zoo import KINDS, made, plain_gradients, samples
 
@@ -52,7 +56,7 @@ def test_projected_features_are_one_linear_function_of_the_gradient(kind):
     model = made(KINDS[kind])
     x = samples(KINDS[kind], sum(p.numel() for p in model.parameters() if p.requires_grad) + 20)
     gradients = torch.cat(list(plain_gradients(model, x).values()), 1).numpy()
-    found = features(model, x, config=replace(CONFIG, count=40, batch=16)).values
+    found = gradient_features(model, x, config=replace(CONFIG, count=40, batch=16)).values
     matrix = np.linalg.lstsq(gradients, found, rcond=1e-12)[0]
     assert np.linalg.matrix_rank(gradients) < len(x)  # so that not just any features fit
     np.testing.assert_allclose(gradients @ matrix, found, rtol=0, atol=1e-8 * np.abs(found).max())
@@ -83,11 +87,11 @@ def test_a_projection_of_formed_gradients_preserves_inner_products_on_average(mo
 def test_small_portions_change_nothing(monkeypatch):
     for kind in ("reflected padding", "linear on tokens", "Embedding"):
         model, x = made(KINDS[kind]), samples(KINDS[kind], 7)
-        expected = features(model, x, config=CONFIG).values
+        expected = gradient_features(model, x, config=CONFIG).values
         with monkeypatch.context() as small:
             for module in (projection, feature_map):
                 small.setattr(module, "FORMED_AT_ONCE", 1)
-            found = features(model, x, config=CONFIG).values
+            found = gradient_features(model, x, config=CONFIG).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 

@@ -15,13 +15,15 @@ import pytest
 import torch
 from torch import nn
 
-from ntk import KernelConfig, engine as engine_module, gram
-from ntk.panels import PanelFiles
-from ntk.tiles import read_manifest
-from projnorm.backends import Backend
-from projnorm.device import torch_threads
-from projnorm.errors import ChangedInputError
-from projnorm.store import Store
+from ntk.features import engine as engine_module
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.kernels import gram
+from ntk.tiles.panels import PanelFiles
+from ntk.tiles.tiles import read_manifest
+from projnorm.core.backends import Backend
+from projnorm.core.device import torch_threads
+from projnorm.core.errors import ChangedInputError
+from projnorm.core.store import Store
 from tests.ntk.networks import images, plain_network
 
 CONFIG = KernelConfig(panel=4, batch=3, device="cpu")
@@ -284,7 +286,7 @@ def sent(monkeypatch) -> list[int]:
         sizes.extend([len(pickle.dumps(function)), *map(len, map(pickle.dumps, jobs))])
         yield ((number, function(job)) for number, job in enumerate(jobs))
 
-    monkeypatch.setattr(sys.modules["ntk.tile_runs"], "run_each", weighed)
+    monkeypatch.setattr(sys.modules["ntk.tiles.tile_runs"], "run_each", weighed)
     return sizes
 
 

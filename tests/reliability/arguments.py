@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from tests.reliability import samples
 
 # Where long work begins.
-_LONG = ("projnorm.experiments.Experiment.compute", "projnorm.experiments.recompute", "deep.estimate_errors")
+_LONG = (
+    "projnorm.core.experiments.Experiment.compute",
+    "projnorm.core.experiments.recompute",
+    "projnorm.estimate.estimate.estimate_errors",
+)
 _STRANGE = (
     "", " ", "0", "1", "2", "-1", "-0.5", "0.5", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 30, "-" + "9" * 30,
     "9" * 5000, str(2**31), str(2**63), "1,2", ",", "1,,2", "none", "all", "auto", "cpu", "cuda:99", "x", "é☃",

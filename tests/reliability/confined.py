@@ -181,7 +181,7 @@ def _too_slow(*_: object) -> None:
 
 def main() -> None:
     """Examine the readers that stdin names."""
-    from projnorm.files import CEILING_VARIABLE
+    from projnorm.core.files import CEILING_VARIABLE
 
     task = json.load(sys.stdin)
     module, _, name = task["table"].partition(":")

@@ -46,7 +46,7 @@ def main() -> None:
     """Let atheris run one reader on the bytes it makes."""
     import atheris
 
-    from projnorm.files import CEILING_VARIABLE
+    from projnorm.core.files import CEILING_VARIABLE
     from tests.reliability.readers import READERS
 
     reader, corpus = READERS[sys.argv[1]], Path(sys.argv[2])

@@ -15,22 +15,24 @@ from pathlib import Path
 import numpy as np
 import safetensors.torch
 
-from deep.estimate.batches import as_batches
-from deep.estimate.classifiers import OnnxClassifier
-from deep.estimate.estimator_file import _checksum
-from deep.estimate.fitted import ErrorEstimator
-from deep.estimate.sample_files import read_samples
-from deep.labels.plan import LabelPlan
-from deep.outputs import Outputs, read_outputs
-from projnorm.arrays import from_npz, to_npz
-from projnorm.config import read_toml
-from projnorm.files import parse_json
-from projnorm.records import list_runs, load_record
-from projnorm.store import Store
-from projnorm.text import load_encode, load_pair_classifier, read_pairs, read_texts
-from projnorm.vision import load_splits, open_cifar_c
-from projnorm.vision.datasets import read_image_set
-from projnorm.vision.weights import read_state
+from projnorm.core.arrays import from_npz, to_npz
+from projnorm.core.config import read_toml
+from projnorm.core.files import parse_json
+from projnorm.core.records import list_runs, load_record
+from projnorm.core.store import Store
+from projnorm.data.cifar_c import open_cifar_c
+from projnorm.data.datasets import load_splits, read_image_set
+from projnorm.data.nli import read_pairs
+from projnorm.data.texts import read_texts
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.estimator_file import _checksum
+from projnorm.labels.plan import LabelPlan
+from projnorm.models.batches import as_batches
+from projnorm.models.classifiers import OnnxClassifier
+from projnorm.models.sample_files import read_samples
+from projnorm.models.text_networks import load_encode, load_pair_classifier
+from projnorm.models.weights import read_state
+from projnorm.outputs.outputs import Outputs, read_outputs
 from simulations.bound_check import load_instance
 from simulations.toy import ToyConfig
 from tests.reliability import arguments, samples
@@ -157,9 +159,9 @@ def _settings(path: Path) -> object:
     return ToyConfig().updated(read_toml(path))
 
 
-_CIFAR = ("projnorm.vision.cifar", "tarfile", "gzip")
-_PICKLES = ("projnorm.vision.pickles", "pickletools")
-_ARRAYS = ("projnorm.arrays", "zipfile", "numpy.lib._format_impl")
+_CIFAR = ("projnorm.data.cifar", "tarfile", "gzip")
+_PICKLES = ("projnorm.data.pickles", "pickletools")
+_ARRAYS = ("projnorm.core.arrays", "zipfile", "numpy.lib._format_impl")
 _LABELS, _FOG = samples.npy(np.zeros(5, np.uint8)), samples.npy(np.zeros((5, 32, 32, 3), np.uint8))
 _LABEL_PLAN = (
     b"sample,stratum,stratum_size,expected_error,probability,label\n"
@@ -183,7 +185,7 @@ _READERS = (
     Reader("samples .npy", "npy", samples.NPY_FILES, "x.npy", read_samples),
     Reader(
         *("error estimator", "npz", _estimator, "estimator", ErrorEstimator.load),
-        instrumented=("deep.estimate.estimator_file", *_ARRAYS),
+        instrumented=("projnorm.estimate.estimator_file", *_ARRAYS),
     ),
     Reader(
         *("document of an estimator", "json", partial(_estimator, "document"), "estimator", ErrorEstimator.load),
@@ -217,36 +219,36 @@ _READERS = (
     Reader(
         *("CIFAR-C labels", "npy", _LABELS, "labels.npy", _cifar_c),
         beside={"fog.npy": _FOG},
-        instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
+        instrumented=("projnorm.data.cifar_c", *_ARRAYS),
     ),
     Reader(
         *("CIFAR-C images", "npy", _FOG, "fog.npy", _cifar_c),
         beside={"labels.npy": _LABELS},
-        instrumented=("projnorm.vision.cifar_c", *_ARRAYS),
+        instrumented=("projnorm.data.cifar_c", *_ARRAYS),
     ),
     Reader("pairs .jsonl", "jsonl", samples.PAIRS_JSON, "x.jsonl", _pairs),
     Reader("pairs .tsv", "text", samples.PAIRS_TABLE, "x.tsv", _pairs),
     Reader("texts .csv", "text", samples.TEXTS_TABLE, "x.csv", _texts),
     Reader("texts .jsonl", "jsonl", samples.TEXTS_JSON, "x.jsonl", _texts),
     Reader("texts .npz", "npz", samples.TEXTS, "x.npz", _texts),
-    Reader("pairs .zip", "zip", _ZIP, "x.zip", read_pairs, instrumented=("projnorm.text.nli", "zipfile")),
+    Reader("pairs .zip", "zip", _ZIP, "x.zip", read_pairs, instrumented=("projnorm.data.nli", "zipfile")),
     Reader(
         *("weights .pth", "pth", (samples.torch_file(), samples.torch_file(legacy=True)), "w.pth", _state),
-        instrumented=("projnorm.vision.weights", *_PICKLES, "zipfile", "torch._weights_only_unpickler"),
+        instrumented=("projnorm.models.weights", *_PICKLES, "zipfile", "torch._weights_only_unpickler"),
     ),
     Reader(
         *("weights .safetensors", "safetensors", safetensors.torch.save(samples.TENSORS), "w.safetensors", _state),
-        instrumented=("projnorm.vision.weights", "safetensors.torch"),
+        instrumented=("projnorm.models.weights", "safetensors.torch"),
     ),
     Reader(
-        "network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx, instrumented=("deep.estimate.classifiers",)
+        "network .onnx", "bytes", samples.onnx_network, "n.onnx", _onnx, instrumented=("projnorm.models.classifiers",)
     ),
     *(
         Reader(
             *(f"image {form}", "image", samples.picture(form), f"class/x.{form.lower()}"),
             read=read_image_set,
             beside={},
-            instrumented=("projnorm.vision.image_folders", f"PIL.{plugin}ImagePlugin", "PIL.ImageFile", "PIL.Image"),
+            instrumented=("projnorm.data.image_folders", f"PIL.{plugin}ImagePlugin", "PIL.ImageFile", "PIL.Image"),
         )
         for form, plugin in (("PNG", "Png"), ("JPEG", "Jpeg"), ("BMP", "Bmp"), ("WEBP", "WebP"))
     ),

@@ -21,10 +21,10 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from projnorm.arrays import to_npz
-from projnorm.store import digest
+from projnorm.core.arrays import to_npz
+from projnorm.core.store import digest
 from simulations.bound_check import BoundConfig, draw_instance, save_instance
-from tests.text.checkpoints import save_bert
+from tests.models.checkpoints import save_bert
 
 
 def npy(array: np.ndarray, *, version: tuple[int, int] | None = None) -> bytes:

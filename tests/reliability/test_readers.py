@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from projnorm.arrays import from_npy, from_npz, map_npy, to_npz
-from projnorm.files import memory_ceiling, open_file, parse_json, read_file
-from projnorm.store import Store
-from projnorm.text import read_pairs
-from projnorm.vision import load_splits, open_cifar_c
-from projnorm.vision.datasets import read_image_set
-from projnorm.vision.weights import read_state
+from projnorm.core.arrays import from_npy, from_npz, map_npy, to_npz
+from projnorm.core.files import memory_ceiling, open_file, parse_json, read_file
+from projnorm.core.store import Store
+from projnorm.data.cifar_c import open_cifar_c
+from projnorm.data.datasets import load_splits, read_image_set
+from projnorm.data.nli import read_pairs
+from projnorm.models.weights import read_state
 from tests.reliability import fuzzing, lies, samples
 from tests.reliability.confined import examine
 from tests.reliability.readers import READERS, Reader

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from projnorm.atomic import write_atomically
-from projnorm.records import load_record
+from projnorm.core.atomic import write_atomically
+from projnorm.core.records import load_record
 from tests.reliability.__main__ import DOCUMENT, RESULT, readers_table, with_tables, writers_table
 from tests.reliability.faults import DAMAGE, FAULTS, KILL, LostError, damaged_files, put_fault, undisturbed
 from tests.reliability.readers import READERS
@@ -79,7 +79,7 @@ def test_the_same_command_twice_at_once_gives_one_whole_record(tmp_path, command
 
 def test_unfinished_files_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom projnorm.atomic import unfinished\n"
+        "import os, sys\nfrom pathlib import Path\nfrom projnorm.core.atomic import unfinished\n"
         "with unfinished(Path(sys.argv[1]) / 'file') as part:\n    part.write_bytes(b'half')\n    os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

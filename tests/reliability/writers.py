@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ntk import KernelConfig, features
-from projnorm.atomic import write_atomically
-from projnorm.config import Config, setting
-from projnorm.records import RunContext, find_record, record_id, recorded
-from projnorm.store import Entry, Store
+from ntk.features.gradient_features import gradient_features
+from ntk.kernel_config import KernelConfig
+from projnorm.core.atomic import write_atomically
+from projnorm.core.config import Config, setting
+from projnorm.core.records import RunContext, find_record, record_id, recorded
+from projnorm.core.store import Entry, Store
 from tests.ntk.networks import images, plain_network
 
 Told = Callable[[str], None]
@@ -128,7 +129,9 @@ def _features(folder: Path, told: Told) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(2):
         config = KernelConfig(kind="coordinates", count=40, seed=number, device="cpu")
-        features(plain_network().float(), images(4).float(), config=config, out=folder / f"features-{number}.npy")
+        gradient_features(
+            plain_network().float(), images(4).float(), config=config, out=folder / f"features-{number}.npy"
+        )
         told(str(number))
 
 

@@ -1,0 +1,185 @@
+"""The rows of the leaderboard on one case: every method whose score is an error, the default, and the source error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.shifts.agreement import Agreement
+from benchmarks.shifts.confidence_only import Signals
+from benchmarks.shifts.fitted_model import FittedModel
+from benchmarks.shifts.problems import GivenOutputs, Problem
+from projnorm.core.arrays import Arrays
+from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
+from projnorm.estimate.estimate import estimate_errors
+from projnorm.estimate.result import ErrorEstimate
+from projnorm.estimators.base import Resources
+from projnorm.estimators.registry import ESTIMATORS, build
+from projnorm.estimators.softmax import fit_temperature
+from projnorm.outputs.outputs import Outputs
+
+SOURCE_ERROR = "the source error"
+OUTPUTS_ONLY, WITH_MODEL = "default, outputs only", "default, model and inputs"
+_NETWORKS = frozenset({"network", "initial", "second network"})
+# What a method may raise on a set that it was not made for; it is recorded, and the others go on.
+# Columns of a table on which methods are run that train on every target.
+_MOST_COLUMNS = 50
+_FAILURES = (InputError, ValueError, ArithmeticError, np.linalg.LinAlgError)
+
+
+def error_methods() -> tuple[str, ...]:
+    """Every method whose score is an error and that needs no network."""
+    return tuple(name for name, one in ESTIMATORS.items() if one.is_error and not one.needs & _NETWORKS)
+
+
+def row_names(methods: Sequence[str]) -> tuple[str, ...]:
+    """The rows of the leaderboard with these methods."""
+    return (OUTPUTS_ONLY, WITH_MODEL, SOURCE_ERROR, *methods)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What the rows say of the targets of a case.
+
+    Attributes:
+        targets: Names of the targets.
+        kinds: Kind of shift of each.
+        sizes: Number of samples of each.
+        truth: True error of each.
+        source_errors: Error on the labelled source, for each target.
+        rows: For each row that was run the estimate, low and high end of an interval and whether there is a warning,
+            shape ``(targets, 4)``; ends are nan where there is no interval.
+        seconds: For each row that was run the time per target.
+        failures: For each row that failed the reason.
+    """
+
+    targets: tuple[str, ...]
+    kinds: tuple[str, ...]
+    sizes: NDArray[np.int64]
+    truth: Floats
+    source_errors: Floats
+    rows: dict[str, Floats]
+    seconds: dict[str, float]
+    failures: dict[str, str]
+
+    def to_arrays(self, names: Sequence[str]) -> Arrays:
+        """The answers of the rows of these names as arrays, one entry for each target."""
+        empty = np.full((len(self.targets), 4), np.nan)
+        table = np.stack([self.rows.get(name, empty) for name in names], axis=1)
+        return {
+            "targets": np.array(self.targets),
+            "kinds": np.array(self.kinds),
+            "sizes": self.sizes,
+            "truth": self.truth,
+            "source_errors": self.source_errors,
+            "estimates": table[..., 0],
+            "low": table[..., 1],
+            "high": table[..., 2],
+            "warned": table[..., 3],
+            "seconds": np.array([self.seconds.get(name, np.nan) for name in names]),
+            "failures": np.array([self.failures.get(name, "") for name in names]),
+        }
+
+
+def model_answers(
+    problem: Problem, given: GivenOutputs, model: FittedModel, methods: Sequence[str], level: float, seed: int
+) -> Answers:
+    """What the rows say of a problem, with the model that was trained on it and its outputs."""
+    found = output_answers(given, methods, level, seed)
+    labelled = (problem.source.inputs, problem.source.labels)
+    inputs = {target.name: target.inputs for target in problem.targets}
+    _run(found, WITH_MODEL, lambda: _default(model.model, labelled, inputs, level, seed, prepare=model.prepare))
+    return found
+
+
+def output_answers(given: GivenOutputs, methods: Sequence[str], level: float, seed: int) -> Answers:
+    """What the rows say that need no model; methods see temperature-scaled outputs, the default those of the model."""
+    sets = (given.source, *given.targets)
+    found = _blank([(given.source, target) for target in given.targets], given.kinds)
+    source, *targets = (replace(one, features=None, inputs=None) for one in sets)
+    named = {one.name: one.without_labels() for one in targets}
+    _run(found, OUTPUTS_ONLY, lambda: _default(None, source, named, level, seed))
+    temperature = fit_temperature(source.logits, source.known_labels)
+    scaled = [replace(one, logits=one.logits / temperature) for one in sets]
+    for method in methods:
+        # A method that trains on every target takes too long on vectors of words.
+        if ESTIMATORS[method].costly and np.shape(given.source.inputs)[1:] > (_MOST_COLUMNS,):
+            continue
+        if not ESTIMATORS[method].lacking(given.source, Resources(seed=seed)):
+            _run(found, method, partial(_scores, method, scaled[0], scaled[1:], seed))
+    return found
+
+
+def signal_answers(signals: Signals, methods: Sequence[str]) -> Answers:
+    """What the methods say that need confidences only."""
+    kinds = tuple(target.kind for target in signals.targets)
+    found = _blank([(signals.source, target) for target in signals.targets], kinds)
+    for method, values in signals.estimates().items():
+        if method in methods:
+            _run(found, method, partial(_without_interval, values))
+    return found
+
+
+def agreement_answers(agreement: Agreement, methods: Sequence[str], seed: int) -> Answers:
+    """What the methods say that need the predictions of several networks only; a target is a network on a set."""
+    networks, sets = agreement.networks, agreement.targets
+    sources = agreement.source.outputs()
+    pairs = [pair for target in sets for pair in zip(sources, target.outputs(), strict=True)]
+    names = [f"{target.name}, {network}" for target in sets for network in networks]
+    found = _blank(pairs, (agreement.kind,) * len(pairs), names)
+    for method in methods:
+        if ESTIMATORS[method].needs & {"second", "others"}:
+            _run(found, method, partial(_scores_of_pairs, method, pairs, seed))
+    return found
+
+
+def _blank(pairs: Sequence[tuple[Any, Any]], kinds: tuple[str, ...], names: Sequence[str] = ()) -> Answers:
+    """Answers with the truth and the source error alone."""
+    source_errors = np.array([source.error for source, _ in pairs])
+    return Answers(
+        tuple(names or (target.name for _, target in pairs)),
+        kinds,
+        np.array([len(target) for _, target in pairs], dtype=np.int64),
+        np.array([target.error for _, target in pairs]),
+        source_errors,
+        {SOURCE_ERROR: _without_interval(source_errors)},
+        {SOURCE_ERROR: 0.0},
+        {},
+    )
+
+
+def _run(found: Answers, row: str, compute: Callable[[], Floats]) -> None:
+    """Add a row, with its time per target, or why it failed."""
+    started = time.perf_counter()
+    try:
+        found.rows[row] = compute()
+    except _FAILURES as error:
+        found.failures[row] = f"{type(error).__name__}: {error}"
+    found.seconds[row] = (time.perf_counter() - started) / len(found.targets)
+
+
+def _default(model: Any, source: Any, targets: dict[str, Any], level: float, seed: int, **options: Any) -> Floats:
+    estimates: list[ErrorEstimate] = estimate_errors(model, source, targets, level=level, seed=seed, **options)
+    return np.array([(one.error, one.low, one.high, bool(one.warnings)) for one in estimates], dtype=np.float64)
+
+
+def _scores(method: str, source: Outputs, targets: Sequence[Outputs], seed: int) -> Floats:
+    estimator = build(method, Resources(seed=seed), source)
+    return _without_interval([estimator.score(target.without_labels()) for target in targets])
+
+
+def _scores_of_pairs(method: str, pairs: Sequence[tuple[Outputs, Outputs]], seed: int) -> Floats:
+    return np.concatenate([_scores(method, source, [target], seed) for source, target in pairs])
+
+
+def _without_interval(estimates: Sequence[float] | Floats) -> Floats:
+    rows = np.full((len(estimates), 4), np.nan)
+    rows[:, 0] = estimates
+    return rows

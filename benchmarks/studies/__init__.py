@@ -1,0 +1,1 @@
+"""Studies that led to defaults; each is a script, and none is installed."""

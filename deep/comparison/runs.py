@@ -1,0 +1,130 @@
+"""Runs in a folder of records: which there are, what they were begun with, and what they have scored so far. No torch.
+
+A run's folder holds, besides its record, an entry ``run`` with its configuration and the hashes of its inputs, and an
+entry below ``scores`` for every target and group of methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from deep.comparison.config import RUN_CONFIGS, RunConfig
+from deep.comparison.scores import Row, Scores
+from projnorm.core.errors import InputError
+from projnorm.core.records import Record, RunContext
+from projnorm.core.store import LOGGER, Store
+
+_BEGUN, _SCORES = "run", "scores"
+# Name of the scores of tangent kernels, which come behind those of the run's own methods.
+KERNELS = "tangent-kernels"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A comparison and where it works; it travels to every worker.
+
+    `name` is that of its record and folder. `session` names this use of it: what a process remembers of a run is
+    forgotten with the next, as files change.
+    """
+
+    config: RunConfig
+    context: RunContext
+    name: str
+    session: str = field(default_factory=lambda: uuid4().hex)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the record."""
+        return self.context.root / self.name
+
+    @property
+    def store(self) -> Store:
+        """Entries of the run itself; what runs share is in stores beside its folder."""
+        return Store(self.folder)
+
+    def begun_with(self) -> Mapping[str, Any] | None:
+        """Hashes of the inputs that the run was begun with; None if it was not begun, or that entry is damaged."""
+        begun = self.store.facts(_BEGUN)
+        return None if begun is None else begun["inputs"]
+
+    def begin(self, inputs: Mapping[str, Any]) -> None:
+        """Write what the run is begun with, and remove scores of which that is not known."""
+        for key in self.store.keys(f"{_SCORES}/"):
+            LOGGER.warning("%s: the inputs of the scores are not known; they are computed again.", self.folder)
+            self.store.remove(key)
+        self.store.put(_BEGUN, facts={"config": self.config.to_json(), "inputs": dict(inputs)})
+
+    def forget(self) -> None:
+        """Remove the scores and what the run was begun with."""
+        for key in (_BEGUN, *self.store.keys(f"{_SCORES}/")):
+            self.store.remove(key)
+
+    def put_rows(self, group: str, rows: Iterable[Row]) -> None:
+        """Write the scores of a group of methods on a target, or on all, in the place of those there."""
+        self.store.put(f"{_SCORES}/{group}", facts={"rows": [asdict(row) for row in rows]})
+
+    def rows(self, group: str = "") -> list[Row]:
+        """The scores of a group, or all there are."""
+        keys = [f"{_SCORES}/{group}"] if group else self.store.keys(f"{_SCORES}/")
+        return [row for key in keys for row in _rows(self.store, key)]
+
+    def scores(self) -> Scores:
+        """The scores so far, those of tangent kernels included if there are any."""
+        scores = Scores.of(self.rows())
+        if not len(scores.targets):
+            raise InputError(f"{self.folder} has no target yet that every method has scored; run it again to go on.")
+        own = [method for method in self.config.methods if method in scores.methods]
+        return scores.only((*own, *(method for method in scores.methods if method not in own)))
+
+
+def kernel_rows(folder: Path) -> list[Row]:
+    """The scores of tangent kernels in the folder of a run; none if they were never computed."""
+    return _rows(Store(folder), f"{_SCORES}/{KERNELS}")
+
+
+def run_scores(record: Record, folder: Path) -> Scores:
+    """Scores of a finished run, with those of tangent kernels on the same targets if they were computed."""
+    scores = Scores.of_arrays(record.arrays)
+    rows = kernel_rows(folder)
+    for method in dict.fromkeys(row.method for row in rows):
+        scored = {row.target: row.score for row in rows if row.method == method}
+        if set(scored) >= set(scores.targets.tolist()):
+            column = [scored[target] for target in scores.targets.tolist()]
+            values = np.column_stack([scores.values, column])
+            scores = replace(scores, methods=(*scores.methods, method), values=values)
+    return scores
+
+
+def open_run(root: Path, name: str = "") -> Run:
+    """A run, finished or not.
+
+    Args:
+        root: Folder of the records.
+        name: Name of the run or its beginning; the only one there is by default.
+
+    Raises:
+        InputError: If there is not exactly one run of this name.
+        OSError: If it cannot be read.
+    """
+    names = []
+    for kind in RUN_CONFIGS:
+        folders = sorted(root.glob(f"{kind}-{'[0-9a-f]' * 12}"))
+        names += [path.name for path in folders if _BEGUN in Store(path) and path.name.startswith(name)]
+    if len(names) != 1:
+        which = f"that begin with {name!r}" if name else "there"
+        raise InputError(f"`run` must name one run in {root}; those {which}: {', '.join(names) or 'none'}.")
+    begun = Store(root / names[0]).facts(_BEGUN)
+    if begun is None:
+        raise InputError(f"{root / names[0]}: what the run was begun with is damaged; run it again to mend it.")
+    config = RUN_CONFIGS[names[0].rpartition("-")[0]].from_json(begun["config"])
+    return Run(config, RunContext(root), names[0])
+
+
+def _rows(store: Store, key: str) -> list[Row]:
+    return [Row(**row) for row in (store.facts(key) or {"rows": []})["rows"]]

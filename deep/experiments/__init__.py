@@ -1,1 +1,0 @@
-"""Experiments on trained networks: images in, record out."""

@@ -1,0 +1,1 @@
+"""The training loop, Algorithm 1 of the paper, the rotation head and the critic of Dis2."""

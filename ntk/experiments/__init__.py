@@ -1,0 +1,1 @@
+"""ProjNormLinear and the theory on the kernels of a network."""

@@ -1,0 +1,1 @@
+"""From what a pass kept to kernels or features, and their sizes."""

@@ -1,0 +1,1 @@
+"""Large kernels, tile by tile, within a limit of memory."""

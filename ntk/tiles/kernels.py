@@ -1,0 +1,393 @@
+"""Exact or sampled kernels between a training set and any number of other sets, tile by tile, resumable."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ntk.features.engine import Engine
+from ntk.kernel_config import KernelConfig
+from ntk.tiles.panels import PanelFiles, disk_rate
+from ntk.tiles.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Plan, chunks, loads, make_plan
+from ntk.tiles.tile_runs import TileRuns, count_processes, tile_name
+from ntk.tiles.tiles import Tiles, read_manifest
+from ntk.trace.inputs import Inputs, Prepare, Samples
+from projnorm.core.backends import ONE_PROCESS, Backend
+from projnorm.core.device import full_precision, on_device, torch_threads
+from projnorm.core.errors import InputError
+from projnorm.core.progress import tracked
+from projnorm.core.store import Store
+
+# What may differ between two runs that give the same numbers.
+_NOT_IN_THE_NUMBERS = ("memory", "panel", "batch", "self_check", "device", "disk")
+# Of a manifest that asks for more, the number is not believed.
+_MOST_THREADS = 1024
+# Name of a target that was given without one.
+ONLY_TARGET = "target"
+# Targets that are printed by name.
+_NAMED = 3
+# Part of a free disk that panels may take.
+_FREE = 0.8
+# Samples that a network is looked at with: from the training set, and from a target.
+_OF_TRAIN, _OF_TARGET = 2, 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernels:
+    """The blocks of a kernel, and how they were computed.
+
+    Attributes:
+        config: Settings of the kernel.
+        plan: Panels, tiles, routes and cost.
+        parameters: Number of parameters, which are the coordinates of the full gradient.
+        device: Device that computed it.
+        threads: Number of threads of torch.
+        fingerprints: Hashes of networks, inputs and what was drawn, where the tiles are stored in a folder.
+        left_out: Names of parameters that are not used: frozen, or outside the layers that were chosen.
+        by_autograd: Names of parameters that no rule covers, each with the call that it ends up in; their gradients are
+            computed sample by sample.
+        check_error: Largest difference from plain autograd in a layer's share, against its scale.
+        computed: Number of tiles computed in this run.
+        damaged: Names of tiles that were found damaged and computed again.
+    """
+
+    config: KernelConfig
+    plan: Plan
+    parameters: int
+    device: str
+    threads: int
+    fingerprints: Mapping[str, str]
+    left_out: tuple[str, ...]
+    by_autograd: Mapping[str, str]
+    check_error: float
+    computed: int
+    damaged: tuple[str, ...]
+    _tiles: Tiles
+
+    @property
+    def train(self) -> np.ndarray:
+        """``k_train``, shape ``(n, n)``."""
+        return self._block(TRAIN, TRAIN)
+
+    def ood_train(self, target: str = ONLY_TARGET) -> np.ndarray:
+        """``k_ood_train`` of a target, shape ``(m, n)``, one row per sample of the target."""
+        return self._block(target, TRAIN)
+
+    def ood(self, target: str = ONLY_TARGET) -> np.ndarray:
+        """``k_ood`` of a target, shape ``(m, m)``."""
+        return self._block(target, target)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the sets besides the training set."""
+        return tuple(name for name in self.plan.sets if name != TRAIN)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What they are of and how they were computed as plain values, without the blocks."""
+        plain = ("parameters", "device", "threads", "check_error", "computed")
+        return {
+            "train": self.plan.sets[TRAIN],
+            "targets": {name: self.plan.sets[name] for name in self.targets},
+            **{name: getattr(self, name) for name in plain},
+            "damaged": list(self.damaged),
+            "left_out": list(self.left_out),
+            "by_autograd": dict(self.by_autograd),
+            "overflow": self.plan.overflow,
+            "fingerprints": dict(self.fingerprints),
+            "config": self.config.to_json(),
+        }
+
+    def __str__(self) -> str:
+        sizes = [f"{name} {self.plan.sets[name]:,}" for name in self.targets]
+        named = ", ".join(sizes[:_NAMED]) + (", ..." if len(sizes) > _NAMED else "")
+        targets = f"{len(sizes)} target{'' if len(sizes) == 1 else 's'}" + (f" ({named})" if sizes else "")
+        left_out = f" ({_tensors(self.left_out)} left out)" if self.left_out else ""
+        autograd = f", {_tensors(self.by_autograd)} by plain autograd" if self.by_autograd else ""
+        return (
+            f"{self.plan.sets[TRAIN]:,} training samples, {targets}, {self.parameters:,} parameters{left_out}"
+            f"{autograd}, device {self.device}, check error {self.check_error:.2g}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+    def _block(self, rows: str, columns: str) -> np.ndarray:
+        if rows not in self.plan.sets:
+            raise InputError(f"`target` must be one of {', '.join(self.targets) or 'none'}; got {rows!r}.")
+        out = np.empty((self.plan.sets[rows], self.plan.sets[columns]))
+        for i, j in self.plan.tiles:
+            row, column = self.plan.panels[i], self.plan.panels[j]
+            if (row.set, column.set) == (rows, columns):
+                tile = self._tiles.get(tile_name((i, j)))
+                out[row.start : row.stop, column.start : column.stop] = tile
+                if rows == columns and i != j:
+                    out[column.start : column.stop, row.start : row.stop] = tile.T
+        return out
+
+
+def gram(
+    models: nn.Module | Sequence[nn.Module],
+    train: Inputs,
+    targets: Mapping[str, Inputs] | Inputs | None = None,
+    *,
+    config: KernelConfig | None = None,
+    prepare: Prepare | None = None,
+    folder: Path | str | None = None,
+    fresh: bool = False,
+    backend: Backend | None = None,
+) -> Kernels:
+    r"""The tangent kernel :math:`\langle\nabla_\theta f(x), \nabla_\theta f(x')\rangle`.
+
+    Args:
+        models: A network in eval mode, or several whose kernels are averaged. Of several outputs the kernel is the mean
+            over them, unless `config` says otherwise. It may return a tensor, or something with `logits`.
+        train: Training inputs, one sample per row: a tensor or array, a mapping of them to the network's keyword
+            arguments, such as a tokenizer's batch, or a `DataLoader`.
+        targets: Other sets by name, or a single one; each gives a block with the training set and one with itself.
+        config: Which kernel, and how.
+        prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`. Without it,
+            images of bytes are divided by 255.
+        folder: Folder that stores the tiles, from which a later run goes on; in memory by default.
+        fresh: Compute again even what is there.
+        backend: Where tiles are computed, runs of them as tasks with one thread each, so that the numbers do not depend
+            on it; by default this process, with all of torch's threads.
+
+    Raises:
+        UnsupportedNetworkError: If samples have no gradients of their own, as in training mode.
+        ChangedInputError: If `folder` holds tiles of other networks, inputs or choices.
+        SelfCheckError: If the check against plain autograd fails.
+        ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
+        InputError: If the inputs or the configuration are no good.
+    """
+    task = GramTask(models, as_sets(train, targets), config, prepare)
+    return task.run(None if folder is None else Path(folder), fresh=fresh, backend=backend)
+
+
+class GramTask:
+    """Kernels that are ready to be computed: networks, inputs and memory are checked, and nothing is written yet."""
+
+    def __init__(
+        self,
+        models: nn.Module | Sequence[nn.Module],
+        sets: Mapping[str, Samples],
+        config: KernelConfig | None = None,
+        prepare: Prepare | None = None,
+    ) -> None:
+        """As `gram`; `sets` come from `as_sets`."""
+        self._models, self._prepare = models, prepare
+        self._probes = _drawn(sets, (config or KernelConfig()).seed)
+        example = _joined([sets[name][slice(row, row + 1)] for name, row in self._probes])
+        with full_precision():
+            self.engine = Engine(models, example, config, prepare=prepare)
+        each = self.engine.rows_per_sample
+        self._sets = {name: x.for_every_output(each) for name, x in sets.items()} if each > 1 else dict(sets)
+        self.plan = plan_kernels(self.engine, self._sets)
+
+    def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
+        """Compute the tiles that are not in `folder`; arguments and errors are those of `gram`."""
+        with nullcontext() if folder is None else Store(folder).lock():
+            manifest = {} if fresh or folder is None else read_manifest(folder)
+            cut = _resumed_cut(manifest)
+            plan = self.plan if cut in (None, self.plan.cut) else plan_kernels(self.engine, self._sets, cut=cut)
+            # What is there was computed with so many threads, and another number may change the last bit of a sum.
+            threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
+            with full_precision(), torch_threads(threads):
+                fingerprints = {} if folder is None else self._fingerprints()
+                tiles = Tiles(folder, fingerprints | self._choices(plan, threads), fresh=fresh)
+                backend = on_device(backend or ONE_PROCESS, self.engine.device)
+                with self._panels(plan, tiles, backend) as (plan, files):
+                    computed = self._compute(plan, tiles, threads, backend, files)
+                if self.engine.config.self_check:
+                    self._check(plan, tiles)
+        return Kernels(
+            self.engine.config,
+            plan,
+            self.engine.parameters,
+            str(self.engine.device),
+            threads,
+            fingerprints,
+            self.engine.left_out,
+            self.engine.by_autograd,
+            self.engine.check_error,
+            computed,
+            tuple(tiles.damaged),
+            tiles,
+        )
+
+    def _fingerprints(self) -> dict[str, str]:
+        return self.engine.fingerprints | {f"inputs of {name}": x.sha256() for name, x in self._sets.items()}
+
+    def _choices(self, plan: Plan, threads: int) -> dict[str, Any]:
+        """Every choice that changes a bit of the tiles."""
+        return {
+            **{key: value for key, value in self.engine.config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
+            "device": str(self.engine.device),
+            "cut": plan.cut.to_json(),
+            "threads": threads,
+            "torch": torch.__version__,
+            "sets": dict(plan.sets),
+        }
+
+    def planned(self, folder: Path, plan: Plan | None = None, workers: int = 1) -> Plan:
+        """The plan with what becomes of panels that are needed again, for tiles in this folder.
+
+        They are, where not all fit into memory, or where several workers need the same.
+        """
+        plan, config = plan or self.plan, self.engine.config
+        on_disk = replace(plan, overflow=ON_DISK)
+        again = sum(plan.samples_in(loads(run, plan.room)) for run in chunks(plan, workers))
+        if again == plan.samples or config.disk == "never":
+            return plan
+        folder.mkdir(parents=True, exist_ok=True)
+        if on_disk.disk_bytes(workers) > _FREE * shutil.disk_usage(folder).free:
+            return plan
+        seconds = (plan.samples + again) * plan.sample_bytes / disk_rate(folder)
+        pays = seconds < (again - plan.samples) * self.engine.views * self.engine.seconds_per_sample
+        return on_disk if pays or config.disk == "always" else plan
+
+    @contextmanager
+    def _panels(self, plan: Plan, tiles: Tiles, backend: Backend) -> Iterator[tuple[Plan, PanelFiles | None]]:
+        """The plan with the place where panels wait, and their files where that is the disk."""
+        workers = count_processes(backend)
+        if (workers == 1 and plan.overflow != RECOMPUTED) or backend.scheduler:  # a cluster may not see the folder
+            yield plan, None
+            return
+        with nullcontext("") if tiles.store is not None else tempfile.TemporaryDirectory() as place:
+            folder = tiles.store.folder if tiles.store is not None else Path(place)
+            plan = self.planned(folder, plan, workers)
+            files = PanelFiles(folder / "panels") if plan.overflow == ON_DISK else None
+            yield plan, files
+            if files is not None:
+                files.clear()
+
+    def _compute(self, plan: Plan, tiles: Tiles, threads: int, backend: Backend, files: PanelFiles | None) -> int:
+        """Every tile that is not there, in this process or as tasks; returns how many."""
+        todo = [tile for tile in plan.tiles if tile_name(tile) not in tiles]
+        total = len(plan.tiles)
+        runs = TileRuns(self.engine, self._make_engine, plan, self._sets, tiles, threads, backend, files)
+        finished = runs.finished(todo)
+        for tile, block in tracked(finished, description="tiles of the kernel", total=total, done=total - len(todo)):
+            tiles.put(tile_name(tile), block)
+        return len(todo)
+
+    @property
+    def _make_engine(self) -> Callable[[], Engine]:
+        """Makes the same engine in another process, where nothing is checked again."""
+        config = replace(self.engine.config, device=str(self.engine.device))
+        example = self.engine.example.clone()
+        return partial(
+            Engine, self._models, example, config, prepare=self._prepare, trace_options=self.engine.trace_options
+        )
+
+    def _check(self, plan: Plan, tiles: Tiles) -> None:
+        """The entries of the samples that the network was looked at with are those that it had then."""
+        expected = self.engine.example_kernel()
+        scale = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
+        found, each = np.empty_like(expected), self.engine.rows_per_sample
+        where = [_panel_of(plan, name, row * each) for name, row in self._probes]
+        for a, (i, r) in enumerate(where):
+            for b, (j, c) in enumerate(where):
+                if tile_name((i, j)) in tiles:
+                    found[a, b] = tiles.get(tile_name((i, j)))[r, c]
+                elif tile_name((j, i)) in tiles:
+                    found[a, b] = tiles.get(tile_name((j, i)))[c, r]
+                else:  # two targets have no block in common
+                    found[a, b] = expected[a, b]
+        self.engine.require_same(found, expected, scale)
+
+
+def _tensors(names: Collection[str]) -> str:
+    return f"{len(names)} tensor{'' if len(names) == 1 else 's'}"
+
+
+def _drawn(sets: Mapping[str, Samples], seed: int) -> list[tuple[str, int]]:
+    """Samples that a network is looked at with: two of the training set and one of a target, or what there is."""
+    rng = np.random.default_rng(seed)
+    targets = [name for name in sets if name != TRAIN]
+    of_train = _OF_TRAIN if targets else _OF_TRAIN + _OF_TARGET
+    rows = rng.choice(len(sets[TRAIN]), size=min(of_train, len(sets[TRAIN])), replace=False)
+    drawn = [(TRAIN, int(row)) for row in rows]
+    if targets:
+        name = targets[int(rng.integers(len(targets)))]
+        drawn.append((name, int(rng.integers(len(sets[name])))))
+    return drawn
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    joined = {key: torch.cat([part.tensors[key] for part in parts]) for key in parts[0].tensors}
+    return Samples(joined if isinstance(parts[0].values, dict) else joined[""])
+
+
+def _panel_of(plan: Plan, name: str, row: int) -> tuple[int, int]:
+    """The panel that a row of a set is in, and its place there."""
+    return next(
+        (index, row - panel.start)
+        for index, panel in enumerate(plan.panels)
+        if panel.set == name and panel.start <= row < panel.stop
+    )
+
+
+def plan_kernels(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None = None) -> Plan:
+    """The plan that `gram` follows; `cut` groups the samples as tiles that are there were cut."""
+    sizes = replace(engine.sizes, fixed=engine.sizes.fixed + sum(x.nbytes for x in sets.values()))
+    return make_plan(
+        {name: len(x) for name, x in sets.items()},
+        engine.costs,
+        sizes,
+        panel=engine.config.panel,
+        batch=engine.batch,
+        memory=engine.config.memory,
+        networks=engine.views,
+        cut=cut,
+    )
+
+
+def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dict[str, Samples]:
+    """The inputs by name, the training set first; a target that is given without a name is called "target"."""
+    first = Samples.of(train, f"inputs of {TRAIN}")
+    if targets is None:
+        named: Mapping[Any, Any] = {}
+    elif not isinstance(targets, Mapping) or (isinstance(first.values, dict) and set(targets) == set(first.values)):
+        named = {ONLY_TARGET: targets}
+    else:
+        named = targets
+    if TRAIN in named:
+        raise InputError(f"a target must not be called {TRAIN!r}.")
+    sets = {TRAIN: first} | {str(name): Samples.of(x, f"inputs of {name}") for name, x in named.items()}
+    for name, x in sets.items():
+        if x.form != first.form:
+            raise InputError(
+                f"inputs of {name} must be of shape {_shown(first)} like the training inputs; got {_shown(x)}."
+            )
+        for key, t in x.tensors.items():
+            expected = first.tensors[key].dtype
+            if t.dtype != expected and (t.is_floating_point() or expected.is_floating_point):
+                raise InputError(f"inputs of {name} must be of {expected} like the training inputs; got {t.dtype}.")
+    return sets
+
+
+def _shown(samples: Samples) -> str:
+    return ", ".join(f"{name} {shape}".strip() for name, shape in samples.form.items())
+
+
+def _resumed_cut(manifest: Mapping[str, Any]) -> Cut | None:
+    """How the tiles of a manifest were cut, so that a resumed run cuts the rest the same way."""
+    try:
+        return Cut.from_json(manifest.get("cut", {}))
+    except InputError:
+        return None
+
+
+def _resumed_threads(manifest: Mapping[str, Any]) -> int | None:
+    threads = manifest.get("threads")
+    return threads if type(threads) is int and 1 <= threads <= _MOST_THREADS else None

@@ -1,0 +1,1 @@
+"""One forward and backward pass that keeps what gradients are made of."""

@@ -1,0 +1,1 @@
+"""How things run and are kept: errors, settings, files, records, stores, progress, devices, statistics."""

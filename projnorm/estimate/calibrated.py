@@ -1,0 +1,191 @@
+"""The answer where there are labelled shifted sets: which hypothesis the target looks like, and a regression for each.
+
+Draws of the calibration sets with their own class shares teach what the error is if inputs changed; all draws, also
+those with other shares, what it is if both did. How much a target looks like the first kind is a regression too, and
+what it says of draws that it was not fitted to gives the odds of the two hypotheses. Their predictions are mixed with
+these odds, and the ends of the interval are quantiles of the mixture.
+
+Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless a regression
+contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from projnorm.estimate.answers import Answer, answer_from_outputs, sampling_noise
+from projnorm.estimate.calibration_sets import Draw
+from projnorm.estimate.hypotheses import Assessment
+from projnorm.estimate.score_regression import ScoreRegression
+from projnorm.estimators.softmax import Floats
+
+# Scores that errors are regressed on if inputs changed, or if class shares changed too.
+FOR_INPUTS = ("COT", "AC", "MI", "FeatureShift")
+FOR_BOTH = ("COT", "COT-MLLS", "AC", "Entropy", "MI", "FeatureShift", "ClassFeatureShift", "ATC")
+# Fewer draws with their own shares teach nothing.
+FEWEST_SETS = 6
+# Of the draws that are not refuted, so many whose estimates are nearest give what is missed there; fewer do not.
+_NEAREST, _FEWEST_ACCEPTED = 60, 20
+# Odds, before the target is seen, that class shares stayed as they were.
+_PRIOR_ODDS = 15.0
+# "Class shares" is overruled where a regression contradicts its error: that for "inputs" by so many deviations if it
+# has this weight; that for all draws, which have other shares too, by more, and only if the outputs fit no better than
+# chance makes likely.
+_SURE, _FROM_INPUTS, _FROM_BOTH = 0.98, 1.0, 3.0
+# "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
+_MOST_WEIGHT = 0.6
+# Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
+_UNSURE = 0.08
+_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """Two normal laws; the first has the weight."""
+
+    means: tuple[float, float]
+    deviations: tuple[float, float]
+    weight: float
+
+    def quantile(self, level: float) -> float:
+        """The value below which this part of the mixture is, by bisection."""
+        laws = [NormalDist(mean, sd) for mean, sd in zip(self.means, self.deviations, strict=True)]
+        low, high = (end([law.inv_cdf(level) for law in laws]) for end in (min, max))
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            below = self.weight * laws[0].cdf(middle) + (1.0 - self.weight) * laws[1].cdf(middle)
+            low, high = (middle, high) if below < level else (low, middle)
+        return 0.5 * (low + high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibratedAnswers:
+    """What was learnt from draws of calibration sets, for targets of their size.
+
+    Attributes:
+        methods: Methods whose scores are used, for each of the two regressions.
+        inputs: Error if class shares are those of the source.
+        both: Error if they may be others.
+        likeness: How much a draw looks like one with its own shares, 1 if it does.
+        own: What `likeness` says of draws with their own shares, each without its family.
+        other: The same of draws with other shares.
+        accepted: Estimated and true error of each draw that "class shares" accepts, shape ``(draws, 2)``.
+        widest: Standard deviation of the prediction that one draw in twenty exceeds when its family is left out.
+    """
+
+    methods: tuple[tuple[str, ...], tuple[str, ...]]
+    inputs: ScoreRegression
+    both: ScoreRegression
+    likeness: ScoreRegression
+    own: Floats
+    other: Floats
+    accepted: Floats
+    widest: float
+
+    @classmethod
+    def fit(
+        cls,
+        draws: Sequence[Draw],
+        tables: Mapping[str, Floats],
+        assessments: Sequence[Assessment],
+        methods: tuple[tuple[str, ...], tuple[str, ...]],
+    ) -> CalibratedAnswers:
+        """Learn from draws, the scores of each by method, and what the outputs on each say."""
+        errors = np.array([draw.error for draw in draws])
+        families = np.array([draw.family for draw in draws])
+        own = np.array([not draw.has_other_shares for draw in draws])
+        for_inputs, for_both = (np.column_stack([tables[one] for one in names]) for names in methods)
+        inputs = ScoreRegression.fit(for_inputs[own], errors[own], families[own])
+        both = ScoreRegression.fit(for_both, errors, families)
+        likeness = ScoreRegression.fit(for_both, own.astype(float), families)
+        left_out = likeness.left_out().mean
+        accepted = [
+            (one.adapted_error, error)
+            for error, one in zip(errors, assessments, strict=True)
+            if one.accepts_class_shares
+        ]
+        widest = float(np.quantile(inputs.left_out().deviation, 0.95))
+        return cls(
+            methods, inputs, both, likeness, left_out[own], left_out[~own], np.array(accepted).reshape(-1, 2), widest
+        )
+
+    def answer(
+        self,
+        assessment: Assessment,
+        scores: Mapping[str, float],
+        shift: str,
+        sizes: tuple[int, int],
+        level: float,
+    ) -> Answer:
+        """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
+        if self.takes_class_shares(assessment, scores, shift):
+            return self._accepted(assessment, shift, sizes, level)
+        law = self.mixture(scores, assessment, shift)
+        error = min(1.0, max(0.0, law.quantile(0.5)))
+        wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
+        low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
+        return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
+
+    def takes_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
+        """Whether "class shares" answers: it is stated, or neither the outputs nor the regressions refute it."""
+        if shift != "any" or not _explained_by_shares(assessment):
+            return shift == "classes"
+        law, test = self.mixture(scores, assessment, shift), assessment.class_shares
+        inputs, both = (
+            abs(assessment.adapted_error - mean) / deviation
+            for mean, deviation in zip(law.means, law.deviations, strict=True)
+        )
+        looks_like_inputs = law.weight >= _SURE and inputs > _FROM_INPUTS
+        return not looks_like_inputs and (both <= _FROM_BOTH or test.statistic <= test.degrees)
+
+    def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
+        """The law of the error by the two regressions, each with the odds of its hypothesis."""
+        x, z = (np.array([scores[one] for one in names]) for names in self.methods)
+        inputs, both = self.inputs.predict(x), self.both.predict(z)
+        weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores)
+        deviations = (float(inputs.deviation[0]), float(both.deviation[0]))
+        first = float(inputs.mean[0])
+        if deviations[0] > _UNSURE and not assessment.accepts_no_shift:
+            first = 0.5 * (first + assessment.cot)
+        return Mixture((first, float(both.mean[0])), deviations, weight)
+
+    def p_value_of_inputs(self, scores: Mapping[str, float]) -> float:
+        """Part of the draws with their own shares that look less like such than the target does."""
+        here = self._likeness(scores)
+        return (1 + int(np.sum(self.own <= here))) / (len(self.own) + 1)
+
+    def weight_of_inputs(self, scores: Mapping[str, float]) -> float:
+        """Probability that class shares are those of the source, from how draws of both kinds look."""
+        if not len(self.other):
+            return 1.0
+        here = self._likeness(scores)
+        odds = _PRIOR_ODDS * self.p_value_of_inputs(scores)
+        odds /= (1 + int(np.sum(self.other >= here))) / (len(self.other) + 1)
+        return odds / (1.0 + odds)
+
+    def _likeness(self, scores: Mapping[str, float]) -> float:
+        return float(self.likeness.predict([scores[one] for one in self.methods[1]]).mean[0])
+
+    def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Answer:
+        """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""
+        plain = answer_from_outputs(assessment, shift, sizes, level)
+        if len(self.accepted) < _FEWEST_ACCEPTED:
+            return plain
+        estimates, errors = self.accepted.T
+        nearest = np.argsort(np.abs(estimates - plain.error), kind="stable")[:_NEAREST]
+        missed = errors[nearest] - estimates[nearest]
+        low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
+        ends = plain.error + min(0.0, low), plain.error + max(0.0, high)
+        return Answer(plain.error, *ends, plain.sampling_noise).at_least(0.0, level)
+
+
+def _explained_by_shares(assessment: Assessment) -> bool:
+    """Whether the outputs refute "no shift" but not "class shares".
+
+    What "no shift" accepts may still be a slight change of inputs, of which the regressions know more.
+    """
+    return assessment.accepts_class_shares and not assessment.accepts_no_shift

@@ -1,0 +1,49 @@
+"""What calibration sets taught of targets of some sizes, without the sets: small enough to keep in a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.estimate.calibrated import CalibratedAnswers
+from projnorm.estimators.softmax import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearntSize:
+    """What draws of one size from the calibration sets taught.
+
+    Attributes:
+        names: Name of each set.
+        families: Family of shifts of each set.
+        errors: True error on the draw of each set with its own class shares.
+        scores: Score of every method on these draws.
+        answers: What turns scores of a target into an answer; None where there were too few sets.
+    """
+
+    names: NDArray[np.str_]
+    families: NDArray[np.str_]
+    errors: Floats
+    scores: Mapping[str, Floats]
+    answers: CalibratedAnswers | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearntSets:
+    """What calibration sets taught, by the number of samples drawn from them.
+
+    Attributes:
+        origin: Where the sets came from, in words.
+        sizes: What was learnt for each number of samples.
+    """
+
+    origin: str
+    sizes: Mapping[int, LearntSize]
+
+    def size_for(self, count: int) -> int:
+        """The size that a target of this many samples is judged by: the nearest in ratio."""
+        return min(self.sizes, key=lambda size: abs(math.log(size / count)))

@@ -1,0 +1,137 @@
+"""Labelled shifted sets to calibrate on: copies of the source made here, or sets of the user; each in several shares.
+
+A set of shifted copies of labelled samples on which errors are regressed is the meta-set of Deng and Zheng, "Are Labels
+Always Necessary for Classifier Accuracy Evaluation?" (CVPR 2021).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.core.errors import InputError
+from projnorm.core.progress import tracked
+from projnorm.core.statistics import subsample_indices
+from projnorm.estimate.shifted_images import drawn_with_shares, image_shifts, is_images, other_shares, shifted_images
+from projnorm.models.batches import as_batches
+from projnorm.models.classifiers import Classifier, outputs_of
+from projnorm.outputs.outputs import Outputs, joined_outputs, require_alike
+
+SOURCE, MIXTURE = "source", "mixture with clean samples"
+# Copies are made of so many samples of the source at the most.
+MOST_SAMPLES = 1_000
+# A draw with other class shares needs so many samples.
+_FEWEST_DRAWN = 20
+# One set in so many is mixed with clean samples, which are half of the mixture.
+_MIXED, _MIXED_PART = 5, 0.5
+_NUMBERED = re.compile(r"(.+)-\d+$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationSets:
+    """Outputs of the model on labelled sets under shifts.
+
+    Attributes:
+        sets: Labelled outputs.
+        families: Family of shifts of each set.
+        origin: Where they come from, in words.
+    """
+
+    sets: tuple[Outputs, ...]
+    families: NDArray[np.str_]
+    origin: str
+
+    @property
+    def size(self) -> int:
+        """Median number of samples in a set."""
+        return int(np.median([len(one) for one in self.sets]))
+
+    def size_for(self, count: int) -> int:
+        """Number of samples that are drawn to judge a target of this many."""
+        return min(count, self.size)
+
+    def draws(self, m: int, *, seed: int) -> list[Draw]:
+        """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
+        found: list[Draw] = []
+        for number, (one, family) in enumerate(zip(self.sets, self.families.tolist(), strict=True)):
+            rng = np.random.default_rng((seed, number))
+            found.append(Draw(one, subsample_indices(len(one), m, seed + number), family, has_other_shares=False))
+            for shares in other_shares(one.classes, rng):
+                indices = drawn_with_shares(one.known_labels, shares, m, rng)
+                if len(indices) >= min(_FEWEST_DRAWN, m):
+                    found.append(Draw(one, indices, family, has_other_shares=True))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """Samples that were drawn of a calibration set.
+
+    Attributes:
+        drawn_from: The set.
+        indices: Indices of the samples.
+        family: Family of shifts of the set.
+        has_other_shares: Whether they have other class shares than the set.
+    """
+
+    drawn_from: Outputs
+    indices: NDArray[np.intp]
+    family: str
+    has_other_shares: bool
+
+    @property
+    def outputs(self) -> Outputs:
+        """Labelled outputs on the samples."""
+        return self.drawn_from.take(self.indices)
+
+    @property
+    def error(self) -> float:
+        """True error on the samples."""
+        one = self.drawn_from
+        return float(np.mean(one.predicted[self.indices] != one.known_labels[self.indices]))
+
+
+def given_sets(sets: Mapping[str, Outputs], source: Outputs) -> CalibrationSets:
+    """Sets of the user, and the source; "fog-1" and "fog-3" are of one family, "fog"."""
+    if len(sets) < 2:
+        raise InputError(f"`calibration` must hold two labelled sets or more; got {len(sets)}.")
+    for one in sets.values():
+        require_alike(source, one)
+        if one.labels is None:
+            raise InputError(f"{one.name}: a calibration set must have labels.")
+    families = [family_of(name) for name in sets]
+    return CalibrationSets((*sets.values(), source), np.array([*families, SOURCE]), "given")
+
+
+def family_of(name: str) -> str:
+    """What stands before a last dash and number, or the name."""
+    match = _NUMBERED.match(name)
+    return match.group(1) if match else name
+
+
+def shifted_sets(
+    classifier: Classifier, others: tuple[Classifier, ...], source: Outputs, *, seed: int, keep_inputs: bool
+) -> CalibrationSets | None:
+    """Shifted copies of the images of the source, and mixtures of them with clean ones; None for other inputs.
+
+    Tables and texts are not shifted: noise that is made up teaches nothing about the shifts that they meet. Images are
+    kept beside the outputs where a method asks for them, with `keep_inputs`.
+    """
+    few = source.take(subsample_indices(len(source), MOST_SAMPLES, seed))
+    if not isinstance(few.inputs, np.ndarray) or not is_images(few.inputs):
+        return None
+    images, few = few.inputs, few if keep_inputs else replace(few, inputs=None)
+    sets, families = [few], [SOURCE]
+    for shift in tracked(shifted_images(images, seed=seed), description="calibration", total=len(image_shifts())):
+        one = outputs_of(classifier, as_batches(shift.images, shift.name), shift.name, others=others)
+        sets.append(replace(one, labels=few.labels, inputs=one.inputs if keep_inputs else None))
+        families.append(shift.family)
+    for number, one in enumerate(sets[_MIXED::_MIXED]):
+        shifted = np.random.default_rng((seed, number)).random(len(few)) < _MIXED_PART
+        sets.append(joined_outputs(few.take(np.flatnonzero(~shifted)), one.take(np.flatnonzero(shifted))))
+        families.append(MIXTURE)
+    return CalibrationSets(tuple(sets), np.array(families), "corruptions and other changes of the source images")

@@ -1,0 +1,162 @@
+"""A fitted estimator as one file: an NPZ archive of plain arrays, versioned, with a checksum over all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import astuple, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.core.arrays import Arrays, from_npz, to_npz
+from projnorm.core.atomic import write_atomically
+from projnorm.core.errors import InputError
+from projnorm.core.files import decoding, parse_json, read_file
+from projnorm.estimate.calibrated import CalibratedAnswers
+from projnorm.estimate.calibration_by_size import LearntSets, LearntSize
+from projnorm.estimate.fitted_source import OutputsEstimator
+from projnorm.estimate.recalibration import Recalibration
+from projnorm.estimate.score_regression import ScoreRegression
+from projnorm.estimators.base import Resources
+from projnorm.outputs.outputs import Outputs
+
+VERSION = 1
+_DOCUMENT, _KIND = "document", "projnorm error estimator"
+_SHOWN = 16
+_SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("inputs", "both", "likeness")
+
+
+def write_estimator(
+    path: Path, rule: OutputsEstimator, recalibration: Recalibration | None, probe: tuple[float, ...]
+) -> None:
+    """Write what was learnt, with the answers for a few samples of the source."""
+    document, arrays = _described(rule, recalibration)
+    document["probe"] = list(probe)
+    document["checksum"] = _checksum(document, arrays)
+    arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    write_atomically(path, to_npz({name.replace("/", "|"): value for name, value in arrays.items()}))
+
+
+def fingerprint(rule: OutputsEstimator, recalibration: Recalibration | None) -> str:
+    """A short text that differs for estimators that learnt something else."""
+    return _checksum(*_described(rule, recalibration))[:_SHOWN]
+
+
+def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, NDArray[np.float64]]:
+    """What `write_estimator` wrote; an `InputError` for any other file."""
+    with decoding(f"{path}: is no whole file of an error estimator"):
+        found = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
+        document = parse_json(found.pop(_DOCUMENT).tobytes())
+        if document["kind"] != _KIND:
+            raise ValueError("it is of another kind")
+        if document["version"] != VERSION:
+            raise InputError(f"it has version {document['version']}, and this one reads {VERSION}; fit it again")
+        if document.pop("checksum") != _checksum(document, found):
+            raise ValueError("its checksum differs")
+        learnt = document["recalibration"]
+        recalibration = None if learnt is None else Recalibration(float(learnt[0]), float(learnt[1]), int(learnt[2]))
+        return _rule(document, found, path), recalibration, np.array(document["probe"], dtype=np.float64)
+
+
+def _described(
+    rule: OutputsEstimator, recalibration: Recalibration | None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What was learnt, as plain values and arrays."""
+    arrays: dict[str, NDArray[Any]] = {
+        f"source/{name}": value for name in _SOURCE if (value := getattr(rule.source, name)) is not None
+    }
+    if rule.source.class_names:
+        arrays["class_names"] = np.array(rule.source.class_names)
+    document: dict[str, Any] = {
+        "kind": _KIND,
+        "version": VERSION,
+        "shift": rule.shift,
+        "level": float(rule.level),
+        "seed": int(rule.seed),
+        "slice_spread": rule.slice_spread,
+        "remedy": rule.remedy,
+        "recalibration": None if recalibration is None else list(astuple(recalibration)),
+    }
+    if rule.class_shares is not None:
+        arrays["class_shares"] = rule.class_shares
+    if isinstance(rule.calibration, LearntSets):
+        document["origin"] = rule.calibration.origin
+        document["sizes"] = list(rule.calibration.sizes)
+        learnt = rule.learnt_from
+        arrays |= {f"learnt_from/{name}": value for name in _SOURCE if (value := getattr(learnt, name)) is not None}
+        for size, one in rule.calibration.sizes.items():
+            arrays |= {f"{size}/{name}": value for name, value in _size_arrays(one).items()}
+            document[f"methods of {size}"] = None if one.answers is None else one.answers.methods
+    return document, arrays
+
+
+def _rule(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEstimator:
+    source = _outputs(arrays, "source", path)
+    calibration = None
+    if "sizes" in document:
+        sizes = {size: _size(arrays, size, document[f"methods of {size}"]) for size in document["sizes"]}
+        calibration = LearntSets(document["origin"], sizes)
+    return OutputsEstimator(
+        None,
+        None,
+        document["shift"],
+        arrays.get("class_shares"),
+        float(document["level"]),
+        Resources(seed=int(document["seed"])),
+        document["remedy"],
+        source,
+        source if calibration is None else _outputs(arrays, "learnt_from", path),
+        calibration,
+        float(document["slice_spread"]),
+    )
+
+
+def _outputs(arrays: Arrays, group: str, path: Path) -> Outputs:
+    logits, labels, features, predictions = (arrays.get(f"{group}/{name}") for name in _SOURCE)
+    if logits is None or labels is None:
+        raise ValueError(f"it has no labelled outputs of the {group}")
+    found = Outputs.of(
+        logits, labels=labels, features=features, predictions=predictions, name=f"the source in {path.name}"
+    )
+    return replace(found, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))
+
+
+def _size_arrays(one: LearntSize) -> dict[str, NDArray[Any]]:
+    """What was learnt for one size as arrays."""
+    arrays = {"names": one.names, "families": one.families, "errors": one.errors}
+    arrays |= {f"scores/{method}": values for method, values in one.scores.items()}
+    if one.answers is not None:
+        for name in _REGRESSIONS:
+            regression = getattr(one.answers, name)
+            arrays |= {f"{name}/{field.name}": getattr(regression, field.name) for field in fields(ScoreRegression)}
+        arrays |= {f"answers/{name}": getattr(one.answers, name) for name in ("own", "other", "accepted")}
+        arrays["answers/widest"] = np.array(one.answers.widest)
+    return arrays
+
+
+def _size(arrays: Arrays, size: int, methods: Any) -> LearntSize:
+    own = {name.removeprefix(f"{size}/"): value for name, value in arrays.items() if name.startswith(f"{size}/")}
+    scores = {name.removeprefix("scores/"): own[name] for name in own if name.startswith("scores/")}
+    answers = None
+    if methods is not None:
+        first, second = (tuple(map(str, names)) for names in methods)
+        inputs, both, likeness = (
+            ScoreRegression(*(own[f"{name}/{field.name}"] for field in fields(ScoreRegression)))
+            for name in _REGRESSIONS
+        )
+        rest = [own[f"answers/{name}"] for name in ("own", "other", "accepted")]
+        widest = float(own["answers/widest"])
+        answers = CalibratedAnswers((first, second), inputs, both, likeness, rest[0], rest[1], rest[2], widest)
+    return LearntSize(own["names"], own["families"], own["errors"], scores, answers)
+
+
+def _checksum(document: Mapping[str, Any], arrays: Arrays) -> str:
+    """SHA-256 of everything in the file."""
+    sha256 = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        sha256.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return sha256.hexdigest()

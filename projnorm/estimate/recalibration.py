@@ -1,0 +1,115 @@
+r"""Labels of earlier batches, or of other domains, correct the estimate without labels for the next one.
+
+On batch i the labelled estimate is :math:`d_i` above the one without labels. It is taken to be
+
+.. math:: d_i = \mu + u_i + \varepsilon_i, \qquad u_i \sim N(0, \tau^2), \quad \varepsilon_i \sim N(0, v_i),
+
+with the part :math:`\mu` that all batches share, the part :math:`u_i` of one batch, and the draw of its labels, whose
+variance :math:`v_i` is that of mistakes as frequent as on all batches together. Before any labels :math:`\mu` is normal
+around 0 with the variance that the interval of the estimates claims, and :math:`\tau^2` is a part of it, worth some
+batches; then :math:`\tau^2` is estimated by moments (DerSimonian and Laird, "Meta-Analysis in Clinical Trials", 1986)
+and :math:`\mu` by its posterior mean. The cause of a difference changes with time, so a batch counts less with each
+that follows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from projnorm.core.errors import InputError
+from projnorm.estimate.result import ErrorEstimate
+from projnorm.estimators.softmax import Floats
+from projnorm.labels.counts import ErrorInterval
+
+# Variance between batches before any labels, as a part of that of an estimate, and the batches that this is worth.
+_PRIOR_PART, _PRIOR_BATCHES = 0.6, 4.0
+# The mean error of labelled batches is taken to be at least this.
+_LEAST = 0.005
+# Weight of a batch relative to the one after it.
+_MEMORY = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Recalibration:
+    """How far estimates without labels are from the error, learnt from labelled batches.
+
+    Attributes:
+        shift: What is added to an estimate.
+        deviation: Standard deviation of what is then still missed, besides the sampling noise of the batch.
+        batches: Number of labelled batches behind it.
+    """
+
+    shift: float
+    deviation: float
+    batches: int
+
+    @classmethod
+    def of(cls, estimates: Sequence[ErrorEstimate]) -> Recalibration:
+        """From estimates of labelled targets, all of one model.
+
+        Raises:
+            InputError: If there is none, or one of them has no labels.
+        """
+        known = [one.labelled for one in estimates if one.labelled is not None]
+        if not known or len(known) < len(estimates):
+            raise InputError("`estimates` must be of labelled targets, one or more; pass `labelled` to each.")
+        reach = 2.0 * _reach(estimates[0].level)
+        return cls.fit(
+            np.array([one.error for one in known]),
+            np.array([one.label_free.error for one in known]),
+            np.array([one.counts.noise for one in known]),
+            float(np.mean([(one.label_free.high - one.label_free.low) / reach for one in known])),
+        )
+
+    @classmethod
+    def fit(cls, labelled: Floats, free: Floats, noise: Floats, spread: float) -> Recalibration:
+        """From what labels say of batches, and estimates without them.
+
+        Args:
+            labelled: Errors of the batches by their labels, in the order of time, shape ``(batches,)``.
+            free: Estimates without labels.
+            noise: `StratumCounts.noise` of the labels of each.
+            spread: Standard deviation of the estimates without labels, as their intervals claim it.
+        """
+        # With a variance of its own, a batch of few mistakes would seem to be known better than others.
+        error = float(np.clip(labelled.mean(), _LEAST, 1.0 - _LEAST))
+        differences, variances = labelled - free, error * (1.0 - error) * noise
+        counts = _MEMORY ** np.arange(len(differences))[::-1]
+        between, batches = _PRIOR_PART * spread**2, float(counts.sum())
+        if len(differences) > 1:
+            squares = (differences - counts @ differences / batches) ** 2
+            found = float(counts @ squares / (batches - counts @ counts / batches) - counts @ variances / batches)
+            known = batches - 1.0
+            between = (_PRIOR_BATCHES * between + known * max(0.0, found)) / (_PRIOR_BATCHES + known)
+        weights = counts / np.maximum(between + variances, 1e-12)
+        precision = 1.0 / max(spread**2, 1e-12) + float(weights.sum())
+        shift = float(weights @ differences) / precision
+        return cls(shift, math.sqrt(1.0 / precision + between), len(differences))
+
+    def interval(self, error: float, sampling_noise: float, level: float) -> ErrorInterval:
+        """The corrected error of a batch, with its interval."""
+        corrected = min(1.0, max(0.0, error + self.shift))
+        reach = _reach(level) * math.hypot(self.deviation, sampling_noise)
+        return ErrorInterval(corrected, max(0.0, corrected - reach), min(1.0, corrected + reach))
+
+    def apply(self, estimate: ErrorEstimate) -> ErrorEstimate:
+        """The corrected estimate of a target; one that has labels of its own stays as it is."""
+        if estimate.labelled is not None:
+            return estimate
+        found = self.interval(estimate.error, estimate.sampling_noise, estimate.level)
+        return replace(
+            estimate,
+            error=found.error,
+            low=found.low,
+            high=found.high,
+            recalibrated_by=self.batches,
+        )
+
+
+def _reach(level: float) -> float:
+    return NormalDist().inv_cdf(0.5 + level / 2.0)

@@ -1,0 +1,147 @@
+"""The labelled source, and how other samples become what the model says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
+from projnorm.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
+from projnorm.estimate.options import EstimateOptions, device_of
+from projnorm.estimators.base import Resources
+from projnorm.models.batches import Collate, as_array, as_batches, is_tensor
+from projnorm.models.classifiers import Classifier, as_classifier, is_network, outputs_of
+from projnorm.outputs.output_tables import arrays_of_table
+from projnorm.outputs.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs
+from projnorm.outputs.tables import as_text, is_table
+
+if TYPE_CHECKING:
+    from projnorm.models.preparation import Prepare
+
+# Known class shares add up to one within this.
+_SUM_TOLERANCE = 1e-3
+
+
+class ModelSamples:
+    """The source, and how other samples are turned into what the model says of them."""
+
+    def __init__(
+        self,
+        model: Any,
+        source: Any,
+        others: Sequence[Any],
+        prepare: Prepare | None,
+        device: str,
+        collate: Collate | None,
+    ) -> None:
+        """Read the source and run the model on it."""
+        self.classifier: Classifier | None = None
+        self.others: tuple[Classifier, ...] = ()
+        self.collate = collate
+        if model is not None:
+            samples = as_batches(source, "source", collate=collate)
+            self.classifier, *rest = (
+                as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
+            )
+            self.others = tuple(rest)
+            self.source = outputs_of(self.classifier, samples, "source", others=self.others)
+        else:
+            if others:
+                raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
+            self.source = as_outputs(source, "source")
+        if self.source.labels is None:
+            remedy = "" if model is None else "; pass a pair of inputs and labels"
+            raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
+
+    @classmethod
+    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> ModelSamples:
+        """The source with a model, run as the options of `estimate_errors` say."""
+        device = device_of(model, options.get("device", "auto"))
+        others, prepare = options.get("others", ()), options.get("prepare")
+        return cls(model, source, others, prepare, device, options.get("collate"))
+
+    def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+        """Outputs on another set."""
+        if self.classifier is None:
+            return replace(as_outputs(data, name, needs_labels=needs_labels), name=name)
+        samples = as_batches(data, name, collate=self.collate)
+        return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
+
+    def shifted(
+        self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int, *, keep_inputs: bool
+    ) -> CalibrationSets | None:
+        """Labelled shifted sets, given or made of what no method learns from; None where there can be none."""
+        if isinstance(calibration, Mapping):
+            return given_sets({name: self.of(data, name) for name, data in calibration.items()}, held_out)
+        if calibration == "none" or self.classifier is None:
+            return None
+        return shifted_sets(self.classifier, self.others, held_out, seed=seed, keep_inputs=keep_inputs)
+
+    def resources(self, init: Any, seed: int) -> Resources:
+        """What a network of torch gives besides its outputs."""
+        initial, recipe = init if isinstance(init, tuple) else (init, None)
+        network: Any = getattr(self.classifier, "model", None)
+        if not is_network(network):
+            if initial is not None:
+                raise InputError("`init` needs `model` to be a network of torch.")
+            return Resources(seed=seed)
+        own: Any = self.classifier
+        if initial is not None:
+            initial = own.alike(initial)
+        return Resources(
+            seed=seed,
+            network=network,
+            last=own.last,
+            initial=initial,
+            prepare=own.prepare,
+            device=own.device,
+            recipe=recipe,
+        )
+
+
+def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: ModelSamples) -> Floats | None:
+    """Known class shares of the targets, one for each column."""
+    if shares is None:
+        return None
+    count = sets.source.classes
+    if isinstance(shares, Mapping):
+        columns = sets.source.class_names or tuple(map(str, range(count)))
+        by_name = {as_text(name): share for name, share in shares.items()}
+        if unknown := sorted(set(by_name) - set(columns)):
+            raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")
+        shares = [by_name.get(name, 0.0) for name in columns]
+    try:
+        found = np.asarray(shares, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`class_shares` must be numbers; got {shares!r}.") from None
+    if found.shape != (count,) or not np.isfinite(found).all() or found.min() < 0.0:
+        raise InputError(f"`class_shares` must be {count} numbers from 0 to 1, one for each class; got {shares!r}.")
+    if abs(found.sum() - 1.0) > _SUM_TOLERANCE:
+        raise InputError(f"`class_shares` must add up to 1; got {found.sum():g}.")
+    return found / found.sum()
+
+
+def as_outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
+    """Outputs of a model that is not there, in one of the forms that `estimate_errors` takes."""
+    if isinstance(data, Outputs):
+        return data if data.name else replace(data, name=name)
+    if isinstance(data, str | Path):
+        return read_outputs(Path(data), needs_labels=needs_labels)
+    if is_table(data):
+        data = arrays_of_table(data, name)
+    elif hasattr(data, "predictions") and hasattr(data, "label_ids"):  # of `Trainer.predict` of transformers
+        logits = data.predictions[0] if isinstance(data.predictions, tuple) else data.predictions
+        data = {LOGITS: logits} if data.label_ids is None else {LOGITS: logits, LABELS: data.label_ids}
+    if isinstance(data, Mapping):
+        arrays = {key: as_array(value) if is_tensor(value) else value for key, value in data.items()}
+        return Outputs.from_arrays(arrays, name, needs_labels=needs_labels)
+    hint = f'; pass {{"{LOGITS}": array}} or {{"{PROBABILITIES}": array}}' if hasattr(data, "shape") else ""
+    raise InputError(
+        f"{name}: without a model this must be outputs, the path of a file of them, or a mapping with logits; got "
+        f"{type(data).__name__}{hint}."
+    )

@@ -1,0 +1,126 @@
+"""DataFrames of pandas or polars, neither of which is imported for the question, and tables as matrices of numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from projnorm.core.errors import InputError
+
+# Names under which labels are found in a mapping or a table.
+LABEL_NAMES = ("labels", "label", "label_ids", "y", "targets", "target")
+
+
+def is_table(data: Any) -> bool:
+    """Whether this is a DataFrame: of pandas or its like, which have `iloc`, or of polars."""
+    if not hasattr(data, "iloc") and not hasattr(data, "with_columns"):
+        return False
+    return len(getattr(data, "shape", ())) == 2
+
+
+def take_rows(data: Any, indices: NDArray[np.integer] | slice) -> Any:
+    """Rows of an array or a DataFrame by their numbers."""
+    return data.iloc[indices] if hasattr(data, "iloc") else data[indices]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableEncoder:
+    """Tables as matrices of numbers that mean the same in every set; missing entries are nan.
+
+    Numbers, truth values and times stay what they are, times in seconds. Any other column is categories: each that the
+    fitted table has is numbered in alphabetical order, and all others have the number after the last.
+
+    Attributes:
+        columns: Names of the columns; their numbers for an array.
+        categories: For each column the number of each category; None for a column of numbers.
+    """
+
+    columns: tuple[Any, ...]
+    categories: tuple[dict[str, int] | None, ...]
+
+    @classmethod
+    def fit(cls, inputs: Any) -> TableEncoder | None:
+        """Learn the categories of a DataFrame or a matrix; None for inputs of another kind."""
+        if not is_table(inputs) and not (isinstance(inputs, np.ndarray) and inputs.ndim == 2):
+            return None
+        columns = tuple(_columns_of(inputs))
+        return cls(columns, tuple(_categories(_column(inputs, name)) for name in columns))
+
+    def transform(self, inputs: Any) -> NDArray[np.float64]:
+        """A row of numbers for each row of a table with the columns of the fitted one, in any order.
+
+        Raises:
+            InputError: If a column is missing, or holds text where the fitted table has numbers.
+        """
+        has = _columns_of(inputs)
+        for name in self.columns:
+            if name not in has:
+                raise InputError(f"the inputs must have the columns of the source; {name!r} is missing.")
+        rows = np.empty((len(inputs), len(self.columns)))
+        for number, (name, known) in enumerate(zip(self.columns, self.categories, strict=True)):
+            column = _column(inputs, name)
+            if known is None:
+                values = _numbers(column)
+                if values is None:
+                    raise InputError(f"the column {name!r} must be numbers, as in the source; got {column.dtype}.")
+                rows[:, number] = values
+            else:
+                rows[:, number] = [
+                    math.nan if is_missing(one) else known.get(as_text(one), len(known)) for one in column.tolist()
+                ]
+        return rows
+
+
+def as_text(value: object) -> str:
+    """A category or a label as text; 1 and 1.0 are one."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _columns_of(inputs: Any) -> list[Any]:
+    return list(inputs.columns) if is_table(inputs) else list(range(inputs.shape[1]))
+
+
+def _column(inputs: Any, name: Any) -> NDArray[Any]:
+    return inputs[name].to_numpy() if is_table(inputs) else inputs[:, name]
+
+
+def _categories(column: NDArray[Any]) -> dict[str, int] | None:
+    if _numbers(column) is not None:
+        return None
+    names = sorted({as_text(one) for one in column.tolist() if not is_missing(one)})
+    return {name: number for number, name in enumerate(names)}
+
+
+def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
+    """A column of numbers, truth values or times, in seconds; None for any other."""
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    if column.dtype.kind in "mM":
+        seconds = column.astype(f"{column.dtype.kind}8[ns]").astype(np.int64) / 1e9
+        return np.where(np.isnat(column), math.nan, seconds)
+    if column.dtype.kind != "O":
+        return None
+    values = [math.nan if is_missing(one) else _number(one) for one in column.tolist()]
+    return None if any(one is None for one in values) else np.array(values, dtype=np.float64)
+
+
+def _number(value: Any) -> float | None:
+    """A number or a time as a number; None for anything else."""
+    if isinstance(value, Number) and not isinstance(value, complex):
+        return float(value)  # type: ignore[arg-type] # a Decimal or a Fraction too
+    for seconds in ("timestamp", "total_seconds"):
+        if hasattr(value, seconds):
+            return float(getattr(value, seconds)())
+    return float(value.toordinal()) * 86_400.0 if hasattr(value, "toordinal") else None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether this stands for an entry that is not there: None, nan, and the like of pandas."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")

@@ -1,1 +1,0 @@
-"""Tests of text: readers of pairs of sentences."""

@@ -1,1 +1,0 @@
-"""Tests of networks, weights, images and corruptions."""
