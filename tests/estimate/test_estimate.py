@@ -174,7 +174,7 @@ def on_digits():
 def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_method(on_digits, monkeypatch):
     model, initial, other, splits = on_digits
     few = [one for one in image_shifts() if one[0] in FEW]
-    for module in ("shifts", "calibration_sets"):
+    for module in ("shifted_images", "calibration_sets"):
         monkeypatch.setattr(f"projnorm.estimate.{module}.image_shifts", lambda: few)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     (found,) = estimate_errors(

@@ -108,7 +108,7 @@ def _sklearn_case(_):
 
 
 def _network_case(patch):
-    for module in ("shifts", "calibration_sets"):
+    for module in ("shifted_images", "calibration_sets"):
         patch.setattr(f"projnorm.estimate.{module}.image_shifts", cheap_shifts)
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3))
     model[2].weight.data, model[2].bias.data = 60.0 * torch.eye(3), torch.zeros(3)

@@ -136,7 +136,6 @@ def test_a_new_method_is_one_class_and_nothing_else():
         logits = 3.0 * np.eye(3)[labels] + rng.standard_normal((80, 3))
         source = Outputs(logits, labels=labels)
         assert estimator("gap") is Gap
-        assert deep.Gap is Gap
         assert build("GAP", Resources(), source).score(source) == 0.0
         sets = {f"s{i}": Outputs(logits + 0.3 * i * rng.standard_normal((80, 3)), labels=labels) for i in range(10)}
         found = estimate_error(None, source, Outputs(logits), methods=["gap"], calibration=sets)
