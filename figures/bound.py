@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from figures import dials, tightness
-from figures.show import Shown
+from figures.report import Report
 from figures.style import PAPER, TRUTH, Figure, plot
 from figures.table import Cell, Column, Number, Table, number
 from projnorm.core.records import Record
@@ -52,7 +52,7 @@ INTERVAL_NAMES = {
 _DIAL_COLUMNS = ("paper", "generalised_k", "generalised_0", "sharp", "joint", "sharp_rho_1")
 
 
-def show(record: Record, folder: Path | None) -> Shown:
+def show(record: Record, folder: Path | None) -> Report:
     """Which interval misses the loss how often; not ok if one misses where it must hold.
 
     Args:
@@ -73,7 +73,7 @@ def show(record: Record, folder: Path | None) -> Shown:
         f"{total:,} designs, {deficient:,} of them with d < n + m or rank deficient.",
         f"{verdict}; the first ones are saved, such as {saved[0]}." if saved else f"{verdict}.",
     ]
-    return Shown(
+    return Report(
         blocks,
         {
             "bound": draw.of(record),
@@ -93,12 +93,12 @@ def show(record: Record, folder: Path | None) -> Shown:
     )
 
 
-def show_instance(path: Path) -> Shown:
+def show_instance(path: Path) -> Report:
     """One saved design, checked again."""
     instance = load_instance(path)
     rows = instance_rows(instance)
     family = f"{instance.family} ({FAMILY_NAMES[instance.family]})"
-    return Shown(
+    return Report(
         [f"Design of the family {family}, dial {instance.dial:.6g}", instance_table(rows)],
         values={"family": instance.family, "dial": instance.dial, "rows": rows},
         ok=all(row["holds"] or not row["must_hold"] for row in rows),

@@ -14,20 +14,20 @@ from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores, not_rising
 from figures import deep_table, deep_targets, residuals
 from figures.headings import data_name, network_name, run_heading
-from figures.report import Section, section
-from figures.show import Shown, of_figure
+from figures.page import Section, section
+from figures.report import Report, of_figure
 from figures.table import Table
 from projnorm.core.errors import InputError
 from projnorm.core.experiments import EXPERIMENTS, resolve
 from projnorm.core.records import RECORD, Record, load_record
 
 
-def show(record: Record, folder: Path) -> Shown:
+def show(record: Record, folder: Path) -> Report:
     """The table of a finished run, with the rows on tangent kernels that its folder holds."""
     return show_scores(record.config, run_scores(record, folder), record=record)
 
 
-def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | None = None) -> Shown:
+def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | None = None) -> Report:
     """The table of a run with these settings and scores so far, or with its record if it is finished."""
     heading, by_method, falling = run_heading(config, scores), qualities(scores), not_rising(scores)
     table = deep_table.of_qualities(by_method)
@@ -39,7 +39,7 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
         figures["severity"] = deep_targets.draw_severity.of(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
     best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
-    return Shown(
+    return Report(
         blocks,
         figures,
         {"rows": deep_table.values(by_method), "not_rising": falling},
@@ -51,7 +51,7 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     )
 
 
-def show_trajectory(record: Record, folder: Path) -> Shown:
+def show_trajectory(record: Record, folder: Path) -> Report:
     """ProjNorm along its training; refused for a run that kept no trajectory."""
     if len(record.arrays["trajectory_steps"]) < 2:
         raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
@@ -59,7 +59,7 @@ def show_trajectory(record: Record, folder: Path) -> Shown:
     return of_figure(record, "trajectory", deep_targets.draw_trajectory.of(record, heading))
 
 
-def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
+def show_residuals(config: Mapping[str, Any], scores: Scores) -> Report:
     """What the methods of a run get wrong together; there must be two or more."""
     if len(scores.methods) < 2:
         raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
@@ -68,11 +68,11 @@ def show_residuals(config: Mapping[str, Any], scores: Scores) -> Shown:
     return of_figure(None, "residuals", drawing, residuals.build(correlations), values=values)
 
 
-def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Shown:
+def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) -> Report:
     """Methods together: the mean of standardised scores, and stacking."""
     by_method = qualities(ensembles(scores, subsets), predicting=(STACKED,))
     table = deep_table.of_qualities(by_method)
-    return Shown(
+    return Report(
         [table, f"{deep_table.caption(by_method)} {ENSEMBLE_CAPTION}"],
         values={"methods": deep_table.values(by_method)},
         title="Methods together",
@@ -80,7 +80,7 @@ def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = Non
     )
 
 
-def details(record: Record, folder: Path) -> list[Shown]:
+def details(record: Record, folder: Path) -> list[Report]:
     """What the report shows of a run besides: its trajectory, residuals and ensembles, where it has them."""
     scores = run_scores(record, folder)
     shows = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
@@ -109,7 +109,7 @@ def network_sections(root: Path) -> list[Section]:
                     sections += [section(one, folder) for one in details(record, folder)]
             except (InputError, OSError) as problem:
                 refusal = f"This record cannot be shown: {str(problem).rstrip('.')}."
-                sections.append(section(Shown([refusal], title=folder.name)))
+                sections.append(section(Report([refusal], title=folder.name)))
     return sections
 
 

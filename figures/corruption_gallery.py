@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from figures.families import spoken
+from figures.families import label_of
 from figures.style import Figure, plot
 from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.data.image_settings import SEVERITIES
@@ -34,7 +34,7 @@ def draw(figure: Figure, picture: NDArray[np.uint8] | None = None, *, seed: int 
         axes.set_axis_off()
     for axes, (family, strip) in zip(grid.T.flat, strips.items(), strict=False):
         axes.imshow(strip, interpolation="nearest")
-        axes.set_title(spoken(family), fontsize=7, loc="left", pad=2)
+        axes.set_title(label_of(family), fontsize=7, loc="left", pad=2)
 
 
 def _sample() -> NDArray[np.uint8]:

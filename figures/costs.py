@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from figures.show import Shown
+from figures.report import Report
 from figures.table import Table
 from projnorm.core.costs import CostReport
 
 
-def show(report: CostReport) -> Shown:
+def show(report: CostReport) -> Report:
     """Parts of the work, sentences on the whole, hours on several numbers of devices, and what they rest on."""
     columns = list(dict.fromkeys(column for part in report.parts for column in part))
     parts = Table(columns, [[_cell(part.get(column, "")) for column in columns] for part in report.parts])
@@ -28,7 +28,7 @@ def show(report: CostReport) -> Shown:
     ]
     notes = "".join(f"Note: {note}.\n" for note in report.notes)
     blocks: list[str | Table] = [parts, "\n".join(report.summary), Table(header, rows), f"{notes}{report.assumptions}"]
-    return Shown(blocks, values=report.to_dict(), title="Estimated cost")
+    return Report(blocks, values=report.to_dict(), title="Estimated cost")
 
 
 def _cell(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from figures.show import single_figure
+from figures.report import single_figure
 from figures.style import PAPER, SHARP, TRUTH, Figure, plot
 from projnorm.core.records import Record
 

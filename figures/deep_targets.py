@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from deep.comparison.scores import Scores
-from figures.families import CLEAN, by_family, scatter, severity_panels, size_keys, spoken
+from figures.families import CLEAN, by_family, label_of, scatter, severity_panels, size_keys
 from figures.style import TRUTH, WIDTH, Figure, panels, plot
 from projnorm.core.records import Record
 from projnorm.core.statistics import Line, fit_quality
@@ -53,14 +53,14 @@ def draw_severity(figure: Figure, scores: Scores, heading: str = "") -> None:
     """One line per family."""
     figure.suptitle(heading)
     axes = figure.subplots()
-    for family, members, look in by_family(scores.families):
+    for family, members, style in by_family(scores.families):
         if family == CLEAN:
             for error in scores.errors[members]:
                 axes.axhline(100 * error, color=TRUTH, ls="--", lw=0.8, label="clean test set")
         elif scores.severities[members].max() > 0:
             ordered = members[np.argsort(scores.severities[members])]
             x, y = scores.severities[ordered], 100 * scores.errors[ordered]
-            axes.plot(x, y, ms=4, lw=1, label=spoken(family), **look)
+            axes.plot(x, y, ms=4, lw=1, label=label_of(family), **style)
     axes.set_xticks(sorted(set(scores.severities[scores.severities > 0].tolist())))
     axes.set_ylim(bottom=0)
     axes.set(xlabel="severity", ylabel="true error (%)")
@@ -86,5 +86,5 @@ def draw_trajectory(figure: Figure, record: Record, heading: str = "") -> None:
         axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
-        axes.set_title(spoken(family), fontsize=7)
+        axes.set_title(label_of(family), fontsize=7)
         axes.tick_params(which="both", labelsize=6)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from figures.report import page, section
-from figures.show import Shown
+from figures.page import page, section
+from figures.report import Report
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
 from projnorm.core.environment import current_environment
@@ -70,12 +70,12 @@ def build_hypotheses(estimate: ErrorEstimate) -> Table:
     return Table.of(estimate.hypotheses, columns)
 
 
-def show(estimate: ErrorEstimate) -> Shown:
+def show(estimate: ErrorEstimate) -> Report:
     """The card: the answer first, then the picture and what every method says."""
     caption = _CALIBRATED
     if estimate.calibration is None:
         caption = f"{_UNCALIBRATED} The {estimate.kind} covers {estimate.covers}."
-    return Shown(
+    return Report(
         [
             estimate.sentence,
             *(f"Warning: {warning}" for warning in estimate.warnings),
@@ -126,8 +126,8 @@ def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult])
 
 def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSummary) -> None:
     axes.axline((0, 0), slope=1, color=TRUTH, lw=0.8, ls="--", label="prediction is right")
-    look: dict[str, Any] = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
-    axes.scatter(100 * calibration.predicted, 100 * calibration.errors, label="labelled shifted sets", **look)
+    style: dict[str, Any] = {"s": 10, "color": CYCLE[1], "alpha": 0.7, "linewidths": 0}
+    axes.scatter(100 * calibration.predicted, 100 * calibration.errors, label="labelled shifted sets", **style)
     error, low, high = 100 * estimate.error, 100 * estimate.low, 100 * estimate.high
     ends = [[error - low], [high - error]]
     axes.errorbar([error], [error], yerr=ends, fmt="x", color=CYCLE[0], capsize=3, ms=7, label="target")

@@ -13,7 +13,7 @@ _MARKERS = "osD^vP<>pXhd8*H"
 CLEAN = "clean"
 
 
-def looks(families: Sequence[str]) -> dict[str, dict[str, Any]]:
+def styles(families: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour and marker of each family, in the order they first appear; the clean set is black."""
     shifted = [family for family in dict.fromkeys(families) if family != CLEAN]
     others = {
@@ -23,22 +23,22 @@ def looks(families: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {CLEAN: {"color": TRUTH, "marker": "*"}} | others
 
 
-def spoken(family: str) -> str:
+def label_of(family: str) -> str:
     """A family as it is written in a legend."""
     return family.replace("_", " ")
 
 
 def by_family(families: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
-    """The families of a run, the clean set first: name, indices of its targets, and look."""
-    groups = [(name, np.flatnonzero(families == name), look) for name, look in looks(families.tolist()).items()]
+    """The families of a run, the clean set first: name, indices of its targets, and style."""
+    groups = [(name, np.flatnonzero(families == name), style) for name, style in styles(families.tolist()).items()]
     return [group for group in groups if len(group[1])]
 
 
 def scatter(axes: Axes, x: np.ndarray, y: np.ndarray, families: np.ndarray, severities: np.ndarray) -> None:
     """One point per target: its family in colour and marker, its severity in size."""
-    for family, members, look in by_family(families):
+    for family, members, style in by_family(families):
         sizes = _area(severities[members]) if family != CLEAN else 60
-        axes.scatter(x[members], y[members], s=sizes, alpha=0.8, linewidths=0, label=spoken(family), **look)
+        axes.scatter(x[members], y[members], s=sizes, alpha=0.8, linewidths=0, label=label_of(family), **style)
 
 
 def size_keys(severities: np.ndarray) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from figures import geometry
-from figures.show import Shown
+from figures.report import Report
 from figures.style import CYCLE, TRUTH, Figure, plot
 from figures.table import Column, Table, number
 from projnorm.core.records import Record
@@ -52,7 +52,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def show(record: Record, _folder: Path | None) -> Shown:
+def show(record: Record, _folder: Path | None) -> Report:
     """The tables and the figure of a comparison; not ok if an interval misses a loss with the true ratio."""
     rows, settings = width_rows(record), setting_rows(record)
     sure = [row for row in rows if row["interval"] in ("sharp", "joint", "both")]
@@ -61,7 +61,7 @@ def show(record: Record, _folder: Path | None) -> Shown:
         f"With the true ratio the joint interval is {gain:.3g} times narrower than the sharp one in the median over "
         f"{len(settings)} settings"
     )
-    return Shown(
+    return Report(
         [table(rows), TABLE_CAPTION, setting_table(settings), SETTING_CAPTION],
         {"intervals": draw.of(record), "geometry": geometry.draw.of()},
         {"rows": rows, "settings": settings},

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from figures import ntk_panels, ntk_targets
-from figures.show import Shown
+from figures.report import Report
 from figures.table import Column, Number, Table, number
 from projnorm.core.records import Record
 from projnorm.core.statistics import FitQuality, fit_quality
@@ -50,7 +50,7 @@ _COLUMNS: dict[str, Column] = {
 }
 
 
-def show_gram(record: Record, _folder: Path) -> Shown:
+def show_gram(record: Record, _folder: Path) -> Report:
     """Kernels that were computed, and how well they agree with gradients of autograd."""
     facts, sets, traces = record.facts, record.arrays["sets"].tolist(), record.arrays["trace"].tolist()
     blocks: list[str | Table] = [
@@ -62,13 +62,13 @@ def show_gram(record: Record, _folder: Path) -> Shown:
     ]
     if damaged := facts.get("damaged_tiles"):
         blocks.append(f"Computed again, because they were damaged: {', '.join(damaged)}.")
-    return Shown(blocks, values={"sets": sets, "trace": traces}, title="Tangent kernels", record=record)
+    return Report(blocks, values={"sets": sets, "trace": traces}, title="Tangent kernels", record=record)
 
 
-def show_analysis(record: Record, _folder: Path) -> Shown:
+def show_analysis(record: Record, _folder: Path) -> Report:
     """The theory's assumptions and intervals on every target."""
     values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
-    return Shown(
+    return Report(
         [Table.of(target_rows(record), _COLUMNS), TABLE_CAPTION, *_notes(record)],
         {"ntk_panels": ntk_panels.draw.of(record), **ntk_targets.drawings(record)},
         values | asdict(_quality(record)),
@@ -77,12 +77,12 @@ def show_analysis(record: Record, _folder: Path) -> Shown:
     )
 
 
-def show_predictions(record: Record, _folder: Path) -> Shown:
+def show_predictions(record: Record, _folder: Path) -> Report:
     """ProjNormLinear beside the error of the kernel regression."""
     quality, follows = _quality(record), _verdict(record)
     columns = {name: _COLUMNS[name] for name in ("target", "ProjNormLinear")}
     columns["error of the kernel regression (%)"] = _COLUMNS["error (%)"]
-    return Shown(
+    return Report(
         [Table.of(target_rows(record), columns), follows, *_notes(record)],
         {"ntk_panels": ntk_panels.draw.of(record)},
         {"rows": target_rows(record), **asdict(quality)},

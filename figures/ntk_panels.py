@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from figures.families import CLEAN, by_family, looks, scatter, size_keys, spoken
+from figures.families import CLEAN, by_family, label_of, scatter, size_keys, styles
 from figures.headings import kernel_heading, train_images
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from projnorm.core.records import Record
@@ -33,7 +33,7 @@ def draw(figure: Figure, record: Record, *, aligned: str | None = None, decays: 
     names = arrays["targets"].tolist()
     shown = _worst(record) if aligned is None else names.index(aligned)
     lines = _strongest(record) if decays is None else [names.index(name) for name in decays]
-    many = len(looks(arrays["families"].tolist())) > _LEGEND
+    many = len(styles(arrays["families"].tolist())) > _LEGEND
     if many:
         figure.set_figheight(4.1)
     figure.suptitle(kernel_heading(record))
@@ -85,7 +85,7 @@ def _alignment(figure: Figure, axes: Axes, record: Record, target: int) -> None:
     norm = PowerNorm(0.5, 0, 1)
     image = axes.imshow(matrix, origin="lower", cmap="magma_r", norm=norm, aspect="auto", extent=extent)
     axes.grid(visible=False)
-    axes.set_ylabel(f"eigenvector, {spoken(str(record.arrays['targets'][target]))}", fontsize=8)
+    axes.set_ylabel(f"eigenvector, {label_of(str(record.arrays['targets'][target]))}", fontsize=8)
     axes.tick_params(labelbottom=False)
     axes.set_title("(a) alignment")
     figure.colorbar(image, ax=axes, label="|cosine|", shrink=0.8)
@@ -95,7 +95,7 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
     overlap, names = record.arrays["span_overlap"], record.arrays["targets"]
     index = np.arange(1, overlap.shape[1] + 1)
     for i, colour, style in ((0, TRUTH, "--"), (target, CYCLE[3], "-"))[: 2 if target else 1]:
-        axes.plot(index, overlap[i], style, color=colour, lw=1, label=spoken(str(names[i])))
+        axes.plot(index, overlap[i], style, color=colour, lw=1, label=label_of(str(names[i])))
     axes.set(xlim=(0.5, index[-1] + 0.5), ylim=(0, 1), xlabel="training eigenvector, j")
     axes.set_ylabel("shared\nspan", fontsize=8)
     axes.legend(fontsize=6, loc="upper right")
@@ -103,14 +103,14 @@ def _spans(axes: Axes, record: Record, target: int) -> None:
 
 def _decay(axes: Axes, record: Record, targets: Sequence[int]) -> None:
     arrays, n = record.arrays, train_images(record)
-    styles = looks(arrays["families"].tolist())
+    by_name = styles(arrays["families"].tolist())
     index = np.arange(1, len(arrays["train_eigenvalues"]) + 1)
     label = rf"training, $i^{{-{arrays['train_decay'][0]:.2f}}}$"
     axes.loglog(index, arrays["train_eigenvalues"] / n, color=TRUTH, lw=1.8, label=label)
     for target in targets:
-        family, name = str(arrays["families"][target]), spoken(str(arrays["targets"][target]))
+        family, name = str(arrays["families"][target]), label_of(str(arrays["targets"][target]))
         line = "--" if family == CLEAN else "-"
-        axes.loglog(*spectrum(record, target), line, color=styles[family]["color"], lw=1, label=name)
+        axes.loglog(*spectrum(record, target), line, color=by_name[family]["color"], lw=1, label=name)
     axes.set(xlabel="index", ylabel="eigenvalue of the covariance", title="(b) decay")
     if len(targets) <= _LEGEND + 1:
         axes.legend(fontsize=6, loc="upper right")
@@ -120,9 +120,9 @@ def _prediction(axes: Axes, record: Record) -> None:
     arrays, truth = record.arrays, true_error(record)
     known = ~np.isnan(truth)
     scatter(axes, arrays["projnorm"], 100 * truth, arrays["families"], arrays["severities"])
-    styles = looks(arrays["families"].tolist())
+    by_name = styles(arrays["families"].tolist())
     for target in np.flatnonzero(~known):
-        axes.axvline(arrays["projnorm"][target], color=styles[str(arrays["families"][target])]["color"], ls=":")
+        axes.axvline(arrays["projnorm"][target], color=by_name[str(arrays["families"][target])]["color"], ls=":")
     if not known.any():
         axes.set_ylim(0, 100)
     quality = fit_quality(arrays["projnorm"][known], truth[known])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from figures.show import Shown
+from figures.report import Report
 from figures.style import GENERALISED, PAPER, TRUTH, WIDTH, Axes, Figure, plot
 from figures.table import Column, Table, number
 from ntk.experiments.subsample import subsample_rows
@@ -29,10 +29,10 @@ _COLUMNS: dict[str, Column] = {
 }
 
 
-def show(record: Record, _folder: Path) -> Shown:
+def show(record: Record, _folder: Path) -> Report:
     """Sampled kernels beside the exact one."""
     rows = subsample_rows(record)
-    return Shown(
+    return Report(
         [Table.of(rows, _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
         {"ntk_subsample": draw.of(record)},
         {"rows": rows},
@@ -50,10 +50,10 @@ def draw(figure: Figure, record: Record) -> None:
         label, colour, marker = _LOOKS[kind]
         rows = [row for row in errors if row["kind"] == kind]
         counts = [row["count"] for row in rows]
-        look = {"marker": marker, "ms": 4, "color": colour}
-        left.loglog(counts, [row["eigenvalue_median"] for row in rows], label=f"{label}, median", **look)
-        left.loglog(counts, [row["eigenvalue_largest"] for row in rows], ls="--", label=f"{label}, largest", **look)
-        right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **look)
+        style = {"marker": marker, "ms": 4, "color": colour}
+        left.loglog(counts, [row["eigenvalue_median"] for row in rows], label=f"{label}, median", **style)
+        left.loglog(counts, [row["eigenvalue_largest"] for row in rows], ls="--", label=f"{label}, largest", **style)
+        right.loglog(counts, [row["projnorm_rms"] for row in rows], label=label, **style)
     for axes, what in ((left, "eigenvalues"), (right, "ProjNormLinear")):
         _root(axes)
         axes.set(xlabel="features (coordinates or width)", ylabel=f"relative error, {what}")

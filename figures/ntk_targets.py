@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from figures.families import CLEAN, by_family, severity_panels, spoken
+from figures.families import CLEAN, by_family, label_of, severity_panels
 from figures.headings import kernel_heading, train_images
 from figures.ntk_panels import spectrum
 from figures.style import CYCLE, GENERALISED, PAPER, SHARP, TRUTH, WIDTH, Drawing, Figure, plot
@@ -48,10 +48,10 @@ def draw_norm_ratio(figure: Figure, record: Record) -> None:
     arrays = record.arrays
     axes = figure.subplots()
     axes.set_title(kernel_heading(record), fontsize=8)  # above the axes alone: the legend is as high as the figure
-    for family, members, look in by_family(arrays["families"]):
+    for family, members, style in by_family(arrays["families"]):
         x, y = arrays["severities"][members], arrays["rho"][members] - 1.0
-        look |= {"ls": "none" if family in (CLEAN, "given") else "-", "ms": 9 if family == CLEAN else 5}
-        axes.plot(x, y, label=spoken(family), **look)
+        style |= {"ls": "none" if family in (CLEAN, "given") else "-", "ms": 9 if family == CLEAN else 5}
+        axes.plot(x, y, label=label_of(family), **style)
     for level, label in ((-0.5, "a factor of two either way"), (1.0, None)):
         axes.axhline(level, color=TRUTH, ls="--", lw=0.8, label=label)
     axes.axhline(0.0, color=TRUTH, lw=0.8, label="equal norms, as the paper assumes")
@@ -76,7 +76,7 @@ def draw_decay(figure: Figure, record: Record) -> None:
         axes.loglog(np.arange(1, len(train) + 1), train, "--", color=TRUTH, lw=1)
         exponents = [f"{arrays['decay'][target, 0]:.2f}" for target, _ in members]
         ends = " to ".join([exponents[0], *exponents[1:][-1:]])
-        axes.set_title(f"{spoken(family)} [{ends}]", fontsize=8)
+        axes.set_title(f"{label_of(family)} [{ends}]", fontsize=8)
 
 
 @plot("Intervals for the loss on tangent kernels", _INTERVALS)
@@ -95,6 +95,6 @@ def draw_intervals(figure: Figure, record: Record) -> None:
     if not np.isnan(arrays["test_loss"]).all():
         axes.plot(arrays["test_loss"], height, "o", ms=3, color=TRUTH, label="loss")
     axes.set_xscale("log")
-    axes.set_yticks(height, [spoken(name) for name in names], fontsize=7)
+    axes.set_yticks(height, [label_of(name) for name in names], fontsize=7)
     axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="squared loss")
     figure.legend(fontsize=7, ncols=3, loc="outside lower center")

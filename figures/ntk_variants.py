@@ -12,7 +12,7 @@ from deep.comparison.runs import kernel_rows
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores
 from figures import deep_table, ntk_panels, ntk_targets
-from figures.show import Drawing, Shown
+from figures.report import Drawing, Report
 from figures.table import Column, Number, Table, number
 from ntk.experiments.variants import PLAIN
 from projnorm.core.records import Record
@@ -33,14 +33,14 @@ _PAPER_ALIGNED = "snow-1"
 _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
 
 
-def show(record: Record, folder: Path) -> Shown:
+def show(record: Record, folder: Path) -> Report:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
     intervals = ("proposition", "generalised", "sharp", "joint", "spherical")
     facts = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "eta", "overlap")
     keys = (*facts, "test_loss", *intervals)
     run, variants, sizes = record.config["run"], variant_qualities(record), subset_qualities(record)
     blocks: list[str | Table] = [build(variants), CAPTION]
-    return Shown(
+    return Report(
         blocks + ([by_size(sizes), SIZES_CAPTION] if sizes else []),
         {"ntk_panels": paper_panels(record), **ntk_targets.drawings(record)},
         {

@@ -1,83 +1,113 @@
-"""One self-contained HTML page: pictures, tables and the configuration behind them. It opens from disk, offline."""
+"""What a record says: text and tables to read, figures to draw, numbers for other programs. One form for every record.
+
+The command line prints it, `--json` writes its numbers, and the report makes a section of it.
+"""
 
 from __future__ import annotations
 
-import base64
-import html
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
+from typing import Any
 
-from figures.show import Shown, save_figures
-from figures.style import FORMATS, rendered
-from figures.table import Table, to_html
-from projnorm.core.records import flat
+from figures.style import FORMATS as ALL_FORMATS, Drawing as Drawing, Plot, save
+from figures.table import ENDINGS, FORMATS, Table
+from projnorm import __version__
+from projnorm.core.atomic import write_atomically
+from projnorm.core.records import Record
+from projnorm.core.store import digest
 
-_LAST_LINK = '<li><a href="#provenance">Where this came from</a></li>'
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One part of a page: its heading, its body as HTML, and the answer for the top of the page in one sentence."""
-
-    title: str
-    body: str
-    verdict: str = ""
+_STAMPS = "figures.json"
 
 
-def section(
-    shown: Shown,
-    folder: Path | None = None,
-    *,
-    formats: Sequence[str] = FORMATS,
-    width: str | float | None = None,
-) -> Section:
-    """What a record says as a part of a page: its pictures first, its configuration folded away at the end.
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """What a record says.
 
-    The figures are saved in `folder`, unless they are there already, in these formats and SVG, which the page embeds;
-    without a folder they are for the page only. The width is that of `figures.style.save`.
+    Attributes:
+        blocks: Text and tables in the order they are read.
+        figures: Figures by file name without ending; none is drawn before it is called.
+        values: The same as plain numbers, for JSON.
+        ok: False where the answer is "no": an interval that must hold is broken.
+        title: Heading in the report.
+        verdict: The answer in one sentence, for the top of the report.
+        tables: Tables that are saved as files, by file name without ending.
+        record: Record that this is about, if it is about a single one.
     """
-    if folder is not None:
-        save_figures(shown, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)
-    parts, captions = [], {drawing.caption for drawing in shown.figures.values()}
-    for name, drawing in shown.figures.items():
-        svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
-        if drawing.title != shown.title and len(shown.figures) > 1:
-            parts.append(f"<h3>{to_html(drawing.title)}</h3>")
-        source = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
-        parts.append(f'<figure><img alt="{html.escape(drawing.caption)}" src="{source}"></figure>')
-        parts.append(f"<p>{to_html(drawing.caption)}</p>")
-    for block in shown.blocks:
-        if isinstance(block, Table):
-            parts.append(block.html())
-        elif block not in captions:
-            parts.append(f"<p>{to_html(block)}</p>")
-    if (record := shown.record) is not None:
-        settings = _settings({"record": record.id, "created": record.created, **record.config}, "setting")
-        parts.append(f"<details><summary>Configuration</summary>{settings}</details>")
-    return Section(shown.title, "\n".join(parts), shown.verdict)
+
+    blocks: Sequence[str | Table]
+    figures: Mapping[str, Drawing] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    ok: bool = True
+    title: str = ""
+    verdict: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    record: Record | None = None
+
+    def text(self) -> str:
+        """The blocks as a terminal shows them."""
+        return "\n\n".join(block.text() if isinstance(block, Table) else block for block in self.blocks)
 
 
-def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
-    """The whole document: the answers first, then the contents, every section, and how it was made (`provenance`)."""
-    verdicts = "".join(f"<li>{to_html(one.verdict)}</li>" for one in sections if one.verdict)
-    links = "".join(f'<li><a href="#s{i}">{to_html(one.title)}</a></li>' for i, one in enumerate(sections))
-    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(title),
-        introduction=to_html(introduction),
-        verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",
-        contents=f"<nav><ul>{links}{_LAST_LINK}</ul></nav>" if len(sections) > 1 else "",
-        sections="\n".join(f'<h2 id="s{i}">{to_html(one.title)}</h2>\n{one.body}' for i, one in enumerate(sections)),
-        provenance=_settings(provenance, "what"),
-    )
+def single_figure(draw: Plot[[Record]]) -> Callable[[Record, Path | None], Report]:
+    """The function that shows a record which is one figure, named after the module that draws it."""
+    name = draw.paint.__module__.rpartition(".")[2]
+    return lambda record, _folder: of_figure(record, name, draw.of(record))
 
 
-def _settings(settings: Mapping[str, object], first: str) -> str:
-    """A table of settings, those of a nested configuration by their dotted names."""
-    return Table((first, "value"), [(key, _plain(value)) for key, value in flat(settings)]).html()
+def of_figure(
+    record: Record | None, name: str, drawing: Drawing, *tables: Table, values: Mapping[str, Any] | None = None
+) -> Report:
+    """A record that is one figure and what to see in it, after its tables; the title is that of the figure."""
+    return Report([*tables, drawing.caption], {name: drawing}, values or {}, title=drawing.title, record=record)
 
 
-def _plain(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+def save_figures(
+    report: Report,
+    folder: Path,
+    *,
+    formats: Sequence[str] = ALL_FORMATS,
+    width: str | float | None = None,
+    fresh: bool = False,
+) -> list[Path]:
+    """Draw the figures and write them into `folder`; those that are there already, of the same numbers, are kept.
+
+    Args:
+        report: What a record says.
+        folder: Folder to write into.
+        formats: Endings of the files.
+        width: Width as in `figures.style.save`.
+        fresh: Whether to draw again what is there.
+    """
+    known = _known(folder)
+    about = [] if report.record is None else [report.record.id, report.record.created]
+    stamp = digest([about, str(report.values), width, __version__])
+    paths = []
+    for name, draw in report.figures.items():
+        files = [folder / f"{name}.{extension}" for extension in formats]
+        if fresh or not all(known.get(path.name) == stamp and path.exists() for path in files):
+            files = save(draw(), folder, name, formats=formats, width=width)
+            known |= dict.fromkeys((path.name for path in files), stamp)
+            write_atomically(folder / _STAMPS, json.dumps(known, indent=1).encode())
+        paths += files
+    return paths
+
+
+def save_tables(report: Report, folder: Path) -> list[Path]:
+    """Write the named tables into `folder`, a file for each format."""
+    paths = []
+    for name, table in report.tables.items():
+        for form, ending in ENDINGS.items():
+            paths.append(folder / f"{name}.{ending}")
+            write_atomically(paths[-1], (FORMATS[form](table) + "\n").encode())
+    return paths
+
+
+def _known(folder: Path) -> dict[str, str]:
+    """What the figures in a folder were drawn from, by file name; nothing where that is not known."""
+    try:
+        stamps = json.loads((folder / _STAMPS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return stamps if isinstance(stamps, dict) else {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from deep.comparison.stress import predictions
 from figures.headings import about_run
-from figures.show import Shown, of_figure
+from figures.report import Report, of_figure
 from figures.style import CYCLE, TRUTH, Figure, panels, plot
 from figures.table import Cell, Number, Table
 from projnorm.core.records import Record
@@ -30,7 +30,7 @@ _HYPOTHESES = {"no_shift_p": "p of no shift", "class_shares_p": "p of class shar
 _TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Errors under label shift"}
 
 
-def show(record: Record, _folder: Path) -> Shown:
+def show(record: Record, _folder: Path) -> Report:
     """Errors under attack, or under label shift."""
     arrays, methods = record.arrays, predictions(record)
     drawing = replace(draw.of(record, about_run(record)), title=_TITLES[record.kind])
@@ -81,8 +81,8 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
             continue
         fitted = np.clip(100 * Line.fitted(scores, arrays["run_errors"]).predict(scores), _LOWEST, _HIGHEST)
         true, predicted = 100 * arrays["errors"], np.clip(100 * method.predicted, _LOWEST, _HIGHEST)
-        look: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
-        axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **look)
+        style: dict[str, Any] = {"s": 8, "color": CYCLE[0], "alpha": 0.5, "linewidths": 0}
+        axes.scatter(100 * arrays["run_errors"], fitted, label="targets of the run", **style)
         axes.scatter(true, predicted, s=16, marker="s", color=CYCLE[1], label="sets of this kind")
         for number in {1, len(predicted)}:
             point = (true[number - 1], predicted[number - 1])

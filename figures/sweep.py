@@ -11,7 +11,7 @@ from deep.comparison.score_quality import qualities
 from deep.comparison.sweep import sweep_scores
 from figures import deep_table
 from figures.headings import about_run
-from figures.show import Shown, of_figure
+from figures.report import Report, of_figure
 from figures.style import CYCLE, TRUTH, Figure, plot
 from projnorm.core.records import Record
 
@@ -20,7 +20,7 @@ CAPTION = (
     "setting at a time is changed; the dashed line is the run that they vary. T is scaled with m, so that every image "
     "is seen equally often."
 )
-_SPOKEN = {
+_LABELS = {
     "T": "steps T",
     "m": "images of each target m",
     "lr": "learning rate",
@@ -31,7 +31,7 @@ _SPOKEN = {
 }
 
 
-def show(record: Record, _folder: Path) -> Shown:
+def show(record: Record, _folder: Path) -> Report:
     """ProjNorm under every setting."""
     settings = qualities(sweep_scores(record))
     table = deep_table.of_qualities(settings, first="setting")
@@ -55,7 +55,7 @@ def draw(figure: Figure, record: Record, heading: str = "") -> None:
         axes.axhline(settings[0].r_squared.value, color=TRUTH, ls="--", lw=0.8, label="as in the run")
         axes.errorbar(range(len(members)), centre, yerr=ends, fmt="o", color=colour, ms=5, lw=1, capsize=2)
         axes.set_xticks(range(len(members)), [values[i] for i in members], rotation=30, ha="right")
-        axes.set(xlim=(-0.6, len(members) - 0.4), xlabel=_SPOKEN[name])
+        axes.set(xlim=(-0.6, len(members) - 0.4), xlabel=_LABELS[name])
     grid[0].set(ylabel="$R^2$", ylim=(0, 1.03))
     if names:
         grid[0].legend(loc="lower left", fontsize=7)

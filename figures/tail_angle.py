@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures.show import single_figure
+from figures.report import single_figure
 from figures.style import GENERALISED, PAPER, SHARP, TRUTH, Figure, plot
 from projnorm.core.records import Record
 

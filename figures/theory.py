@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from figures import bound, counterexample, interval_widths, spectra, tail_angle, toy
-from figures.report import Section, page, section
-from figures.show import Shown
+from figures.page import Section, page, section
+from figures.report import Report
 from figures.style import FORMATS
 from projnorm.core.records import Record
 
 # In the order of the report; "siblings" are the toy experiments of other designs.
-_SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
+_SHOWS: dict[str, Callable[[Record, Path | None], Report]] = {
     "toy": toy.show,
     "bound": bound.show,
     "intervals": interval_widths.show,
@@ -23,7 +23,7 @@ _SHOWS: dict[str, Callable[[Record, Path | None], Shown]] = {
 }
 
 
-def theory_shows(records: Mapping[str, Record], root: Path | None = None) -> list[Shown]:
+def theory_reports(records: Mapping[str, Record], root: Path | None = None) -> list[Report]:
     """What the records of the theory say, by the names that `simulations.presets.theory_configs` gives them.
 
     Designs that break an interval are saved in the folders of their records under `root`; None saves none.
@@ -47,11 +47,11 @@ def theory_page(
     """The report: every figure of the theory with its caption and configuration, the tables, and then `more`.
 
     Args:
-        records: Records of the theory by name, as in `theory_shows`.
+        records: Records of the theory by name, as in `theory_reports`.
         environment: Machine and versions.
         full: Whether the records are at publication quality.
-        root: Folder of the records, as in `theory_shows`.
-        folder: Folder that the figures are saved in, as in `figures.report.section`, like `formats` and `width`.
+        root: Folder of the records, as in `theory_reports`.
+        folder: Folder that the figures are saved in, as in `figures.page.section`, like `formats` and `width`.
         formats: File formats of the figures.
         width: Width of the figures.
         more: Further sections, such as those of networks.
@@ -62,5 +62,5 @@ def theory_page(
         f"simulations, bounds, and what breaks them. Made by `projnorm report`, {quality}."
     )
     provenance = {**{k: v for k, v in environment.items() if k != "libraries"}, **environment["libraries"]}
-    sections = [section(shown, folder, formats=formats, width=width) for shown in theory_shows(records, root)]
+    sections = [section(report, folder, formats=formats, width=width) for report in theory_reports(records, root)]
     return page("projnorm: the theory in pictures", introduction, [*sections, *more], provenance)

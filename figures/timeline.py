@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from figures.report import page, section
-from figures.show import Shown
+from figures.page import page, section
+from figures.report import Report
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
 from projnorm.core.environment import current_environment
@@ -75,12 +75,12 @@ def report_page(monitor: Monitor, *, command: str) -> str:
         f"Batches with warnings: {sum(bool(one.warnings) for one in reports):,}.",
         build(reports[-_SHOWN_ROWS:]),
     ]
-    shown = Shown(blocks, {"timeline": draw.of(monitor)}, title="Error over time", verdict=verdict)
+    report = Report(blocks, {"timeline": draw.of(monitor)}, title="Error over time", verdict=verdict)
     return page(
         f"Model monitor: {state}",
         "The estimated error of each batch. The probability of ever raising a false alarm is at most alpha: for the "
         "alarm from estimates if these are right up to sampling noise, for the alarm from labels whatever they are.",
-        [section(shown)],
+        [section(report)],
         {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "command": command, **current_environment()},
     )
 

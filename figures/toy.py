@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from figures import blindness, toy_designs
-from figures.show import Shown
+from figures.report import Report
 from figures.style import GENERALISED, TRUTH, Drawing, Figure, plot
 from figures.table import Cell, Number, Table
 from projnorm.core.records import Record
@@ -44,14 +44,14 @@ PANELS = {
 }
 
 
-def show(record: Record, _folder: Path | None) -> Shown:
+def show(record: Record, _folder: Path | None) -> Report:
     """The numbers beside their closed forms, and how scores and intervals follow the loss."""
     design, trials = record.config["design"], record.config["trials"]
     heading = f"Toy experiment, design {design}, {_reading(record)}"
     figures = {"toy": drawing(record)}
     if design == "gaussian":
         figures["blindness"] = blindness.draw.of(record)
-    return Shown(
+    return Report(
         blocks=[
             f"{heading}: mean ± standard error of {trials} trials [closed form]",
             table(record),
@@ -70,10 +70,10 @@ def show(record: Record, _folder: Path | None) -> Shown:
     )
 
 
-def show_designs(records: Sequence[Record]) -> Shown:
+def show_designs(records: Sequence[Record]) -> Report:
     """Several designs side by side."""
     figures = {"toy_designs": toy_designs.draw.of(records)}
-    return Shown([tracking(records), DESIGNS_CAPTION], figures, title="Other designs")
+    return Report([tracking(records), DESIGNS_CAPTION], figures, title="Other designs")
 
 
 def drawing(record: Record) -> Drawing:

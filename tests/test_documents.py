@@ -170,9 +170,9 @@ def test_the_estimator_and_the_experiment_of_contributing_work(tmp_path, monkeyp
     assert estimator("meanmargin")().fit(outputs).score(outputs) == pytest.approx(0.45)
     record = names["run_coin"](names["CoinConfig"](coins=3), pn.RunContext(tmp_path))
     assert record.arrays["share"].shape == (3,)
-    shown = names["show"](record, tmp_path)
-    assert shown.values["mean"] == record.arrays["share"].mean()
-    assert shown.figures["coin"]().axes[0].patches
+    report = names["show"](record, tmp_path)
+    assert report.values["mean"] == record.arrays["share"].mean()
+    assert report.figures["coin"]().axes[0].patches
 
 
 def test_the_citation_names_the_paper_and_the_version():

@@ -12,7 +12,7 @@ from benchmarks.shifts.evaluate import OUTPUTS_ONLY, WITH_MODEL
 from benchmarks.shifts.leaderboard import Standing, standings
 from benchmarks.shifts.problems import KINDS
 from benchmarks.shifts.suites import CONFIDENCES, OUTPUTS, PREDICTED
-from figures.show import Shown
+from figures.report import Report
 from figures.style import CYCLE, TRUTH, Axes, Figure, panels, plot
 from figures.table import Cell, Column, Number, Table, number
 from projnorm.core.records import Record
@@ -36,7 +36,7 @@ _OTHER_TABLES = {
 }
 
 
-def show(record: Record, _folder: Path) -> Shown:
+def show(record: Record, _folder: Path) -> Report:
     """The leaderboard, the same by kind of shift and by suite, the two small tables, and the figure."""
     leaderboard = build(standings(record))
     blocks: list[str | Table] = []
@@ -56,7 +56,7 @@ def show(record: Record, _folder: Path) -> Shown:
     if failures := _failures(record):
         blocks.append(failures)
     values = {table: [asdict(one) for one in standings(record, table=table)] for table in (OUTPUTS, *_OTHER_TABLES)}
-    return Shown(blocks, figures, values, title="The benchmark of real shifts", tables=tables, record=record)
+    return Report(blocks, figures, values, title="The benchmark of real shifts", tables=tables, record=record)
 
 
 def build(found: list[Standing]) -> Table:

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.studies.method_quality import STACK, SmallSampleQualities, small_sample_qualities, smallest_size
 from deep.estimators.projnorm import ProjNorm
 from figures.headings import about_run
-from figures.show import Shown
+from figures.report import Report
 from figures.style import CYCLE, OTHERS, TRUTH, WIDTH, Figure, plot
 from figures.table import Column, Number, Table, number
 from projnorm.core.records import Record
@@ -29,7 +29,7 @@ _PAPER_SIZE, _PAPER = 100, 0.784
 _COLOURED = 5
 
 
-def show(record: Record, _folder: Path) -> Shown:
+def show(record: Record, _folder: Path) -> Report:
     """Every method at every number of samples, and the default against the best others."""
     summary = small_sample_qualities(record)
     blocks: list[str | Table] = [build(summary), CAPTION]
@@ -43,7 +43,7 @@ def show(record: Record, _folder: Path) -> Shown:
         "differences": [asdict(one) for one in summary.differences],
     }
     figures = {"small_samples": draw.of(summary, about_run(record))}
-    return Shown(blocks, figures, values, title=draw.title, record=record)
+    return Report(blocks, figures, values, title=draw.title, record=record)
 
 
 def build(summary: SmallSampleQualities) -> Table:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from deep.comparison.analysis_config import AdversarialConfig, spoken
+from deep.comparison.analysis_config import AdversarialConfig, short_number
 from deep.comparison.config import image_config
 from deep.comparison.modality import domain_of
 from deep.comparison.runs import Run
@@ -42,7 +42,7 @@ def run_adversarial(config: AdversarialConfig, context: RunContext) -> Record:
         ADVERSARIAL_KIND,
         config,
         run,
-        items={f"eps = {spoken(eps)}": eps for eps in config.eps},
+        items={f"eps = {short_number(eps)}": eps for eps in config.eps},
         make=partial(_attacked, config),
         original=_clean(config.m, run).images,
     )

@@ -165,13 +165,13 @@ class NtkPredictConfig(OnRunConfig):
             raise InputError(f"`outputs` must not be {FULL}: what is analysed has one row per sample.")
 
 
-def spoken(number: float) -> str:
+def short_number(number: float) -> str:
     """A number as the names of sets have it."""
     return f"{number:.6g}"
 
 
 def _require_different(name: str, numbers: Sequence[float]) -> None:
-    if len(set(map(spoken, numbers))) < len(numbers):
+    if len(set(map(short_number, numbers))) < len(numbers):
         raise InputError(f"`{name}` must be different numbers; got {', '.join(map(str, numbers))}.")
 
 

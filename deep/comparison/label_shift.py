@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.comparison.analysis_config import LabelShiftConfig, spoken
+from deep.comparison.analysis_config import LabelShiftConfig, short_number
 from deep.comparison.config import image_config
 from deep.comparison.runs import Run
 from deep.comparison.stress import run_to_calibrate_on, stress_record
@@ -32,7 +32,7 @@ def run_label_shift(config: LabelShiftConfig, context: RunContext) -> Record:
     sets = difficulty_groups(test.labels, _class_errors(run, test), config.groups, most, rng) if config.groups else {}
     for concentration in config.concentrations:
         for draw in range(1, config.draws + 1):
-            name = f"Dirichlet {spoken(concentration)}, draw {draw}"
+            name = f"Dirichlet {short_number(concentration)}, draw {draw}"
             sets[name] = dirichlet_mixture(test.labels, concentration, most, rng)
     return stress_record(LABEL_SHIFT_KIND, config, run, items=sets, make=_images)
 

@@ -57,15 +57,15 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
         return answer(show(resolve(experiment.costs)(config, context, options[CostOptions])), as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
-    from figures.show import save_tables
+    from figures.report import save_tables
 
     record = experiment.compute(config, context)
     folder = context.root / record.id
-    shown = resolve(experiment.show)(record, folder)
-    paths = write_figures(shown, folder, options[FigureOptions])
-    save_tables(shown, folder)
+    report = resolve(experiment.show)(record, folder)
+    paths = write_figures(report, folder, options[FigureOptions])
+    save_tables(report, folder)
     files = {"record": str(folder), "figures": [str(path) for path in paths]}
-    code = answer(shown, {**record.to_dict(), **files}, as_json=out.json)
+    code = answer(report, {**record.to_dict(), **files}, as_json=out.json)
     if not out.json:
         say(f"\nRecord and figures in {folder}")
     return code

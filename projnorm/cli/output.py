@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from projnorm.cli.options import FigureOptions
 
 if TYPE_CHECKING:
-    from figures.show import Shown
+    from figures.report import Report
 
 
 def say(text: object = "") -> None:
@@ -30,20 +30,20 @@ def announce(line: str) -> None:
     sys.stderr.write(f"{line} ...\n")
 
 
-def answer(shown: Shown, besides: Mapping[str, Any] | None = None, *, as_json: bool) -> int:
-    """Print what is shown, as text or as JSON with further entries; returns the exit code."""
+def answer(report: Report, besides: Mapping[str, Any] | None = None, *, as_json: bool) -> int:
+    """Print a report, as text or as JSON with further entries; returns the exit code."""
     if as_json:
-        say_json({**(besides or {}), **shown.values})
+        say_json({**(besides or {}), **report.values})
     else:
-        say(shown.text())
-    return 0 if shown.ok else 1
+        say(report.text())
+    return 0 if report.ok else 1
 
 
-def write_figures(shown: Shown, folder: Path, options: FigureOptions) -> list[Path]:
+def write_figures(report: Report, folder: Path, options: FigureOptions) -> list[Path]:
     """Write the figures; returns their paths."""
-    from figures.show import save_figures
+    from figures.report import save_figures
 
-    return save_figures(shown, folder, formats=options.formats, width=options.width or None)
+    return save_figures(report, folder, formats=options.formats, width=options.width or None)
 
 
 def say_paths(paths: list[Path], *, as_json: bool) -> None:

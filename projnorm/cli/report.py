@@ -14,7 +14,7 @@ from projnorm.core.experiments import experiment
 from projnorm.core.records import Record
 
 if TYPE_CHECKING:
-    from figures.report import Section
+    from figures.page import Section
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class ReplayOptions(Config):
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
     """Draw every theory figure from its record; records that are missing are computed first."""
-    from figures.theory import theory_shows
+    from figures.theory import theory_reports
 
-    shows = theory_shows(_records(options, out, run))
-    paths = [path for shown in shows for path in write_figures(shown, out.figures, drawing)]
+    reports = theory_reports(_records(options, out, run))
+    paths = [path for part in reports for path in write_figures(part, out.figures, drawing)]
     say_paths(paths, as_json=out.json)
 
 

@@ -48,9 +48,9 @@ def table(options: TableOptions, out: OutOption) -> None:
     from figures.table import FORMATS
 
     run = _opened(out, options.run)
-    shown = show_scores(run.config.to_json(), run.scores())
-    rows = shown.tables["targets" if options.targets else "table"]
-    answer(replace(shown, blocks=[FORMATS[options.format](rows)]), {"run": run.name}, as_json=out.json)
+    report = show_scores(run.config.to_json(), run.scores())
+    rows = report.tables["targets" if options.targets else "table"]
+    answer(replace(report, blocks=[FORMATS[options.format](rows)]), {"run": run.name}, as_json=out.json)
 
 
 def draw(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -68,8 +68,8 @@ def trajectory(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -
     from projnorm.core.records import load_record
 
     run = _opened(out, options.run)
-    shown = show_trajectory(load_record(out.root, run.name), run.folder)
-    say_paths(write_figures(shown, run.folder, drawing), as_json=out.json)
+    report = show_trajectory(load_record(out.root, run.name), run.folder)
+    say_paths(write_figures(report, run.folder, drawing), as_json=out.json)
 
 
 def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) -> None:
@@ -77,9 +77,9 @@ def residuals(options: ScoresOptions, out: OutOption, drawing: FigureOptions) ->
     from figures.comparison import show_residuals
 
     run = _opened(out, options.run)
-    shown = show_residuals(run.config.to_json(), run.scores())
-    paths = write_figures(shown, run.folder, drawing)
-    answer(shown, {"run": run.name, "figures": list(map(str, paths))}, as_json=out.json)
+    report = show_residuals(run.config.to_json(), run.scores())
+    paths = write_figures(report, run.folder, drawing)
+    answer(report, {"run": run.name, "figures": list(map(str, paths))}, as_json=out.json)
     if not out.json:
         say(f"\nFigures in {run.folder}")
 
@@ -91,10 +91,10 @@ def ensemble(options: EnsembleOptions, out: OutOption) -> None:
 
     run = _opened(out, options.run)
     subsets = [tuple(name.strip() for name in text.split(",")) for text in options.methods]
-    shown = show_ensembles(run.scores(), subsets or None)
+    report = show_ensembles(run.scores(), subsets or None)
     if options.format != "text":
-        shown = replace(shown, blocks=[FORMATS[options.format](shown.tables["ensembles"])])
-    answer(shown, {"run": run.name}, as_json=out.json)
+        report = replace(report, blocks=[FORMATS[options.format](report.tables["ensembles"])])
+    answer(report, {"run": run.name}, as_json=out.json)
 
 
 def presets(out: OutOption) -> None:

@@ -29,7 +29,7 @@ class Experiment:
     summary: str  # one line for the list of commands
     config: str  # class of its configuration
     run: str  # function of a configuration and a `RunContext` that gives the record
-    show: str  # function of a record and its folder that gives a `figures.show.Shown`
+    show: str  # function of a record and its folder that gives a `figures.report.Report`
     presets: str = ""  # named configurations, one of which the command takes by position
     costs: str = ""  # function of a configuration, a `RunContext` and a `CostAssumptions` that gives a `CostReport`
     download: str = ""  # function of a configuration that fetches its data or weights

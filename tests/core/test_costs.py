@@ -35,12 +35,12 @@ def test_a_report_is_json_and_a_table():
     report = CostReport(
         job_rows(PHASES), ("All of it.",), (device_cost(PHASES, 8, UNIT, device_bytes=2e9),), UNIT, ("rough",), {"a": 1}
     )
-    shown = show(report)
-    document = json.loads(json.dumps(shown.values))
+    report = show(report)
+    document = json.loads(json.dumps(report.values))
     assert [part["job"] for part in document["parts"]] == ["train", "between", "predict", "total"]
     assert (document["a"], document["parts"][-1]["samples trained on"], document["devices"][0]["devices"]) == (1, 10, 8)
     for words in ("samples passed", "All of it.", "2.00", "Note: rough.", "nothing was measured on a GPU"):
-        assert words in shown.text()
+        assert words in report.text()
 
 
 @given(st.lists(st.floats(0.0, 10.0), max_size=30), st.integers(1, 8))

@@ -162,9 +162,9 @@ def test_kernels_of_fewer_samples_are_parts_of_those_of_more(finished):
     expected = fit_quality(plain, many.arrays["network_error"])
     assert rows[1].plain.r_squared.value == pytest.approx(expected.r_squared)
     assert rows[1].plain.spearman.value == pytest.approx(expected.spearman)
-    shown = ntk_variants.show(many, context.root / many.id)
-    assert [row["n"] for row in shown.values["sizes"]] == [12, 20, 30]
-    assert any("R^2 as defined" in block.header for block in shown.blocks if not isinstance(block, str))
+    report = ntk_variants.show(many, context.root / many.id)
+    assert [row["n"] for row in report.values["sizes"]] == [12, 20, 30]
+    assert any("R^2 as defined" in block.header for block in report.blocks if not isinstance(block, str))
 
 
 def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):

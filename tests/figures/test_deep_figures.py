@@ -17,7 +17,7 @@ from benchmarks.studies.conformal import Coverage
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Row, Scores, not_rising
 from figures import comparison, corruption_gallery, deep_table, deep_targets, error_card
-from figures.families import looks, severity_panels
+from figures.families import severity_panels, styles
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Interval
 from projnorm.data.corruptions.families import FAMILIES
@@ -39,7 +39,7 @@ def scores(families=PAPER_FAMILIES) -> Scores:
 
 
 def test_every_family_has_a_look_of_its_own():
-    seen = {(to_hex(look["color"]), look["marker"]) for look in looks(list(FAMILIES)).values()}
+    seen = {(to_hex(style["color"]), style["marker"]) for style in styles(list(FAMILIES)).values()}
     assert len(seen) == len(FAMILIES) + 1
 
 
@@ -84,13 +84,13 @@ def test_the_table_names_the_numbers_and_their_intervals():
 def test_a_run_is_shown_with_its_best_method_first_of_all():
     network = {"architecture": "small-cnn", "weights": "random", "size": 32}
     config = {"data": {"data": "digits", "m": 100}, "network": network, "projnorm": {"steps": 7}}
-    shown = comparison.show_scores(config, scores())
-    assert shown.blocks[0] == "small-cnn, random weights, 32 px\ndigits, m = 100, T = 7, 55 targets, shifts generated"
-    assert set(shown.figures) == {"scatter", "severity"}
-    assert set(shown.tables) == {"table", "targets"}
-    assert shown.verdict.startswith("Of 2 methods, ")
-    assert [row["method"] for row in json.loads(json.dumps(shown.values))["rows"]] == ["ATC", "ProjNorm"]
-    assert "does not rise with every severity of fog" in shown.text()
+    report = comparison.show_scores(config, scores())
+    assert report.blocks[0] == "small-cnn, random weights, 32 px\ndigits, m = 100, T = 7, 55 targets, shifts generated"
+    assert set(report.figures) == {"scatter", "severity"}
+    assert set(report.tables) == {"table", "targets"}
+    assert report.verdict.startswith("Of 2 methods, ")
+    assert [row["method"] for row in json.loads(json.dumps(report.values))["rows"]] == ["ATC", "ProjNorm"]
+    assert "does not rise with every severity of fog" in report.text()
     together = comparison.show_ensembles(scores())
     assert [row["method"] for row in together.values["methods"]][-1] == "stacked"
     residuals = comparison.show_residuals(config, scores())
@@ -122,15 +122,15 @@ CALIBRATION = CalibrationSummary("given", NAMES, np.array(["fog", "snow"]), PRED
 
 
 def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
-    shown = error_card.show(estimate(CALIBRATION))
-    assert shown.title == "Error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %"
-    assert "calibrated on 2 labelled sets of 2 families (given)" in shown.blocks[0]
-    assert shown.blocks[1] == "Warning: be careful"
-    methods, calibration = shown.figures["error_card"]().axes
+    report = error_card.show(estimate(CALIBRATION))
+    assert report.title == "Error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %"
+    assert "calibrated on 2 labelled sets of 2 families (given)" in report.blocks[0]
+    assert report.blocks[1] == "Warning: be careful"
+    methods, calibration = report.figures["error_card"]().axes
     assert methods.get_title() == "30.0 %, 90 % interval 20.0 % to 40.0 %"
     assert [text.get_text() for text in methods.get_yticklabels()] == ["COT"]
     assert len(calibration.collections[0].get_offsets()) == 2
-    table = shown.blocks[-1]
+    table = report.blocks[-1]
     assert table.rows[1][-1] == "not run: needs the network and its initial weights"
     assert [str(cell) for cell in table.rows[0]] == ["COT", "0.3", "31.0", "2.0", "in the estimate"]
     assert len(error_card.draw(estimate(None)).axes) == 1

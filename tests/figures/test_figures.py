@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from figures import bound, report, style, toy
-from figures.show import Shown, save_figures, save_tables
+from figures import bound, page as html, style, toy
+from figures.report import Report, save_figures, save_tables
 from figures.table import FORMATS, Number, Table, to_html, to_latex
-from figures.theory import theory_page, theory_shows
+from figures.theory import theory_page, theory_reports
 from projnorm.core.environment import current_environment
 from projnorm.core.experiments import experiment
 from projnorm.core.records import RunContext
@@ -59,7 +59,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def drawings(records):
-    return {name: drawing for shown in theory_shows(records) for name, drawing in shown.figures.items()}
+    return {name: drawing for report in theory_reports(records) for name, drawing in report.figures.items()}
 
 
 @pytest.fixture(scope="module", params=FIGURES)
@@ -122,9 +122,9 @@ def test_what_is_printed_needs_no_matplotlib():
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
     draw = style.plot("A line", "It rises.", 2.0, 2.0)(drawn.append)
-    shown = Shown([], {"line": draw.of()}, {"number": 1.0})
+    report = Report([], {"line": draw.of()}, {"number": 1.0})
 
-    def times_drawn(changed: Shown = shown, **options) -> int:
+    def times_drawn(changed: Report = report, **options) -> int:
         drawn.clear()
         paths = save_figures(changed, tmp_path, **options)
         assert [path.name for path in paths] == ["line.pdf", "line.svg", "line.png"]
@@ -133,7 +133,7 @@ def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_pat
     assert (times_drawn(), times_drawn()) == (1, 0)
     (tmp_path / "line.pdf").unlink()
     assert (times_drawn(), times_drawn()) == (1, 0)
-    assert times_drawn(dataclasses.replace(shown, values={"number": 2.0})) == 1
+    assert times_drawn(dataclasses.replace(report, values={"number": 2.0})) == 1
     assert (times_drawn(width="column"), times_drawn(width="column", fresh=True)) == (1, 1)
     (tmp_path / "figures.json").write_bytes(b"[")
     assert times_drawn(width="column") == 1
@@ -143,7 +143,7 @@ def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_pat
 def test_the_report_answers_first_and_embeds_the_figures_that_it_saves(records, tmp_path, monkeypatch):
     monkeypatch.setattr("figures.style.rendered", lambda _, extension, **__: f"a figure as {extension}".encode())
     folder = tmp_path / "figures"
-    more = [report.section(Shown(["None `yet`."], title="Networks"))]
+    more = [html.section(Report(["None `yet`."], title="Networks"))]
     page = theory_page(records, current_environment(), full=False, folder=folder, more=more)
     assert page.count(base64.b64encode(b"a figure as svg").decode()) == len(FIGURES) == len(list(folder.glob("*.png")))
     assert "No interval was broken where it must hold, over 400 designs." in page.partition("<nav>")[0]
@@ -211,8 +211,8 @@ def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
     drawing = style.plot("<h3 title>", 'a "quoted" <b>', 1.0, 1.0)(lambda figure: None)  # noqa: ARG005
     figures = {"a": drawing.of(), "b": drawing.of()}
-    shown = Shown(["<note>", table], figures, title="<h>", verdict="<verdict>")
-    page = report.page("<title>", "<intro>", [report.section(shown)], {"python": "<3>", "n": {"m": [1, 2]}})
+    report = Report(["<note>", table], figures, title="<h>", verdict="<verdict>")
+    page = html.page("<title>", "<intro>", [html.section(report)], {"python": "<3>", "n": {"m": [1, 2]}})
     for raw in ("<script>", "<h>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):
         assert raw not in page
     assert "<td>n.m</td><td>1, 2</td>" in page
@@ -253,7 +253,7 @@ def test_a_table_in_every_form():
 
 def test_named_tables_are_saved_in_every_form(tmp_path):
     table = Table(("a", "b"), [("x", Number(0.5))])
-    paths = save_tables(Shown([table], tables={"table": table}), tmp_path)
+    paths = save_tables(Report([table], tables={"table": table}), tmp_path)
     assert [path.name for path in paths] == ["table.txt", "table.md", "table.tex", "table.csv"]
     assert paths[-1].read_text() == "a,b\nx,0.5\n"
 
@@ -268,9 +268,9 @@ def test_the_toy_table_has_means_errors_and_closed_forms(records):
     header, first, *_ = csv.reader(io.StringIO(toy.table(record).csv()))
     assert header[:4] == ["sigma", "test error", "test error standard error", "test error closed form"]
     assert [float(cell) for cell in first[1:4]] == list(row["test_error"].values())
-    shown = toy.show(record, None)
-    assert json.loads(json.dumps(shown.values))["rows"][0] == row
-    assert set(shown.values) == {"rows", "scores", "intervals"}
+    report = toy.show(record, None)
+    assert json.loads(json.dumps(report.values))["rows"][0] == row
+    assert set(report.values) == {"rows", "scores", "intervals"}
     (tracked,) = toy.tracking([records["sibling:spiked"]]).rows
     assert (tracked[0], str(tracked[-1])) == ("spiked", "100")
 
@@ -299,9 +299,9 @@ def test_there_is_no_closed_form_where_it_does_not_hold(design, tmp_path):
     ("outputs", "reading"), [("sign", "one output on labels ±1"), ("one-hot", "two outputs on one-")]
 )
 def test_the_toy_says_how_its_labels_were_read(outputs, reading, tmp_path):
-    shown = toy.show(run_toy(ToyConfig(**SIZES, outputs=outputs, trials=1), RunContext(tmp_path)), None)
-    drawing = shown.figures["toy"]
-    assert reading in shown.text()
+    report = toy.show(run_toy(ToyConfig(**SIZES, outputs=outputs, trials=1), RunContext(tmp_path)), None)
+    drawing = report.figures["toy"]
+    assert reading in report.text()
     assert reading in drawing.caption
     assert drawing().axes[3].get_ylabel() == f"squared loss, {'±1' if outputs == 'sign' else outputs} labels"
 
@@ -335,10 +335,10 @@ def test_a_broken_interval_is_not_ok_and_its_design_is_saved(records, tmp_path):
 
 def test_a_saved_design_shows_which_intervals_hold(tmp_path):
     save_instance(draw_instance(BoundConfig(instances=8, large=0), 7), tmp_path / "flat.npz")
-    shown = bound.show_instance(tmp_path / "flat.npz")
-    assert "flat tails lean" in shown.text()
-    assert not shown.values["rows"][0]["holds"]
-    assert shown.ok
+    report = bound.show_instance(tmp_path / "flat.npz")
+    assert "flat tails lean" in report.text()
+    assert not report.values["rows"][0]["holds"]
+    assert report.ok
 
 
 def test_tables_of_a_verification_made_by_hand(records):

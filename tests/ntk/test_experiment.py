@@ -220,9 +220,9 @@ def test_a_low_ceiling_is_that_of_each_process_and_changes_no_number(tmp_path):
 
 def test_too_few_targets_or_equal_errors_have_no_r_squared(context, tmp_path):
     record = run_analysis(small(families=("contrast",)), context)
-    shown = ntk_experiment.show_predictions(record, tmp_path)
-    assert shown.verdict == "ProjNormLinear against the error: too few targets for R^2 (2; at least 3 are needed)."
-    assert np.isnan(shown.values["r_squared"])
+    report = ntk_experiment.show_predictions(record, tmp_path)
+    assert report.verdict == "ProjNormLinear against the error: too few targets for R^2 (2; at least 3 are needed)."
+    assert np.isnan(report.values["r_squared"])
     record = run_analysis(small(families=("contrast", "brightness")), context)
 
     def verdict(errors: list[float]) -> str:

@@ -153,9 +153,9 @@ def test_targets_with_and_without_labels_stand_side_by_side(context, tmp_path):
         assert np.isfinite(arrays[name]).all()
     row = ntk_experiment.target_rows(record)[1]
     assert {row[f"{name}_holds"] for name in ("proposition", "generalised", "sharp", "joint", "spherical")} == {None}
-    shown = ntk_experiment.show_predictions(record, tmp_path)
-    assert "too few targets for R^2 (2; at least 3 are needed)" in shown.verdict
-    assert any("Without labels" in str(block) and "new" in str(block) for block in shown.blocks)
+    report = ntk_experiment.show_predictions(record, tmp_path)
+    assert "too few targets for R^2 (2; at least 3 are needed)" in report.verdict
+    assert any("Without labels" in str(block) and "new" in str(block) for block in report.blocks)
 
 
 def test_no_labels_at_all_leave_all_that_needs_none():

@@ -470,8 +470,8 @@ def test_the_leaderboard_can_be_of_one_kind_of_shift_or_one_suite(record):
 def test_the_figure_has_a_panel_for_each_kind_and_the_table_a_line(record, tmp_path):
     from benchmarks.shifts.figure import draw, show
 
-    shown = show(record, tmp_path)
-    by_kind = shown.tables["leaderboard_by_kind"]
+    report = show(record, tmp_path)
+    by_kind = report.tables["leaderboard_by_kind"]
     assert [line[0] for line in by_kind.rows] == ["time", "place"]
     assert by_kind.header[:4] == ("kind", WITH_MODEL, "X", OUTPUTS_ONLY)
     assert [str(cell) for cell in by_kind.rows[0][1:]] == ["0.00", "0.00", "20.00", "0.00", "1.00"]
