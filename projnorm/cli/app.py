@@ -37,9 +37,9 @@ GROUPS = {
 # Commands that are no experiments: the function and one line for the list of commands. The docstring of the function is
 # the help, its arguments are configurations whose settings become flags, and it returns the exit code, or None for 0.
 COMMANDS = {
-    "predict": ("predict:predict", "Estimate the error of your model on your unlabelled data."),
+    "estimate": ("estimate:estimate", "Estimate the error of your model on your unlabelled data."),
     "label": ("label:label", "Choose which few samples to label."),
-    "fit": ("predict:fit", "Fit an estimator of the error once, for many targets."),
+    "fit": ("fit:fit", "Fit an estimator of the error once, for many targets."),
     "monitor": ("monitor:monitor", "Watch the error of a model over batches, with alarms."),
     "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
     "figures": ("report:figures", "Draw every theory figure."),
@@ -58,6 +58,8 @@ COMMANDS = {
     "env": ("installation:env", "Print what a bug report needs."),
     "completion": ("installation:completion", "Print a completion script for a shell."),
 }
+# Other words for a command, which the lists of commands leave out.
+ALIASES = {"predict": "estimate"}
 _EXPERIMENTS = {one.command: one for one in EXPERIMENTS if one.command}
 SUMMARIES = {name: one.summary for name, one in _EXPERIMENTS.items()}
 SUMMARIES |= {name: summary for name, (_, summary) in COMMANDS.items()}
@@ -116,6 +118,7 @@ def _split(argv: Sequence[str]) -> tuple[str, list[str]]:
     """The words of the command and what follows them."""
     for count in (2, 1):
         name = " ".join(argv[:count])
+        name = ALIASES.get(name, name)
         if len(argv) >= count and name in SUMMARIES:
             return name, list(argv[count:])
     return "", list(argv)
@@ -165,7 +168,7 @@ def _overview(group: str) -> str:
     names = [name for name in SUMMARIES if not group or name.split()[0] == group]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
     lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
-    first = ("predict", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
+    first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
         lines += textwrap.wrap(SUMMARIES[name], 79, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
     lines += [

@@ -53,10 +53,10 @@ def label(
 ) -> int:
     """Choose which samples of a target to label, so that few labels say much about the error.
 
-    The samples are written to a file; fill in its column `label` and pass it to `projnorm predict --labelled`. To label
-    until the error is known well enough, pass the file back with --more and say when to stop: the interval that is
-    printed holds however often you look. The exit code is 0 when labelling may stop, or there is no such condition, and
-    1 when more samples were chosen.
+    The samples are written to a file; fill in its column `label` and pass it to `projnorm estimate --labelled`. To
+    label until the error is known well enough, pass the file back with --more and say when to stop: the interval that
+    is printed holds however often you look. The exit code is 0 when labelling may stop, or there is no such condition,
+    and 1 when more samples were chosen.
     """
     require_source(data, estimator)
     files = filter(None, [data.source, estimator.estimator, options.target, options.more, *data.calibration])

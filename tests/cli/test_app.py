@@ -64,7 +64,7 @@ def test_help_imports_nothing_heavy(arguments):
 
 def test_completion_knows_commands_and_options():
     script = run_cli("completion", "bash").out
-    for word in ("toy", "--interval-trials", "predict", "--fail-above", "--finetune-lr"):
+    for word in ("toy", "--interval-trials", "estimate", "--fail-above", "--finetune-lr"):
         assert word in script
 
 

@@ -1,4 +1,4 @@
-"""`projnorm predict` as a user meets it: two files and a number, and one line for everything that is wrong."""
+"""`projnorm estimate` as a user meets it: two files and a number, and one line for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def folder(tmp_path):
 
 @pytest.fixture
 def predict(projnorm):
-    """The estimates that `projnorm predict --json` prints, and its exit code."""
+    """The estimates that `projnorm estimate --json` prints, and its exit code."""
 
     def run(*arguments: str, warned: bool = False) -> tuple[list[dict], int]:
-        code, out, err = projnorm("predict", *arguments, "--json")
+        code, out, err = projnorm("estimate", *arguments, "--json")
         assert (err != "") == warned
         return json.loads(out)["estimates"], code
 
@@ -88,12 +88,12 @@ def write(table, path):
 
 
 def test_two_files_give_an_error_with_an_interval_and_what_it_covers(projnorm):
-    code, out, err = projnorm("predict", *OUTPUTS)
+    code, out, err = projnorm("estimate", *OUTPUTS)
     assert (code, err) == (0, "")
     assert out.startswith("new: Estimated error")
     assert "90 % range" in out
     assert "The range covers sampling noise, the hypotheses that were not refuted, and an allowance" in out
-    assert "not run: needs features" in projnorm("predict", *OUTPUTS, "--all-methods")[1]
+    assert "not run: needs features" in projnorm("estimate", *OUTPUTS, "--all-methods")[1]
 
 
 def test_json_has_everything_and_a_threshold_its_probability(predict):
@@ -223,7 +223,7 @@ def test_bad_input_is_one_line(projnorm, folder, arguments, words):
         (folder / name).write_text("prob_a,prob_b\n0.5,0.5\n", encoding="utf-8")
     torch.save({"x": torch.zeros(2)}, folder / "other.pth")
     (folder / "narrow.npz").write_bytes(to_npz({"inputs": np.zeros((5, 2), np.float32)}))
-    code, out, err = projnorm("predict", *arguments)
+    code, out, err = projnorm("estimate", *arguments)
     assert (code, out) == (2, "")
     *before, line = err.splitlines()
     assert words in line
@@ -232,16 +232,16 @@ def test_bad_input_is_one_line(projnorm, folder, arguments, words):
 
 def test_labels_of_a_target_give_the_truth_if_they_are_any(projnorm, folder):
     (folder / "minus.npz").write_bytes(to_npz({"logits": np.eye(3)[[0, 1, 2] * 10], "labels": np.full(30, -1)}))
-    code, out, err = projnorm("predict", "--source", "val.npz", "--target", "minus.npz")
+    code, out, err = projnorm("estimate", "--source", "val.npz", "--target", "minus.npz")
     assert code == 0
     assert "true error" not in out
     assert "labels are left out, so the true error is not shown" in err
-    assert "The true error, from the target's labels, is" in projnorm("predict", *OUTPUTS[:3], "f3-1.npz")[1]
+    assert "The true error, from the target's labels, is" in projnorm("estimate", *OUTPUTS[:3], "f3-1.npz")[1]
 
 
 def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
     (folder / "card.html").mkdir()
-    code, out, err = projnorm("predict", *OUTPUTS, "--card", "card.html")
+    code, out, err = projnorm("estimate", *OUTPUTS, "--card", "card.html")
     assert code == 2
     assert "Estimated error" in out
     assert err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`projnorm label`, `fit` and `monitor` as a user meets them, and labels given to `projnorm predict`."""
+"""`projnorm label`, `fit` and `monitor` as a user meets them, and labels given to `projnorm estimate`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.monitor.test_monitor import outputs
 
 FIT = ("fit", "--source", "val.npz", "--out", "e.projnorm")
 LABEL = ("label", "--estimator", "e.projnorm", "--target", "new.npz")
-PREDICT = ("predict", "--source", "val.npz", "--target", "new.npz")
+ESTIMATE = ("estimate", "--source", "val.npz", "--target", "new.npz")
 MONITOR = ("monitor", "--estimator", "e.projnorm", "--threshold", "0.3")
 NEW = outputs(300, 1)
 
@@ -56,7 +56,7 @@ def test_samples_are_chosen_filled_in_and_give_an_interval(projnorm, folder):
     found = {}
     for interval in ("auto", "anytime", "guaranteed"):
         code, out, _ = projnorm(
-            *PREDICT, "--labelled", "to_label.csv", "--interval", interval, "--level", "0.99", "--json"
+            *ESTIMATE, "--labelled", "to_label.csv", "--interval", interval, "--level", "0.99", "--json"
         )
         assert code == 0
         (found[interval],) = json.loads(out)["estimates"]
@@ -64,7 +64,9 @@ def test_samples_are_chosen_filled_in_and_give_an_interval(projnorm, folder):
         assert found[interval]["labelled"]["labels"] == 40
     assert found["auto"]["target"] == "new"
     assert found["auto"]["high"] < found["anytime"]["high"]
-    code, out, _ = projnorm("predict", "--estimator", "e.projnorm", "--target", "new.npz", "--labelled", "to_label.csv")
+    code, out, _ = projnorm(
+        "estimate", "--estimator", "e.projnorm", "--target", "new.npz", "--labelled", "to_label.csv"
+    )
     assert "40 labelled samples are wrong" in out
 
 
@@ -92,7 +94,7 @@ def test_metrics_are_printed_with_and_without_labels(projnorm, folder):
     projnorm(*LABEL, "--budget", "60")
     fill(folder / "to_label.csv")
     for labels in ((), ("--labelled", "to_label.csv")):
-        code, out, _ = projnorm(*PREDICT, "--metrics", *labels)
+        code, out, _ = projnorm(*ESTIMATE, "--metrics", *labels)
         assert code == 0
         for name in ("balanced accuracy", "recall of class 1", "AUROC", "Brier score"):
             assert name in out
@@ -101,14 +103,17 @@ def test_metrics_are_printed_with_and_without_labels(projnorm, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("predict", "--target", "new.npz"), "give either --source or --estimator"),
-        ((*PREDICT, "--estimator", "e.projnorm"), "give either --source or --estimator"),
+        (("estimate", "--target", "new.npz"), "give either --source or --estimator"),
+        ((*ESTIMATE, "--estimator", "e.projnorm"), "give either --source or --estimator"),
         (("fit",), "--source must be given"),
-        (("predict", "--estimator", "e.projnorm", "--target", "new.npz", "--shift", "inputs"), "has its settings from"),
-        (("predict", "--estimator", "new.npz", "--target", "new.npz"), "no whole file of an error estimator"),
-        ((*PREDICT, "--labelled", "val.npz"), "is no file of samples to label"),
-        ((*PREDICT, "--labelled", "absent.csv"), "there is no such file"),
-        ((*PREDICT, "--interval", "fixed"), "--interval is for --labelled"),
+        (
+            ("estimate", "--estimator", "e.projnorm", "--target", "new.npz", "--shift", "inputs"),
+            "has its settings from",
+        ),
+        (("estimate", "--estimator", "new.npz", "--target", "new.npz"), "no whole file of an error estimator"),
+        ((*ESTIMATE, "--labelled", "val.npz"), "is no file of samples to label"),
+        ((*ESTIMATE, "--labelled", "absent.csv"), "there is no such file"),
+        ((*ESTIMATE, "--interval", "fixed"), "--interval is for --labelled"),
         ((*LABEL, "--until-width", "0.1"), "are for --more"),
         ((*LABEL, "--budget", "0"), "--budget must be at least 1"),
         ((*MONITOR, "new.npz", "--last"), "are for --every"),
@@ -211,9 +216,9 @@ def test_a_file_of_labels_is_continued_in_place_and_no_other_is_written_over(pro
     assert projnorm(*LABEL, "--more", "mine.csv", "--out", "to_label.csv")[0] == 2
     text = (folder / "mine.csv").read_text()
     (folder / "mine.csv").write_text(text.replace(",", ";") + ";;;;;;\n")
-    assert projnorm(*PREDICT, "--labelled", "mine.csv")[0] == 0
+    assert projnorm(*ESTIMATE, "--labelled", "mine.csv")[0] == 0
     (folder / "mine.csv").write_text("\n".join(text.splitlines()[:-2]) + "\n")
-    code, _, err = projnorm(*PREDICT, "--labelled", "mine.csv")
+    code, _, err = projnorm(*ESTIMATE, "--labelled", "mine.csv")
     assert "rows are missing; where there is no label leave it empty" in err
 
 

@@ -210,7 +210,7 @@ CASES = {
     "intervals": ("--n 8 --m 6 --dim 30 --decays 1 --draws 3", "intervals"),
     "figures": ("", "toy bound intervals counterexample tail-angle spectra"),
     "report": ("", "toy bound intervals counterexample tail-angle spectra"),
-    "predict": ("--source source.npz --target target.npz --json", ""),
+    "estimate": ("--source source.npz --target target.npz --json", ""),
     "label": ("--source source.npz --target target.npz --budget 5", ""),
     "fit": ("--source source.npz", ""),
     "ntk gram": (KERNEL, "ntk-gram"),
@@ -268,7 +268,7 @@ def test_the_numbers_do_not_depend_on_the_workers(name, request, tmp_path, monke
     printed = []
     for workers, folder in enumerate(folders, start=1):
         run = next((path.name for path in folder.glob(f"runs/deep-{'[0-9a-f]' * 12}")), "")
-        more = (f" --workers {workers}" if kinds else "") + ("" if name == "predict" else f" --out {folder}")
+        more = (f" --workers {workers}" if kinds else "") + ("" if name == "estimate" else f" --out {folder}")
         printed.append(projnorm(f"{name} {options.format(run=run)}{more}"))
     one, two = (dict(_arrays(folder, kinds.split())) for folder in folders)
     assert {kind for kind, *_ in one} == set(kinds.split())

@@ -141,10 +141,10 @@ def test_a_card_answers_in_its_title_and_shows_methods_and_calibration():
 def test_a_card_says_when_how_and_from_what_it_was_made():
     names = {"source": "val.npz", "targets": "new.npz"}
     estimates = [estimate(CALIBRATION), estimate(None)]
-    page = error_card.card(estimates, command="projnorm predict <x>", model="net.py:build", data=names)
+    page = error_card.card(estimates, command="projnorm estimate <x>", model="net.py:build", data=names)
     assert "<title>Estimated error on new: 30.0 %, 90 % interval 20.0 % to 40.0 %; new: " in page
     assert page.count("<img ") == 2
     provenance = page.partition('<h2 id="provenance">')[2]
-    for name in ("date", "projnorm predict &lt;x&gt;", "net.py:build", "val.npz", "new.npz", "libraries.numpy"):
+    for name in ("date", "projnorm estimate &lt;x&gt;", "net.py:build", "val.npz", "new.npz", "libraries.numpy"):
         assert name in provenance
     assert " UTC<" in provenance

@@ -1,4 +1,4 @@
-"""`projnorm predict` and `projnorm fit`: the error of your model on your unlabelled data, with an interval."""
+"""`projnorm estimate`: the error of your model on your unlabelled data, with an interval."""
 
 from __future__ import annotations
 
@@ -73,17 +73,7 @@ class AnswerOptions(Config):
             raise InputError("`fail_probability` is for `fail_above`.")
 
 
-@dataclass(frozen=True)
-class FileOption(Config):
-    """Where the estimator is written."""
-
-    out: str = setting("estimator.projnorm", "File that the estimator is written to.")
-    sizes: tuple[int, ...] = setting(
-        (), "Numbers of samples of the targets to come, where there are calibration sets.", least=2, distinct=True
-    )
-
-
-def predict(
+def estimate(
     data: SourceOptions,
     targets: TargetOptions,
     estimator: EstimatorOption,
@@ -118,23 +108,6 @@ def predict(
     return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
 
 
-def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, file: FileOption) -> None:
-    """Fit an estimator of the error to labelled samples once, and write it to a file that other commands take.
-
-    The file holds what was learnt, as plain arrays: the outputs on the source and, with --model and images, what
-    calibration sets taught. It does not hold the model.
-    """
-    if not data.source:
-        raise InputError("`source` must be given.")
-    opened = ModelData(model, [data.source, *data.calibration], label_column=data.label_column, seed=settings.seed)
-    source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
-    from projnorm.estimate.error_estimator import ErrorEstimator
-
-    fitted = ErrorEstimator.fit(source, model=opened.model, sizes=file.sizes, **options)
-    fitted.save(file.out)
-    say(f"{file.out}: fitted to {fitted.n_source:,} labelled samples; the error on them is {fitted.source_error:.1%}.")
-
-
 def _estimates(
     opened: ModelData,
     data: SourceOptions,
@@ -147,10 +120,10 @@ def _estimates(
         if settings != EstimateSettings() or answer.methods != ("default",):
             raise InputError("an estimator has its settings from `projnorm fit`; leave them out here.")
         fitted = opened.load(estimator.estimator)
-        estimate = partial(
+        apply = partial(
             fitted.estimate, labelled=targets.labelled or None, interval=targets.interval, metrics=answer.metrics
         )
-        return [estimate(opened.read(path), name=name) for name, path in named(targets.target).items()]
+        return [apply(opened.read(path), name=name) for name, path in named(targets.target).items()]
     from projnorm.estimate.estimate import estimate_error, estimate_errors
 
     source = opened.labelled(data.source)

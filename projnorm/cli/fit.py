@@ -1,0 +1,39 @@
+"""`projnorm fit`: an estimator of the error, fitted once and kept in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from projnorm.cli.model_data import EstimateSettings, ModelData, ModelOptions, SourceOptions
+from projnorm.cli.output import say
+from projnorm.core.config import Config, setting
+from projnorm.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class FileOption(Config):
+    """Where the estimator is written."""
+
+    out: str = setting("estimator.projnorm", "File that the estimator is written to.")
+    sizes: tuple[int, ...] = setting(
+        (), "Numbers of samples of the targets to come, where there are calibration sets.", least=2, distinct=True
+    )
+
+
+def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, file: FileOption) -> None:
+    """Fit an estimator of the error to labelled samples once, and write it to a file that other commands take.
+
+    The file holds what was learnt, as plain arrays: the outputs on the source and, with --model and images, what
+    calibration sets taught. It does not hold the model.
+    """
+    if not data.source:
+        raise InputError("`source` must be given.")
+    opened = ModelData(model, [data.source, *data.calibration], label_column=data.label_column, seed=settings.seed)
+    source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
+    from projnorm.estimate.error_estimator import ErrorEstimator
+
+    fitted = ErrorEstimator.fit(source, model=opened.model, sizes=file.sizes, **options)
+    Path(file.out).parent.mkdir(parents=True, exist_ok=True)
+    fitted.save(file.out)
+    say(f"{file.out}: fitted to {fitted.n_source:,} labelled samples; the error on them is {fitted.source_error:.1%}.")
