@@ -142,16 +142,16 @@ def measured(task: Task) -> Arrays:
     for year in years:
         source = outputs.take(year.source)
         # Methods that are only shown cost time and change nothing; the monitor leaves them out, too.
-        rule = replace(ErrorEstimator.fit(source).rule, methods=())
-        judged = [rule.judge(outputs.take(batch).without_labels()) for batch in year.batches]
-        found = [one.estimate for one in judged]
+        fitted = replace(ErrorEstimator.fit(source).fitted, methods=())
+        by_sample = [fitted.estimate_per_sample(outputs.take(batch).without_labels()) for batch in year.batches]
+        found = [one.estimate for one in by_sample]
         rows.append(
             {
                 "estimates": np.array([one.error for one in found]),
                 "spreads": np.array([(one.high - one.low) / (2.0 * _reach()) for one in found]),
                 "noises": np.array([one.sampling_noise for one in found]),
                 "refuted": np.array([NO_SHIFT not in one.survivors for one in found]),
-                "expected": np.stack([one.wrong for one in judged]),
+                "expected": np.stack([one.wrong for one in by_sample]),
                 "wrong": wrong[year.batches].sum(axis=1),
                 "labelled_wrong": np.take_along_axis(wrong[year.batches], year.labelled, axis=1).sum(axis=1),
                 "error": np.array(year.error),

@@ -141,7 +141,7 @@ def _of_problem(problem: Problem, model: str, places: Places) -> list[Target]:
 
 
 def _target(estimator: ErrorEstimator, outputs: Outputs) -> Target:
-    rows = estimator.rule.class_probabilities(outputs, estimator.estimate(outputs).error)
+    rows = estimator.fitted.class_probabilities(outputs, estimator.estimate(outputs).error)
     expected = 1.0 - rows[np.arange(len(outputs)), outputs.predicted]
     return Target("", outputs.name, expected, outputs.predicted != outputs.labels)
 

@@ -46,7 +46,7 @@ def computed(places: Places, case: Case) -> Entry:
         for number, target in enumerate(question.targets):
             estimate = estimator.estimate(target.without_labels())
             free.append((target.error, estimate.error, estimate.low, estimate.high, estimate.sampling_noise))
-            rows = estimator.rule.class_probabilities(target.without_labels(), estimate.error)
+            rows = estimator.fitted.class_probabilities(target.without_labels(), estimate.error)
             expected = 1.0 - rows[np.arange(len(target)), target.predicted]
             strata, wrong = Strata.by_error(expected, strata_count(LABELS)), target.predicted != target.known_labels
             for draw in range(DRAWS):

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.options import EstimateOptions, one_thread_for
 from projnorm.labels.plan import LabelPlan
@@ -51,13 +52,18 @@ def chosen_samples(
     """As `choose_labels`, with an estimator that is fitted already."""
     if budget < 1:
         raise InputError(f"`budget` must be 1 or more; got {budget}.")
-    require_alike(estimator.rule.source, outputs)
+    require_alike(estimator.fitted.source, outputs)
     with one_thread_for(estimator.model, estimator.options):
-        wrong = estimator.rule.judge(outputs).wrong
+        wrong = estimator.fitted.estimate_per_sample(outputs).wrong
+    return chosen_by_error(wrong, budget, seed=estimator.fitted.seed, more=more)
+
+
+def chosen_by_error(wrong: Floats, budget: int, *, seed: int, more: LabelPlan | None = None) -> LabelPlan:
+    """As `choose_labels`, from the probability of each sample to be wrong, shape ``(m,)``."""
     count = strata_count(budget) if more is None else len(more.sizes)
-    strata = Strata.by_error(wrong, min(count, len(outputs)))
+    strata = Strata.by_error(wrong, min(count, len(wrong)))
     before = 0 if more is None else len(more)
-    samples = strata.draws(before + budget, np.random.default_rng(estimator.rule.seed))
+    samples = strata.draws(before + budget, np.random.default_rng(seed))
     plan = LabelPlan(samples, strata.of[samples], strata.sizes, strata.expected, ("",) * len(samples))
     if more is None:
         return plan

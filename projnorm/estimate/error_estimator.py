@@ -39,14 +39,14 @@ class ErrorEstimator:
     """The error of one model on unlabelled data: fitted once to labelled samples, then applied to any target.
 
     Attributes:
-        rule: What was learnt from the source.
+        fitted: What was learnt from the source.
         classifier: The model; None where targets are outputs.
         model: The model as it was given, for the choice of threads.
         options: Options of the fit.
         recalibration: What labels of earlier batches correct; None where there were none.
     """
 
-    rule: OutputsEstimator
+    fitted: OutputsEstimator
     classifier: Classifier | None
     model: Any
     options: EstimateOptions
@@ -72,26 +72,26 @@ class ErrorEstimator:
         wanted = _whole_sizes(sizes)
         with one_thread_for(model, options):
             samples = ModelSamples.of_options(model, source, options)
-            rule = estimator_of(samples, options)
-            if isinstance(rule.calibration, CalibrationSets):
-                rule = rule.for_sizes(wanted or _default_sizes(rule.calibration.size))
-            rule.estimate(rule.source)  # everything that is learnt lazily
-        return cls(rule, samples.classifier, model, options)
+            fitted = estimator_of(samples, options)
+            if isinstance(fitted.calibration, CalibrationSets):
+                fitted = fitted.for_sizes(wanted or _default_sizes(fitted.calibration.size))
+            fitted.estimate(fitted.source)  # everything that is learnt lazily
+        return cls(fitted, samples.classifier, model, options)
 
     @property
     def fingerprint(self) -> str:
         """A short text that differs for estimators that learnt something else; the same after saving and loading."""
-        return fingerprint(self.rule, self.recalibration)
+        return fingerprint(self.fitted, self.recalibration)
 
     @property
     def n_source(self) -> int:
         """Number of labelled samples that it was fitted to."""
-        return len(self.rule.source)
+        return len(self.fitted.source)
 
     @property
     def source_error(self) -> float:
         """Error of the model on them."""
-        return self.rule.source.error
+        return self.fitted.source.error
 
     def estimate(
         self,
@@ -104,11 +104,11 @@ class ErrorEstimator:
     ) -> ErrorEstimate:
         """The estimate for one target, in the forms that `estimate_error` takes, as do the other arguments."""
         outputs = self.outputs_of(target, name)
-        require_alike(self.rule.source, outputs)
+        require_alike(self.fitted.source, outputs)
         with one_thread_for(self.model, self.options):
             if labelled is not None:
-                return with_labels(self.rule, outputs, Labelled.of(labelled), interval, metrics=metrics)
-            estimate = self.rule.estimate(outputs, metrics=metrics)
+                return with_labels(self.fitted, outputs, Labelled.of(labelled), interval, metrics=metrics)
+            estimate = self.fitted.estimate(outputs, metrics=metrics)
         return estimate if self.recalibration is None else self.recalibration.apply(estimate)
 
     def recalibrated(self, estimates: Sequence[ErrorEstimate]) -> Self:
@@ -131,7 +131,7 @@ class ErrorEstimator:
             classifier = self.classifier or self._classifier(samples)
             outputs = outputs_of(classifier, samples, name, needs_labels=False)
         # A saved source has no inputs, so methods that look at them were refused when it was saved.
-        return outputs if self.rule.source.inputs is not None else replace(outputs, inputs=None)
+        return outputs if self.fitted.source.inputs is not None else replace(outputs, inputs=None)
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file of plain arrays, without the model; an earlier file is replaced as a whole.
@@ -139,11 +139,11 @@ class ErrorEstimator:
         Raises:
             InputError: If it was fitted with methods that look at more than the outputs of one model.
         """
-        rule = self.rule
-        if rule.methods is not None or rule.source.others:
+        fitted = self.fitted
+        if fitted.methods is not None or fitted.source.others:
             raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
-        kept = replace(rule.source, inputs=None)
-        saved = replace(rule, source=kept, known_spread=rule.slice_spread)
+        kept = replace(fitted.source, inputs=None)
+        saved = replace(fitted, source=kept, known_spread=fitted.slice_spread)
         write_estimator(Path(path), saved, self.recalibration, self._probe(kept))
 
     @classmethod
@@ -162,11 +162,11 @@ class ErrorEstimator:
             InputError: If the file is damaged, of another version, or gives other answers than when it was written.
             OSError: If it cannot be read.
         """
-        rule, recalibration, probe = read_estimator(Path(path))
+        fitted, recalibration, probe = read_estimator(Path(path))
         options: EstimateOptions = {"device": device, "prepare": prepare, "collate": collate}
-        estimator = cls(rule, None, model, options, recalibration)
+        estimator = cls(fitted, None, model, options, recalibration)
         with decoding(f"{path}: is no whole file of an error estimator"):
-            is_same = np.allclose(estimator._probe(rule.source), probe, rtol=1e-9, atol=1e-12)
+            is_same = np.allclose(estimator._probe(fitted.source), probe, rtol=1e-9, atol=1e-12)
         if not is_same:
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")
         return estimator
@@ -175,13 +175,13 @@ class ErrorEstimator:
         device = device_of(self.model, self.options.get("device", "auto"))
         found = as_classifier(self.model, samples, prepare=self.options.get("prepare"), device=device)
         if isinstance(found, ArrayClassifier):  # as it was found on the source, not as it looks on these samples
-            return replace(found, decides=self.rule.source.predictions is not None)
+            return replace(found, decides=self.fitted.source.predictions is not None)
         return found
 
     def _probe(self, source: Outputs) -> tuple[float, float, float]:
         """The answer for a few samples of the source, with which a file is checked."""
         with one_thread_for(None, {}):
-            found = self.rule.estimate(source.take(np.arange(min(_PROBE, len(source)))))
+            found = self.fitted.estimate(source.take(np.arange(min(_PROBE, len(source)))))
         return found.error, found.low, found.high
 
 

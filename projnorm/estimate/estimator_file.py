@@ -31,19 +31,19 @@ _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("input
 
 
 def write_estimator(
-    path: Path, rule: OutputsEstimator, recalibration: Recalibration | None, probe: tuple[float, ...]
+    path: Path, fitted: OutputsEstimator, recalibration: Recalibration | None, probe: tuple[float, ...]
 ) -> None:
     """Write what was learnt, with the answers for a few samples of the source."""
-    document, arrays = _described(rule, recalibration)
+    document, arrays = _described(fitted, recalibration)
     document["probe"] = list(probe)
     document["checksum"] = _checksum(document, arrays)
     arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     write_atomically(path, to_npz({name.replace("/", "|"): value for name, value in arrays.items()}))
 
 
-def fingerprint(rule: OutputsEstimator, recalibration: Recalibration | None) -> str:
+def fingerprint(fitted: OutputsEstimator, recalibration: Recalibration | None) -> str:
     """A short text that differs for estimators that learnt something else."""
-    return _checksum(*_described(rule, recalibration))[:_SHOWN]
+    return _checksum(*_described(fitted, recalibration))[:_SHOWN]
 
 
 def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, NDArray[np.float64]]:
@@ -59,42 +59,42 @@ def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, 
             raise ValueError("its checksum differs")
         learnt = document["recalibration"]
         recalibration = None if learnt is None else Recalibration(float(learnt[0]), float(learnt[1]), int(learnt[2]))
-        return _rule(document, found, path), recalibration, np.array(document["probe"], dtype=np.float64)
+        return _fitted(document, found, path), recalibration, np.array(document["probe"], dtype=np.float64)
 
 
 def _described(
-    rule: OutputsEstimator, recalibration: Recalibration | None
+    fitted: OutputsEstimator, recalibration: Recalibration | None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What was learnt, as plain values and arrays."""
     arrays: dict[str, NDArray[Any]] = {
-        f"source/{name}": value for name in _SOURCE if (value := getattr(rule.source, name)) is not None
+        f"source/{name}": value for name in _SOURCE if (value := getattr(fitted.source, name)) is not None
     }
-    if rule.source.class_names:
-        arrays["class_names"] = np.array(rule.source.class_names)
+    if fitted.source.class_names:
+        arrays["class_names"] = np.array(fitted.source.class_names)
     document: dict[str, Any] = {
         "kind": _KIND,
         "version": VERSION,
-        "shift": rule.shift,
-        "level": float(rule.level),
-        "seed": int(rule.seed),
-        "slice_spread": rule.slice_spread,
-        "remedy": rule.remedy,
+        "shift": fitted.shift,
+        "level": float(fitted.level),
+        "seed": int(fitted.seed),
+        "slice_spread": fitted.slice_spread,
+        "remedy": fitted.remedy,
         "recalibration": None if recalibration is None else list(astuple(recalibration)),
     }
-    if rule.class_shares is not None:
-        arrays["class_shares"] = rule.class_shares
-    if isinstance(rule.calibration, LearntSets):
-        document["origin"] = rule.calibration.origin
-        document["sizes"] = list(rule.calibration.sizes)
-        learnt = rule.learnt_from
+    if fitted.class_shares is not None:
+        arrays["class_shares"] = fitted.class_shares
+    if isinstance(fitted.calibration, LearntSets):
+        document["origin"] = fitted.calibration.origin
+        document["sizes"] = list(fitted.calibration.sizes)
+        learnt = fitted.learnt_from
         arrays |= {f"learnt_from/{name}": value for name in _SOURCE if (value := getattr(learnt, name)) is not None}
-        for size, one in rule.calibration.sizes.items():
+        for size, one in fitted.calibration.sizes.items():
             arrays |= {f"{size}/{name}": value for name, value in _size_arrays(one).items()}
             document[f"methods of {size}"] = None if one.answers is None else one.answers.methods
     return document, arrays
 
 
-def _rule(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEstimator:
+def _fitted(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEstimator:
     source = _outputs(arrays, "source", path)
     calibration = None
     if "sizes" in document:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
 from projnorm.core.formatting import joined, percent
@@ -52,16 +53,28 @@ def offered_methods() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """The estimate for a target, sample by sample.
+class PerSampleEstimate:
+    """The estimate for a target, and what it expects of each sample.
 
     Attributes:
         estimate: The estimate.
-        wrong: Probability that each sample is wrong, with the estimate as its mean, shape ``(m,)``.
+        predicted: Predicted class of each sample, shape ``(m,)``.
+        rows: Calibrated probabilities of the classes of each sample, shape ``(m, classes)``.
     """
 
     estimate: ErrorEstimate
-    wrong: Floats
+    predicted: NDArray[np.int64]
+    rows: Floats
+
+    @property
+    def wrong(self) -> Floats:
+        """Probability that each sample is wrong, with the estimate as its mean, shape ``(m,)``."""
+        rows = tempered(self.rows, self.predicted, self.estimate.error)
+        return 1.0 - rows[np.arange(len(rows)), self.predicted]
+
+    def corrected(self, recalibration: Recalibration | None) -> PerSampleEstimate:
+        """The same after the correction that labels of earlier batches give; None for no correction."""
+        return self if recalibration is None else replace(self, estimate=recalibration.apply(self.estimate))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +118,11 @@ class OutputsEstimator:
         found = self._estimated(target, self._assessed(target))
         return replace(found, metrics=self._metrics(target, found)) if metrics else found
 
-    def judge(self, target: Outputs, recalibration: Recalibration | None = None) -> Judged:
-        """The estimate, corrected where labels of earlier batches say how, and the mistakes that it expects."""
+    def estimate_per_sample(self, target: Outputs) -> PerSampleEstimate:
+        """The estimate, and what it expects of each sample."""
         assessment = self._assessed(target)
         estimate = self._estimated(target, assessment)
-        if recalibration is not None:
-            estimate = recalibration.apply(estimate)
-        rows = self._class_probabilities(target, assessment, estimate.error)
-        return Judged(estimate, 1.0 - rows[np.arange(len(target)), target.predicted])
+        return PerSampleEstimate(estimate, target.predicted, self._calibrated_rows(target, assessment))
 
     def class_probabilities(self, target: Outputs, error: float) -> Floats:
         """Probabilities of the classes of each sample, which expect this error on the target.
@@ -120,13 +130,13 @@ class OutputsEstimator:
         They are the calibrated ones, adapted to other class shares where only these changed, and as sharp or as blunt
         as the error asks for.
         """
-        return self._class_probabilities(target, self._assessed(target), error)
+        return tempered(self._calibrated_rows(target, self._assessed(target)), target.predicted, error)
 
-    def _class_probabilities(self, target: Outputs, assessment: Assessment, error: float) -> Floats:
+    def _calibrated_rows(self, target: Outputs, assessment: Assessment) -> Floats:
+        """Calibrated probabilities of the classes, adapted to other class shares where only these changed."""
         scaled, test = self._scaling(target.without_labels()), self._tests.test
         only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
-        rows = test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
-        return tempered(rows, target.predicted, error)
+        return test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
 
     def _assessed(self, target: Outputs) -> Assessment:
         """What the outputs say under each hypothesis."""

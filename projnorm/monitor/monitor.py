@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from projnorm.core.errors import InputError
 from projnorm.core.store import Store
 from projnorm.estimate.calibrated import FOR_BOTH, FOR_INPUTS
-from projnorm.estimate.choose import chosen_samples
+from projnorm.estimate.choose import chosen_by_error
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.labels.counts import StratumCounts
@@ -63,7 +63,7 @@ class Monitor:
         Raises:
             InputError: If the folder is that of another estimator, threshold or alpha.
         """
-        rule, self.folder = estimator.rule, Path(folder)
+        rule, self.folder = estimator.fitted, Path(folder)
         if threshold is None:
             threshold = min(_MOST, rule.source.error + _RISE)
         self._fresh = Alarm(threshold, alpha)  # refuses what is no probability
@@ -204,8 +204,9 @@ class Monitor:
         self, outputs: Outputs, name: str, time: str, digest: str, budget: int, rows: Sequence[object]
     ) -> None:
         with self._threads.limit(limits=1):  # so that numbers do not depend on the machine
-            judged = self._rule.judge(outputs, self.estimator.recalibration)
-        estimate = judged.estimate
+            by_sample = self._rule.estimate_per_sample(outputs)
+            expected = by_sample.corrected(self.estimator.recalibration)
+        estimate = expected.estimate
         if time and time < self._latest:
             LOGGER.info("%s: is of %s, before %s, which was taken in earlier; both count.", name, time, self._latest)
         document: dict[str, Any] = {
@@ -219,12 +220,12 @@ class Monitor:
             "low": estimate.low,
             "high": estimate.high,
             "noise": estimate.sampling_noise,
-            "log_values": log_values(self._free.threshold, judged.wrong).tolist(),
+            "log_values": log_values(self._free.threshold, expected.wrong).tolist(),
             "survivors": list(estimate.survivors),
             "warnings": list(estimate.warnings),
         }
         if budget:
-            plan = chosen_samples(self.estimator, outputs, budget)
+            plan = chosen_by_error(by_sample.wrong, budget, seed=self._rule.seed)
             if not self._plan_path(name).exists():  # else it may be filled in, and its line of the journal was damaged
                 plan.write(self._plan_path(name), rows=rows)
             document["plan"] = {

@@ -102,7 +102,7 @@ def _sklearn_case(_):
     model = FixedThresholdClassifier(FrozenEstimator(linear), threshold=0.7, pos_label="yes").fit(x, y)
     x, y = table(400, 1)
     fitted = ErrorEstimator.fit((x, y), model=model)
-    assert fitted.rule.slice_spread > 0.05
+    assert fitted.fitted.slice_spread > 0.05
     sure = x[np.abs(x[:, 0]) > 1.0]
     return Case(fitted, [table(200, 2)[0], sure, table(90, 3)], model)
 
@@ -113,7 +113,7 @@ def _network_case(patch):
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3))
     model[2].weight.data, model[2].bias.data = 60.0 * torch.eye(3), torch.zeros(3)
     fitted = ErrorEstimator.fit(images(200, 0), model=model, sizes=(100, 40), device="cpu")
-    assert list(fitted.rule.calibration.sizes) == [100, 40]
+    assert list(fitted.fitted.calibration.sizes) == [100, 40]
     return Case(fitted, [images(100, 1)[0], images(300, 2, 0.5), images(30, 3)], model)
 
 
