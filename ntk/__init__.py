@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         predict_target,
     )
     from ntk.experiments.config import GramConfig, NtkConfig, SubsampleConfig
-    from ntk.experiments.costs import kernel_costs
     from ntk.experiments.experiment import compute_kernels, run_analysis, run_gram
+    from ntk.experiments.plan import plan_kernels
     from ntk.experiments.subsample import run_subsample
     from ntk.features.engine import SelfCheckError
     from ntk.features.gradient_features import Features, gradient_features

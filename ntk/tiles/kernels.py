@@ -191,14 +191,14 @@ class GramTask:
             self.engine = Engine(models, example, config, prepare=prepare)
         each = self.engine.rows_per_sample
         self._sets = {name: x.for_every_output(each) for name, x in sets.items()} if each > 1 else dict(sets)
-        self.plan = plan_kernels(self.engine, self._sets)
+        self.plan = plan_tiles(self.engine, self._sets)
 
     def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
         """Compute the tiles that are not in `folder`; arguments and errors are those of `gram`."""
         with nullcontext() if folder is None else Store(folder).lock():
             manifest = {} if fresh or folder is None else read_manifest(folder)
             cut = _resumed_cut(manifest)
-            plan = self.plan if cut in (None, self.plan.cut) else plan_kernels(self.engine, self._sets, cut=cut)
+            plan = self.plan if cut in (None, self.plan.cut) else plan_tiles(self.engine, self._sets, cut=cut)
             # What is there was computed with so many threads, and another number may change the last bit of a sum.
             threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
             with full_precision(), torch_threads(threads):
@@ -337,7 +337,7 @@ def _panel_of(plan: Plan, name: str, row: int) -> tuple[int, int]:
     )
 
 
-def plan_kernels(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None = None) -> Plan:
+def plan_tiles(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None = None) -> Plan:
     """The plan that `gram` follows; `cut` groups the samples as tiles that are there were cut."""
     sizes = replace(engine.sizes, fixed=engine.sizes.fixed + sum(x.nbytes for x in sets.values()))
     return make_plan(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from projnorm.cli.options import (
+    AnalyseOption,
     CostOptions,
     DeviceOption,
     DownloadOption,
@@ -15,6 +16,7 @@ from projnorm.cli.options import (
     MemoryOption,
     OutOption,
     Parser,
+    PlanOption,
     RunOptions,
     make_parser,
     parse,
@@ -30,7 +32,14 @@ from projnorm.core.records import RunContext
 
 _CONFIG = "--config"
 # Options that only some experiments have, by the field of `Experiment` that says so.
-_OPTIONAL = {"device": DeviceOption, "memory": MemoryOption, "download": DownloadOption, "costs": CostOptions}
+_OPTIONAL = {
+    "device": DeviceOption,
+    "memory": MemoryOption,
+    "analyse": AnalyseOption,
+    "download": DownloadOption,
+    "plan": PlanOption,
+    "costs": CostOptions,
+}
 
 
 def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
@@ -51,6 +60,10 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     config = experiment.config_class.from_json(settings, base)
     out = options[OutOption]
     context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
+    if experiment.plan and options[PlanOption].dry_run:
+        from figures.run_plan import show as show_plan
+
+        return answer(show_plan(resolve(experiment.plan)(config, context)), as_json=out.json)
     if experiment.costs and options[CostOptions].dry_run:
         from figures.costs import show
 
@@ -61,7 +74,8 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
 
     record = experiment.compute(config, context)
     folder = context.root / record.id
-    report = resolve(experiment.show)(record, folder)
+    analysed = experiment.analyse and options[AnalyseOption].analyse
+    report = resolve(experiment.analyse if analysed else experiment.show)(record, folder)
     paths = write_figures(report, folder, options[FigureOptions])
     save_tables(report, folder)
     files = {"record": str(folder), "figures": [str(path) for path in paths]}

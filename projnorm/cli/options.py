@@ -95,6 +95,20 @@ class DownloadOption(Config):
 
 
 @dataclass(frozen=True)
+class AnalyseOption(Config):
+    """What is shown of a record."""
+
+    analyse: bool = setting(False, "Show the theory's assumptions and intervals on every target, too.")
+
+
+@dataclass(frozen=True)
+class PlanOption(Config):
+    """Whether a run is only planned."""
+
+    dry_run: bool = setting(False, "Print the plan of the run, with its multiply-adds and bytes, and compute nothing.")
+
+
+@dataclass(frozen=True)
 class CostOptions(CostAssumptions):
     """What a dry run assumes of the devices."""
 

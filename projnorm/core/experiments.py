@@ -6,8 +6,8 @@ A new experiment is one entry here; the command line, ``projnorm runs verify`` a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run will compute, worked out before anything is computed; `--dry-run` prints it.
+
+    Attributes:
+        rows: Each quantity of the whole run with its value, as text to read.
+        parts: One row of a table, by its columns, for each part of the work.
+        notes: Sentences on what the numbers do not show.
+        values: The quantities as plain numbers, for JSON.
+    """
+
+    rows: tuple[tuple[str, str], ...]
+    parts: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
     """One experiment."""
 
@@ -31,6 +48,8 @@ class Experiment:
     run: str  # function of a configuration and a `RunContext` that gives the record
     show: str  # function of a record and its folder that gives a `figures.report.Report`
     presets: str = ""  # named configurations, one of which the command takes by position
+    analyse: str = ""  # as `show`, for --analyse: what else the record says
+    plan: str = ""  # function of a configuration and a `RunContext` that gives a `RunPlan`
     costs: str = ""  # function of a configuration, a `RunContext` and a `CostAssumptions` that gives a `CostReport`
     download: str = ""  # function of a configuration that fetches its data or weights
     device: bool = False  # whether it computes on the device of the context
@@ -102,16 +121,8 @@ EXPERIMENTS = (
         "ntk.experiments.config:NtkConfig",
         "ntk.experiments.experiment:run_analysis",
         "figures.ntk_experiment:show_predictions",
-        device=True,
-        memory=True,
-    ),
-    Experiment(
-        "ntk",
-        "ntk analyse",
-        "Check the theory's assumptions and intervals on tangent kernels.",
-        "ntk.experiments.config:NtkConfig",
-        "ntk.experiments.experiment:run_analysis",
-        "figures.ntk_experiment:show_analysis",
+        analyse="figures.ntk_experiment:show_analysis",
+        plan="ntk.experiments.plan:plan_kernels",
         device=True,
         memory=True,
     ),
@@ -122,7 +133,7 @@ EXPERIMENTS = (
         "ntk.experiments.config:GramConfig",
         "ntk.experiments.experiment:run_gram",
         "figures.ntk_experiment:show_gram",
-        costs="ntk.experiments.costs:kernel_costs",
+        plan="ntk.experiments.plan:plan_kernels",
         device=True,
         memory=True,
     ),

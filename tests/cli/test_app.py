@@ -226,7 +226,6 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("toy", "--backend", "dask"), ("--backend dask needs --scheduler",)),
         (("toy", "--scheduler", "tcp://x:1"), ("--scheduler is for --backend dask",)),
         (("toy", "--config", "missing.toml"), ("missing.toml",)),
-        (("ntk", "gram", "--tflops", "3"), ("--devices and --tflops are for --dry-run",)),
         (("toy", "--width", "banana"), ("--width must be column, page or a number of inches", "banana")),
         (("toy", "--config", "zero.toml"), ("--n must be at least 1; got 0",)),
         (("toy", "--config=other.toml"), ("there is no setting `nn`",)),

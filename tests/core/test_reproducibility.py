@@ -110,7 +110,7 @@ def test_changed_inputs_are_named_and_networks_trained_here_are_none():
 
 def test_everything_that_the_registry_names_is_there():
     for one in EXPERIMENTS:
-        for name in filter(None, (one.config, one.run, one.show, one.presets, one.costs)):
+        for name in filter(None, (one.config, one.run, one.show, one.presets, one.analyse, one.plan, one.costs)):
             assert resolve(name) is not None, name
 
 
@@ -214,7 +214,6 @@ CASES = {
     "label": ("--source source.npz --target target.npz --budget 5", ""),
     "fit": ("--source source.npz", ""),
     "ntk gram": (KERNEL, "ntk-gram"),
-    "ntk analyse": (KERNEL, "ntk-gram ntk"),
     "ntk predict": (KERNEL, "ntk-gram ntk"),
     "ntk subsample": (f"{KERNEL} --counts 200 --draws 2", "ntk ntk-subsample"),
     "deep run": (RUN, "deep"),

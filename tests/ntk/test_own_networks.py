@@ -164,7 +164,9 @@ def test_no_labels_at_all_leave_all_that_needs_none():
     said = run_cli("ntk", "predict", *command, "--workers", "1", "--out", "out", pictures=True)
     assert (said.code, said.err) == (0, "")
     assert "no R^2, because no target has labels" in said.out
-    document = json.loads(run_cli("ntk", "analyse", *command, "--workers", "1", "--json", "--out", "out").out)
+    document = json.loads(
+        run_cli("ntk", "predict", "--analyse", *command, "--workers", "1", "--json", "--out", "out").out
+    )
     assert [(row["target"], row["error"], row["rho"]) for row in document["rows"]] == [
         ("clean", None, None),
         ("new", None, None),
@@ -234,7 +236,7 @@ def test_what_does_not_fit_is_one_line_and_nothing_is_written(options, words):
     assert not Path("out").exists()
 
 
-def test_the_cost_of_an_own_network_is_planned_without_a_run():
+def test_the_kernels_of_an_own_network_are_planned_without_a_run():
     given = ("--model", "net.py:table", "--data", "table.npz", "--targets", "new.npz", "--n", "8", "--m", "12")
     planned = json.loads(run_cli("ntk", "gram", *given, "--dry-run", "--json", "--out", "out").out)
     assert planned["sets"] == {"train": 8, "clean": 12, "new": 9}
