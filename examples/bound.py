@@ -19,7 +19,7 @@ X, X_ood, theta_star = rng.normal(size=(80, 200)) * scale, rng.normal(size=(60, 
 X_ood[:, 100:] *= 2  # the shift
 Y, Y_ood = X @ theta_star, X_ood @ theta_star
 
-pair = pn.LinearPair.of(X, X_ood)
+pair = pn.LinearPair.from_features(X, X_ood)
 rho = np.linspace(0.7, 1.1, 30)
 sharp = [pn.sharp_interval(pair, Y, rho=value) for value in rho]
 general = [pn.generalised_bound(pair, Y, rho=value) for value in rho]

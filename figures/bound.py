@@ -76,9 +76,9 @@ def show(record: Record, folder: Path | None) -> Report:
     return Report(
         blocks,
         {
-            "bound": draw.of(record),
-            "dials": dials.draw.of(record),
-            "tightness": tightness.draw.of(record),
+            "bound": draw.later(record),
+            "dials": dials.draw.later(record),
+            "tightness": tightness.draw.later(record),
         },
         {
             "deficient": deficient,
@@ -134,7 +134,7 @@ def table(record: Record) -> Table:
         "worst slack": number("worst_slack", ".1e"),
         "median width": number("median_width", ".3g"),
     }
-    return Table.of(bound_rows(record), columns)
+    return Table.from_rows(bound_rows(record), columns)
 
 
 def by_dial(record: Record) -> Table:
@@ -156,7 +156,7 @@ def instance_table(rows: Sequence[dict[str, Any]]) -> Table:
         "holds": lambda row: _yes(row["holds"]),
         "must hold": lambda row: _yes(row["must_hold"]),
     }
-    return Table.of(rows, columns)
+    return Table.from_rows(rows, columns)
 
 
 def _yes(answer: bool) -> str:

@@ -34,9 +34,9 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     blocks: list[str | Table] = [heading, table, deep_table.caption(by_method), *_remarks(record)]
     if falling:
         blocks.append(f"The error does not rise with every severity of {', '.join(falling)}.")
-    figures = {"scatter": deep_targets.draw_scatter.of(scores, heading)}
+    figures = {"scatter": deep_targets.draw_scatter.later(scores, heading)}
     if len(set(scores.severities.tolist())) > 1:
-        figures["severity"] = deep_targets.draw_severity.of(scores, heading)
+        figures["severity"] = deep_targets.draw_severity.later(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
     best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
     return Report(
@@ -56,7 +56,7 @@ def show_trajectory(record: Record, folder: Path) -> Report:
     if len(record.arrays["trajectory_steps"]) < 2:
         raise InputError(f"{record.id} kept no trajectory; run it with `trajectory` such as 1, 2, 5, 10.")
     heading = run_heading(record.config, run_scores(record, folder))
-    return of_figure(record, "trajectory", deep_targets.draw_trajectory.of(record, heading))
+    return of_figure(record, "trajectory", deep_targets.draw_trajectory.later(record, heading))
 
 
 def show_residuals(config: Mapping[str, Any], scores: Scores) -> Report:
@@ -64,7 +64,7 @@ def show_residuals(config: Mapping[str, Any], scores: Scores) -> Report:
     if len(scores.methods) < 2:
         raise InputError(f"residuals are compared between two methods or more; the run has {scores.methods[0]} only.")
     correlations = residual_correlations(scores)
-    drawing, values = residuals.draw.of(correlations, run_heading(config, scores)), residuals.values(correlations)
+    drawing, values = residuals.draw.later(correlations, run_heading(config, scores)), residuals.values(correlations)
     return of_figure(None, "residuals", drawing, residuals.build(correlations), values=values)
 
 

@@ -27,7 +27,7 @@ def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Tabl
         "rho": number("spearman"),
         "MAE (points)": number("mae", ".1f", 100),
     }
-    return Table.of(by_method, columns)
+    return Table.from_rows(by_method, columns)
 
 
 def caption(by_method: Sequence[Quality]) -> str:

@@ -47,7 +47,7 @@ def build(estimate: ErrorEstimate) -> Table:
         "MAE on families left out (points)": number("mae", ".1f", 100),
         "note": lambda one: one.note or ("in the estimate" if one.method in estimate.based_on else ""),
     }
-    return Table.of(estimate.methods, columns)
+    return Table.from_rows(estimate.methods, columns)
 
 
 def build_metrics(estimate: ErrorEstimate) -> Table:
@@ -56,7 +56,7 @@ def build_metrics(estimate: ErrorEstimate) -> Table:
         "metric": lambda one: one.name,
         "value (%)": lambda one: Number.interval(100 * one.value, 100 * one.low, 100 * one.high, ".1f"),
     }
-    return Table.of(estimate.metrics, columns)
+    return Table.from_rows(estimate.metrics, columns)
 
 
 def build_hypotheses(estimate: ErrorEstimate) -> Table:
@@ -67,7 +67,7 @@ def build_hypotheses(estimate: ErrorEstimate) -> Table:
         "p-value": number("p_value", ".2g"),
         "refuted": lambda one: "yes" if one.refuted else "no",
     }
-    return Table.of(estimate.hypotheses, columns)
+    return Table.from_rows(estimate.hypotheses, columns)
 
 
 def show(estimate: ErrorEstimate) -> Report:
@@ -83,7 +83,7 @@ def show(estimate: ErrorEstimate) -> Report:
             *([build_metrics(estimate)] if estimate.metrics else []),
             build(estimate),
         ],
-        {"error_card": replace(draw.of(estimate), caption=caption)},
+        {"error_card": replace(draw.later(estimate), caption=caption)},
         estimate.to_dict(),
         title=f"Error on {estimate.target}: {interval(estimate)}",
     )

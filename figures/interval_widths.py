@@ -63,7 +63,7 @@ def show(record: Record, _folder: Path | None) -> Report:
     )
     return Report(
         [table(rows), TABLE_CAPTION, setting_table(settings), SETTING_CAPTION],
-        {"intervals": draw.of(record), "geometry": geometry.draw.of()},
+        {"intervals": draw.later(record), "geometry": geometry.draw.later()},
         {"rows": rows, "settings": settings},
         ok=all(row["coverage"] == 1.0 for row in sure),
         title="Which interval is narrow, and which is right",
@@ -107,7 +107,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
         "inside (%)": number("coverage", ".1f", 100),
         "width": number("width", ".3g"),
     }
-    return Table.of(rows, columns)
+    return Table.from_rows(rows, columns)
 
 
 def setting_table(rows: list[dict[str, Any]]) -> Table:
@@ -120,4 +120,4 @@ def setting_table(rows: list[dict[str, Any]]) -> Table:
         "eta": lambda row: ", ".join(f"{value:.3f}" for value in row["eta"]),
         "KS": number("ks_p_value", ".2g"),
     }
-    return Table.of(rows, columns)
+    return Table.from_rows(rows, columns)

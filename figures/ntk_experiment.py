@@ -69,8 +69,8 @@ def show_analysis(record: Record, _folder: Path) -> Report:
     """The theory's assumptions and intervals on every target."""
     values = {"rows": target_rows(record), "train_exponent": float(record.arrays["train_decay"][0])}
     return Report(
-        [Table.of(target_rows(record), _COLUMNS), TABLE_CAPTION, *_notes(record)],
-        {"ntk_panels": ntk_panels.draw.of(record), **ntk_targets.drawings(record)},
+        [Table.from_rows(target_rows(record), _COLUMNS), TABLE_CAPTION, *_notes(record)],
+        {"ntk_panels": ntk_panels.draw.later(record), **ntk_targets.drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
         record=record,
@@ -83,8 +83,8 @@ def show_predictions(record: Record, _folder: Path) -> Report:
     columns = {name: _COLUMNS[name] for name in ("target", "ProjNormLinear")}
     columns["error of the kernel regression (%)"] = _COLUMNS["error (%)"]
     return Report(
-        [Table.of(target_rows(record), columns), follows, *_notes(record)],
-        {"ntk_panels": ntk_panels.draw.of(record)},
+        [Table.from_rows(target_rows(record), columns), follows, *_notes(record)],
+        {"ntk_panels": ntk_panels.draw.later(record)},
         {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,

@@ -33,8 +33,8 @@ def show(record: Record, _folder: Path) -> Report:
     """Sampled kernels beside the exact one."""
     rows = subsample_rows(record)
     return Report(
-        [Table.of(rows, _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
-        {"ntk_subsample": draw.of(record)},
+        [Table.from_rows(rows, _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
+        {"ntk_subsample": draw.later(record)},
         {"rows": rows},
         title=draw.title,
         record=record,

@@ -38,8 +38,8 @@ _INTERVAL_LOOKS = {
 
 def drawings(record: Record) -> dict[str, Drawing]:
     """All three, by file name; without the norm ratio where no target has labels."""
-    measured = {} if np.isnan(record.arrays["rho"]).all() else {"ntk_norm_ratio": draw_norm_ratio.of(record)}
-    return {**measured, "ntk_decay_grid": draw_decay.of(record), "ntk_intervals": draw_intervals.of(record)}
+    measured = {} if np.isnan(record.arrays["rho"]).all() else {"ntk_norm_ratio": draw_norm_ratio.later(record)}
+    return {**measured, "ntk_decay_grid": draw_decay.later(record), "ntk_intervals": draw_intervals.later(record)}
 
 
 @plot("Equal projected norms, measured", _NORM_RATIO, WIDTH + 1.3, 3.4)

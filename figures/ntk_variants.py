@@ -73,7 +73,7 @@ def by_size(sizes: Sequence[SubsetQuality]) -> Table:
         "R^2 others": lambda row: Number(math.nan if row.chosen is None else row.chosen.others.r_squared),
         "R^2 all": lambda row: Number(math.nan if row.chosen is None else row.chosen.all.r_squared),
     }
-    return Table.of(sizes, columns)
+    return Table.from_rows(sizes, columns)
 
 
 def paper_panels(record: Record) -> Drawing:
@@ -81,7 +81,7 @@ def paper_panels(record: Record) -> Drawing:
     known = record.arrays["targets"].tolist()
     aligned = _PAPER_ALIGNED if _PAPER_ALIGNED in known else None
     decays = [name for name in _PAPER_DECAYS if name in known]
-    return ntk_panels.draw.of(record, aligned=aligned, decays=decays if decays[1:] else None)
+    return ntk_panels.draw.later(record, aligned=aligned, decays=decays if decays[1:] else None)
 
 
 def build(variants: Sequence[VariantQuality]) -> Table:
@@ -90,4 +90,4 @@ def build(variants: Sequence[VariantQuality]) -> Table:
     for part in _PARTS:
         columns[f"R^2 {part}"] = number(f"{part}.r_squared")
         columns[f"rho {part}"] = number(f"{part}.spearman")
-    return Table.of([row for i, row in enumerate(variants) if i < _SHOWN or row.variant == str(PLAIN)], columns)
+    return Table.from_rows([row for i, row in enumerate(variants) if i < _SHOWN or row.variant == str(PLAIN)], columns)

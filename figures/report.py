@@ -53,7 +53,7 @@ class Report:
 def single_figure(draw: Plot[[Record]]) -> Callable[[Record, Path | None], Report]:
     """The function that shows a record which is one figure, named after the module that draws it."""
     name = draw.paint.__module__.rpartition(".")[2]
-    return lambda record, _folder: of_figure(record, name, draw.of(record))
+    return lambda record, _folder: of_figure(record, name, draw.later(record))
 
 
 def of_figure(

@@ -33,7 +33,7 @@ _TITLES = {"deep-adversarial": "Errors under attack", "deep-label-shift": "Error
 def show(record: Record, _folder: Path) -> Report:
     """Errors under attack, or under label shift."""
     arrays, methods = record.arrays, predictions(record)
-    drawing = replace(draw.of(record, about_run(record)), title=_TITLES[record.kind])
+    drawing = replace(draw.later(record, about_run(record)), title=_TITLES[record.kind])
     return of_figure(
         record,
         record.kind.removeprefix("deep-").replace("-", "_"),

@@ -102,7 +102,7 @@ class Plot(Generic[P]):
             _lay_out(figure)
         return figure
 
-    def of(self, *args: P.args, **options: P.kwargs) -> Drawing:
+    def later(self, *args: P.args, **options: P.kwargs) -> Drawing:
         """The figure of these arguments, to be drawn later."""
         return Drawing(self.title, self.caption, partial(self, *args, **options))
 

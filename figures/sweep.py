@@ -36,7 +36,7 @@ def show(record: Record, _folder: Path) -> Report:
     settings = qualities(sweep_scores(record))
     table = deep_table.of_qualities(settings, first="setting")
     values = {"settings": deep_table.values(settings, first="setting")}
-    return of_figure(record, "sweep", draw.of(record, about_run(record)), table, values=values)
+    return of_figure(record, "sweep", draw.later(record, about_run(record)), table, values=values)
 
 
 @plot("ProjNorm under other settings", CAPTION)

@@ -90,7 +90,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
     @classmethod
-    def of(cls, rows: Iterable[Any], columns: Mapping[str, Column]) -> Table:
+    def from_rows(cls, rows: Iterable[Any], columns: Mapping[str, Column]) -> Table:
         """A table with a row for each of `rows`, from columns by their headers."""
         return cls(tuple(columns), [[column(row) for column in columns.values()] for row in rows])
 

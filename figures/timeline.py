@@ -59,7 +59,7 @@ def build(reports: Sequence[BatchReport]) -> Table:
         ),
         "warnings": lambda one: str(len(one.warnings) or ""),
     }
-    return Table.of(reports, columns)
+    return Table.from_rows(reports, columns)
 
 
 def report_page(monitor: Monitor, *, command: str) -> str:
@@ -75,7 +75,7 @@ def report_page(monitor: Monitor, *, command: str) -> str:
         f"Batches with warnings: {sum(bool(one.warnings) for one in reports):,}.",
         build(reports[-_SHOWN_ROWS:]),
     ]
-    report = Report(blocks, {"timeline": draw.of(monitor)}, title="Error over time", verdict=verdict)
+    report = Report(blocks, {"timeline": draw.later(monitor)}, title="Error over time", verdict=verdict)
     return page(
         f"Model monitor: {state}",
         "The estimated error of each batch. The probability of ever raising a false alarm is at most alpha: for the "

@@ -50,7 +50,7 @@ def show(record: Record, _folder: Path | None) -> Report:
     heading = f"Toy experiment, design {design}, {_reading(record)}"
     figures = {"toy": drawing(record)}
     if design == "gaussian":
-        figures["blindness"] = blindness.draw.of(record)
+        figures["blindness"] = blindness.draw.later(record)
     return Report(
         blocks=[
             f"{heading}: mean ± standard error of {trials} trials [closed form]",
@@ -72,13 +72,13 @@ def show(record: Record, _folder: Path | None) -> Report:
 
 def show_designs(records: Sequence[Record]) -> Report:
     """Several designs side by side."""
-    figures = {"toy_designs": toy_designs.draw.of(records)}
+    figures = {"toy_designs": toy_designs.draw.later(records)}
     return Report([tracking(records), DESIGNS_CAPTION], figures, title="Other designs")
 
 
 def drawing(record: Record) -> Drawing:
     """The figure, with a caption that says how the labels enter the regression."""
-    drawn = draw.of(record)
+    drawn = draw.later(record)
     caption = OVERLAP_CAPTION if record.config["design"] == "overlap" else drawn.caption
     return replace(drawn, caption=f"{caption} The regression has {_reading(record)}.")
 

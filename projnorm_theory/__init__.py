@@ -14,10 +14,10 @@ from projnorm_theory.average_case import (
     spherical_loss,
 )
 from projnorm_theory.bounds import LossInterval, SpectralInterval, generalised_bound, proposition_bound
-from projnorm_theory.calibration import CalibratedLoss, calibrated_loss
 from projnorm_theory.early_stopping import StoppedProjNorm, projnorm_linear_after
 from projnorm_theory.equivalents import Equivalents, equivalents
 from projnorm_theory.joint import JointInterval, joint_interval, joint_interval_from_gram, joint_ratio
+from projnorm_theory.leave_one_out import ScaledLoss, scaled_loss
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.min_norm import MinNormSolution, min_norm_solution, ood_loss
 from projnorm_theory.projnorm_linear import (
@@ -49,7 +49,6 @@ __all__ = [
     "AssumptionReport",
     "AttainingTruths",
     "AverageRatio",
-    "CalibratedLoss",
     "DeterministicProjNorm",
     "Equivalents",
     "InputError",
@@ -65,6 +64,7 @@ __all__ = [
     "RidgeBalance",
     "RidgeErrorBound",
     "RowSpace",
+    "ScaledLoss",
     "SharpInterval",
     "SignEquivalents",
     "SpectralInterval",
@@ -77,7 +77,6 @@ __all__ = [
     "attaining_truths",
     "average_ratio",
     "balancing_ridge",
-    "calibrated_loss",
     "check_assumptions",
     "deterministic_projnorm",
     "equivalents",
@@ -95,6 +94,7 @@ __all__ = [
     "projnorm_linear_of_pair",
     "proposition_bound",
     "ridge_error_bound",
+    "scaled_loss",
     "sharp_interval",
     "sign_equivalents",
     "spectrum",

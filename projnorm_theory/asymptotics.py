@@ -83,7 +83,7 @@ def deterministic_projnorm(theta: ArrayLike, covariance_eigenvalues: ArrayLike, 
         raise InputError(f"`covariance_eigenvalues` must be zero or more; the smallest is {s.min():.6g}.")
     theta = as_rows(theta, "theta", rows=s.size, rows_like="`covariance_eigenvalues`")
     m = as_count(m, "m", low=1)
-    ridge = ImplicitRidge.of(s, m)
+    ridge = ImplicitRidge.from_eigenvalues(s, m)
     squares = np.sum(theta.reshape(s.size, -1) ** 2, axis=1)
     effective = ridge.effective if ridge.kappa > 0.0 else math.inf
     return DeterministicProjNorm(math.sqrt(float(ridge.missed @ squares)), ridge.kappa, effective)

@@ -69,7 +69,7 @@ def projnorm_linear_after(
     Raises:
         InputError: If an argument does not fit the pair, a count is negative, or the step does not converge.
 
-    >>> pair = LinearPair.of([[3.0, 4.0]], [[2.0, 0.0]])
+    >>> pair = LinearPair.from_features([[3.0, 4.0]], [[2.0, 0.0]])
     >>> projnorm_linear_after(pair, [5.0], steps=[0, 1, 100], step_size=0.125).values.round(12).tolist()
     [1.0, 0.854400374532, 0.8]
     """

@@ -119,14 +119,17 @@ def equivalents(
     >>> round(flat.loss, 9), round(flat.theta_norm**2, 9)  # two of four directions are learnt
     (0.5, 0.5)
     """
-    train_covariance, ood_covariance = Covariance.of(A, "A"), Covariance.of(B, "B")
+    train_covariance, ood_covariance = Covariance.from_matrix(A, "A"), Covariance.from_matrix(B, "B")
     s, t = train_covariance.eigenvalues, ood_covariance.eigenvalues
     if s.size != t.size:
         raise InputError(f"`B` must have {s.size} features like `A`; got {t.size}.")
     theta_star = as_rows(theta_star, "theta_star", rows=s.size, rows_like="`A`")
     n, m = as_count(n, "n", low=1), as_count(m, "m", low=1)
     noise, ridge = as_non_negative(noise, "noise"), as_non_negative(ridge, "ridge")
-    train, ood = ImplicitRidge.of(s, n, ridge), ImplicitRidge.of(t, m, as_non_negative(ridge_ood, "ridge_ood"))
+    train, ood = (
+        ImplicitRidge.from_eigenvalues(s, n, ridge),
+        ImplicitRidge.from_eigenvalues(t, m, as_non_negative(ridge_ood, "ridge_ood")),
+    )
     exact = train.kappa == 0.0 and noise == 0.0
     if train.effective == 0.0 and not exact:
         raise InputError(
@@ -138,7 +141,7 @@ def equivalents(
     theta = train_covariance.coordinates(theta_star.reshape(s.size, -1))
     mean_theta = train_covariance.vector(train.learnt[:, None] * theta)
     missed = ood_covariance.coordinates(train_covariance.vector(train.missed[:, None] * theta))
-    mean, truth = (ood_covariance.coordinates(one) for one in (mean_theta, train_covariance.vector(theta)))
+    mean, truth = (ood_covariance.coordinates(vector) for vector in (mean_theta, train_covariance.vector(theta)))
     with np.errstate(over="ignore", invalid="ignore"):
         excess = s @ (train.missed[:, None] * theta) ** 2 + noise * noise
         influence = ood_covariance.variances(train_covariance, train.influence)
@@ -185,7 +188,7 @@ class Covariance:
     eigenvectors: FloatArray | None
 
     @classmethod
-    def of(cls, value: ArrayLike, name: str) -> Covariance:
+    def from_matrix(cls, value: ArrayLike, name: str) -> Covariance:
         """Check a covariance matrix or the diagonal of one; eigenvalues that are rounding alone become zero."""
         if _is_vector(value):
             diagonal = as_vector(value, name)

@@ -3,7 +3,7 @@
 Three interchangeable factors solve for the minimum norm and take the residual of the projection:
 
 * `GramFactor`: Cholesky of ``X X^T`` with iterative refinement, where `X` is well conditioned;
-* `QRFactor`: Householder QR, where it is not but has full rank beyond doubt;
+* `QRFactor`: Householder QR, where it is not but certainly has full rank;
 * `RowSpace`: the singular value decomposition, for everything else.
 """
 
@@ -65,15 +65,15 @@ def factor(X: FloatArray, *, precision: float, rcond: float | None = None, metho
         raise InputError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
     rcond = as_rcond(rcond, default_rcond(X.shape, precision))
     if method in ("auto", "gram"):
-        gram = GramFactor.of(X, rcond)
+        gram = GramFactor.from_matrix(X, rcond)
         if gram is not None:
             return gram
     if method in ("auto", "qr"):
-        qr = QRFactor.of(X, rcond)
+        qr = QRFactor.from_matrix(X, rcond)
         if qr is not None:
             return qr
     if method in ("auto", "svd"):
-        return RowSpace.of(X, rcond=rcond)
+        return RowSpace.from_matrix(X, rcond=rcond)
     raise InputError(
         f"`method` {method!r} needs {_REQUIREMENT[method]}, and `X` of shape {X.shape} is not; "
         "use method='auto' or 'svd'."
@@ -96,7 +96,7 @@ class GramFactor:
     cholesky: FloatArray
 
     @classmethod
-    def of(cls, X: FloatArray, rcond: float) -> GramFactor | None:
+    def from_matrix(cls, X: FloatArray, rcond: float) -> GramFactor | None:
         """The factor, or None where the shortcut would lose accuracy or misjudge the rank."""
         n, d = X.shape
         if n > d:
@@ -142,7 +142,7 @@ class GramFactor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QRFactor:
-    """QR of ``X^T`` (or of `X` where it is tall), for `X` whose full rank is beyond doubt."""
+    """QR of ``X^T`` (or of `X` where it is tall), for `X` that certainly has full rank."""
 
     method: ClassVar[str] = "qr"
 
@@ -151,7 +151,7 @@ class QRFactor:
     wide: bool
 
     @classmethod
-    def of(cls, X: FloatArray, rcond: float) -> QRFactor | None:
+    def from_matrix(cls, X: FloatArray, rcond: float) -> QRFactor | None:
         """The factor, or None where only singular values can settle the rank."""
         n, d = X.shape
         wide = n <= d

@@ -40,7 +40,7 @@ class GramSpace:
     undecided: int
 
     @classmethod
-    def of(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None, noise: float = 0.0) -> GramSpace:
+    def from_gram(cls, K: ArrayLike, *, name: str = "K", rcond: float | None = None, noise: float = 0.0) -> GramSpace:
         """Factor the Gram matrix `K`.
 
         Args:

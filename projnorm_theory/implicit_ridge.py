@@ -43,8 +43,8 @@ class ImplicitRidge:
     explicit_share: float
 
     @classmethod
-    def of(cls, eigenvalues: FloatArray, rows: int, ridge: float = 0.0) -> ImplicitRidge:
-        """Solve for the implicit ridge of so many rows; the eigenvalues must be zero or more."""
+    def from_eigenvalues(cls, eigenvalues: FloatArray, rows: int, ridge: float = 0.0) -> ImplicitRidge:
+        """Solve for the implicit ridge of this number of rows; the eigenvalues must be zero or more."""
         with np.errstate(divide="ignore"):
             log_s = np.log(eigenvalues)
         log_ridge = math.log(ridge) if ridge > 0.0 else -math.inf

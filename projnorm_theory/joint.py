@@ -49,7 +49,7 @@ class JointInterval(LossInterval):
     Attributes:
         eta: The values of :math:`\|P_Z\theta_\star\| / \|P\theta_\star\|` it allows, (low, high).
         smallest: Smallest nonzero eigenvalue :math:`l_{\min}` of the Schur complement
-            :math:`\tilde K - C K^{+} C^\top`; 0 where rounding leaves in doubt whether there is a smaller one.
+            :math:`\tilde K - C K^{+} C^\top`; 0 where rounding hides whether there is a smaller one.
         largest: Its largest eigenvalue :math:`l_{\max}`; 0 if the training rows determine every shifted direction.
     """
 
@@ -94,21 +94,21 @@ def joint_interval(
     fit = fit_with_ratio(pair, Y, "eta")
     projnorm = pair.distance_to_ood(fit.coordinates)
     directions = pair.ood_directions()
-    free, doubtful = directions.free.shape[1], directions.doubtful.shape[1]
+    free, uncertain = directions.free.shape[1], directions.uncertain.shape[1]
     roots, axes_T = _schur(pair)
     errors = pair.schur_errors(axes_T.T)
     # Rounding moves a root itself from features, and its square from Gram matrices.
     low = np.sqrt(np.maximum(roots**2 - errors**2, 0.0)) if pair.noise else np.maximum(roots - errors, 0.0)
     high = np.hypot(roots, errors) if pair.noise else roots + errors
-    certain = free > 0 and doubtful == 0 and not pair.undecided[1]
+    certain = free > 0 and uncertain == 0 and not pair.undecided[1]
     return _joint_interval(
         fit,
         pair.n_ood,
         projnorm,
         smallest_projnorm=pair.sine_error * fit.norm,
-        eta=as_eta(eta, any_free=free + doubtful > 0),
+        eta=as_eta(eta, any_free=free + uncertain > 0),
         assumptions=directions.assumption(),
-        roots=(float(low[free - 1]) if certain else 0.0, float(high.max(initial=0.0)) if free + doubtful else 0.0),
+        roots=(float(low[free - 1]) if certain else 0.0, float(high.max(initial=0.0)) if free + uncertain else 0.0),
     )
 
 

@@ -5,8 +5,8 @@ With ``X = A diag(s) U^T`` and ``X_ood = B diag(t) V^T`` every quantity of the l
 factors of ``(I - P~) U`` and ``(I - P) V``. The sine is not computed from the cosine where the features are at hand,
 so a direction that the two row spaces share is seen to within rounding, not to within its square root.
 
-Rounding leaves some things in doubt: whether a direction is shared, how long the fit is. `OodDirections` and the errors
-of `TrainingFit` say how much, and every interval is widened by it (section 10 of docs/theory.md).
+Rounding leaves some things uncertain: whether a direction is shared, how long the fit is. `OodDirections` and the
+errors of `TrainingFit` say how much, and every interval is widened by it (section 10 of docs/theory.md).
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ class OodDirections:
     sine is zero to within a tolerance of at most 1e-10.
 
     Attributes:
-        free: Directions that the training rows leave undetermined beyond doubt.
-        doubtful: Directions whose sine rounding could explain, known too coarsely to be called shared.
+        free: Directions that the training rows certainly leave undetermined.
+        uncertain: Directions whose sine rounding could explain, known too coarsely to be called shared.
         tolerance: Largest sine that was not told from zero, or that would not have been; at least 1e-10.
     """
 
     free: FloatArray
-    doubtful: FloatArray
+    uncertain: FloatArray
     tolerance: float
 
     def assumption(self) -> tuple[str, ...]:
         """What is taken for granted of the shared directions, in words; empty where there is none."""
-        shared = self.free.shape[0] - self.free.shape[1] - self.doubtful.shape[1]
+        shared = self.free.shape[0] - self.free.shape[1] - self.uncertain.shape[1]
         if not shared:
             return ()
         return (
@@ -112,7 +112,7 @@ class LinearPair:
     undecided: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of(cls, X: ArrayLike, X_ood: ArrayLike, *, rcond: float | None = None) -> LinearPair:
+    def from_features(cls, X: ArrayLike, X_ood: ArrayLike, *, rcond: float | None = None) -> LinearPair:
         """From features.
 
         Args:
@@ -124,11 +124,11 @@ class LinearPair:
         Raises:
             InputError: If a shape is wrong or an entry is not finite.
         """
-        train = RowSpace.of(X, rcond=rcond)
-        return cls.of_row_spaces(train, RowSpace.of(X_ood, name="X_ood", columns=train.dim, rcond=rcond))
+        train = RowSpace.from_matrix(X, rcond=rcond)
+        return cls.from_row_spaces(train, RowSpace.from_matrix(X_ood, name="X_ood", columns=train.dim, rcond=rcond))
 
     @classmethod
-    def of_row_spaces(cls, train: RowSpace, ood: RowSpace) -> LinearPair:
+    def from_row_spaces(cls, train: RowSpace, ood: RowSpace) -> LinearPair:
         """From two row spaces of the same feature space, already factored."""
         return cls(
             train.left,
@@ -165,12 +165,12 @@ class LinearPair:
         Raises:
             InputError: If a block is not what its name says, or the three cannot come from the same features.
         """
-        train = GramSpace.of(k_train, name="k_train", rcond=rcond, noise=noise)
-        ood = GramSpace.of(k_ood, name="k_ood", rcond=rcond, noise=noise)
-        return cls.of_gram_spaces(train, ood, k_ood_train)
+        train = GramSpace.from_gram(k_train, name="k_train", rcond=rcond, noise=noise)
+        ood = GramSpace.from_gram(k_ood, name="k_ood", rcond=rcond, noise=noise)
+        return cls.from_gram_spaces(train, ood, k_ood_train)
 
     @classmethod
-    def of_gram_spaces(cls, train: GramSpace, ood: GramSpace, k_ood_train: ArrayLike) -> LinearPair:
+    def from_gram_spaces(cls, train: GramSpace, ood: GramSpace, k_ood_train: ArrayLike) -> LinearPair:
         """From two Gram matrices already factored and the block between them, shape ``(m, n)``."""
         n, m = train.left.shape[0], ood.left.shape[0]
         cross_precision = precision_of(k_ood_train)
@@ -309,17 +309,17 @@ class LinearPair:
         return math.sqrt(max(whole - seen, 0.0)) * math.sqrt(whole + seen)
 
     def ood_directions(self) -> OodDirections:
-        """The principal directions of the shifted row space, sorted into free, doubtful and shared ones."""
+        """The principal directions of the shifted row space, sorted into free, uncertain and shared ones."""
         _, sines, directions_T = np.linalg.svd(self.ood_sines)
         directions, sines = directions_T.T, np.append(sines, np.zeros(self.ood_rank))[: self.ood_rank]
         tolerances = self.sine_tolerances(directions)
         free = sines > tolerances
         # Rows that span the whole space determine every direction: the sines are then exactly zero.
         shared = ~free & ((tolerances <= SHARED_SINE) | ((sines == 0.0) & (self.noise == 0.0)))
-        doubtful = ~free & ~shared
+        uncertain = ~free & ~shared
         return OodDirections(
             directions[:, free],
-            directions[:, doubtful],
+            directions[:, uncertain],
             max(SHARED_SINE, float(tolerances[~free].max(initial=0.0))),
         )
 
@@ -358,7 +358,7 @@ def as_pair(X: ArrayLike | LinearPair, X_ood: ArrayLike | None) -> LinearPair:
         return X
     if X_ood is None:
         raise InputError("`X_ood` is required unless `X` is a LinearPair.")
-    return LinearPair.of(X, X_ood)
+    return LinearPair.from_features(X, X_ood)
 
 
 def _condition(singular_values: FloatArray) -> float:

@@ -149,8 +149,8 @@ def projnorm_linear_from_gram(
     .. math:: \operatorname{tr}(\alpha^\top K\alpha) - \operatorname{tr}\bigl((C\alpha)^\top \tilde K^{+} C\alpha\bigr),
               \qquad \alpha = K^{+} Y
 
-    is its square. The two terms cancel when the value is small; `error_estimate` says how much of the square is left
-    in doubt.
+    is its square. The two terms cancel when the value is small; `error_estimate` says how much of the square is
+    rounding.
 
     Args:
         k_train: :math:`K = XX^\top`, shape ``(n, n)``.

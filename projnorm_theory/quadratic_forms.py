@@ -27,7 +27,7 @@ from scipy.special import expit, gammainccinv, gammaincinv
 from projnorm_theory.results import Result
 from projnorm_theory.validation import FloatArray
 
-# What lies so many nats below the peak of the integrand is rounding.
+# What lies this many nats below the peak of the integrand is rounding.
 _NEGLIGIBLE = 40.0
 # The rule is refined until two successive values agree to this; the error is then about its square.
 _AGREEMENT = 1e-9

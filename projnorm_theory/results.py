@@ -16,11 +16,11 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values: arrays become lists, results inside become mappings."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
     def headline(self) -> str:
         """The answer in a line; by default the name of the result and its numbers."""
-        numbers = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        numbers = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         shown = [f"{name} = {_short(value)}" for name, value in numbers.items() if not isinstance(value, Result)]
         return f"{type(self).__name__}: {', '.join(shown)}"
 
@@ -29,8 +29,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(one.name)}</td><td>{html.escape(_short(getattr(self, one.name)))}</td></tr>"
-            for one in fields(self)  # type: ignore[arg-type]
+            f"<tr><td>{html.escape(field.name)}</td><td>{html.escape(_short(getattr(self, field.name)))}</td></tr>"
+            for field in fields(self)  # type: ignore[arg-type]
         )
         return f"<p>{html.escape(self.headline())}</p><table>{rows}</table>"
 

@@ -229,7 +229,7 @@ def balancing_ridge(pair: LinearPair) -> RidgeBalance:
     Raises:
         InputError: If `X_ood` is zero.
 
-    >>> balance = balancing_ridge(LinearPair.of([[1.0, 0.0]], [[4.0, 0.0], [0.0, 1.0]]))  # l = 8 and 1/2
+    >>> balance = balancing_ridge(LinearPair.from_features([[1.0, 0.0]], [[4.0, 0.0], [0.0, 1.0]]))  # l = 8 and 1/2
     >>> round(balance.ridge, 12), round(balance.condition, 12), round(balance.condition_bound, 12)
     (2.0, 1.0, 1.5625)
     """
@@ -282,10 +282,10 @@ def _as_hard(pair: LinearPair, labels: ArrayLike, name: str, theta: FloatArray) 
         raise InputError(f"`{name}` must have {outputs} outputs like `Y`; got {hard.shape[1]}.")
     if outputs == 1:
         good = np.abs(hard[:, 0]) == 1.0
-        wanted = "1 or -1"
+        required = "1 or -1"
     else:
         good = np.all((hard == 0.0) | (hard == 1.0), axis=1) & (hard.sum(axis=1) == 1.0)
-        wanted = "one-hot, a single 1 among zeros"
+        required = "one-hot, a single 1 among zeros"
     if not good.all():
-        raise InputError(f"`{name}` must be hard labels, each row {wanted}; row {int(np.argmin(good))} is not.")
+        raise InputError(f"`{name}` must be hard labels, each row {required}; row {int(np.argmin(good))} is not.")
     return hard

@@ -38,7 +38,9 @@ class RowSpace:
     precision: float
 
     @classmethod
-    def of(cls, X: ArrayLike, *, name: str = "X", columns: int | None = None, rcond: float | None = None) -> RowSpace:
+    def from_matrix(
+        cls, X: ArrayLike, *, name: str = "X", columns: int | None = None, rcond: float | None = None
+    ) -> RowSpace:
         """Factor `X`.
 
         Args:
@@ -50,7 +52,7 @@ class RowSpace:
         Raises:
             InputError: If `X` is not a finite, non-empty matrix or `rcond` is out of range.
 
-        >>> space = RowSpace.of([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
+        >>> space = RowSpace.from_matrix([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
         >>> space.residual([1.0, 1.0, 1.0]).tolist()
         [0.0, 0.0, 1.0]
         >>> space.eigenvalues.tolist()

@@ -39,17 +39,17 @@ class SharpInterval(RatioInterval):
     and on two segments for a range of it, and their losses fill one or two intervals that reach both ends.
 
     Attributes:
-        free_dim: Dimension of the shifted row space that the training rows leave undetermined, the directions in doubt
+        free_dim: Dimension of the shifted row space that the training rows leave undetermined, uncertain directions
             included.
-        doubtful_dim: How many of those directions rounding leaves in doubt. They widen the interval, which allows both
-            that they are free and that they are shared.
+        uncertain_dim: How many of those directions rounding leaves uncertain. They widen the interval, which allows
+            both that they are free and that they are shared.
         sine_tolerance: Largest sine against the training row space that was not told from zero.
         lower_shift: :math:`W = V^\top(\theta_\star - \hat\theta)` at the lower end, shape ``(ood_rank, c)``.
         upper_shift: The same at the upper end.
     """
 
     free_dim: int
-    doubtful_dim: int
+    uncertain_dim: int
     sine_tolerance: float
     lower_shift: FloatArray
     upper_shift: FloatArray
@@ -108,9 +108,9 @@ def sharp_interval(
     as_finite_result(reach * reach, "the interval for the loss")
     directions = pair.ood_directions()
     coordinates = fit.coordinates / fit.norm
-    bases = [np.hstack([directions.free, directions.doubtful])]
-    if directions.doubtful.size:
-        # A doubtful direction may as well be shared. Its being free leaves more truths, but the slack in rho that a
+    bases = [np.hstack([directions.free, directions.uncertain])]
+    if directions.uncertain.size:
+        # An uncertain direction may as well be shared. Its being free leaves more truths, but the slack in rho that a
         # shared direction is given may let in a loss that is smaller still.
         bases.append(directions.free)
     slack = max(RATIO_SLACK, pair.sine_error)
@@ -118,11 +118,11 @@ def sharp_interval(
     if math.isfinite(fit.norm_error):  # an infinite error has no upper end, whatever the radii
         rounding += fit.norm_error / fit.norm
     outcomes = [_extremes(pair, coordinates, basis, rho, slack=slack, rounding=rounding) for basis in bases]
-    found = [outcome for outcome in outcomes if isinstance(outcome, _Extremes)]
-    if not found:
+    feasible = [outcome for outcome in outcomes if isinstance(outcome, _Extremes)]
+    if not feasible:
         raise InputError(str(outcomes[0]))
-    best = min(found, key=lambda extremes: extremes.lower.value)
-    worst = max(found, key=lambda extremes: extremes.upper.value)
+    best = min(feasible, key=lambda extremes: extremes.lower.value)
+    worst = max(feasible, key=lambda extremes: extremes.upper.value)
 
     t_max = float(pair.ood_singular_values.max(initial=0.0))
     error = fit.prediction_error + t_max * rho[1] * fit.norm_error
@@ -145,7 +145,7 @@ def sharp_interval(
         ),
         rho=rho,
         free_dim=bases[0].shape[1],
-        doubtful_dim=directions.doubtful.shape[1],
+        uncertain_dim=directions.uncertain.shape[1],
         sine_tolerance=directions.tolerance,
         lower_shift=fit.norm * best.shift(best.lower),
         upper_shift=fit.norm * worst.shift(worst.upper),
@@ -168,10 +168,10 @@ def attaining_truths(
     Raises:
         InputError: As `sharp_interval` does.
     """
-    train = RowSpace.of(X)
-    ood = RowSpace.of(X_ood, name="X_ood", columns=train.dim)
+    train = RowSpace.from_matrix(X)
+    ood = RowSpace.from_matrix(X_ood, name="X_ood", columns=train.dim)
     Y = as_rows(Y, "Y", rows=train.left.shape[0], rows_like="`X`")
-    interval = sharp_interval(LinearPair.of_row_spaces(train, ood), Y, rho=rho)
+    interval = sharp_interval(LinearPair.from_row_spaces(train, ood), Y, rho=rho)
     theta = train.solve(Y)
     new_directions, sines, principal_T = np.linalg.svd(remove_span(train.basis, ood.basis), full_matrices=False)
     free = slice(0, interval.free_dim)

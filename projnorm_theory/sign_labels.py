@@ -84,7 +84,7 @@ def sign_equivalents(
     0.68169
     """
     w = as_vector(direction, "direction")
-    train, target = Covariance.of(A, "A"), Covariance.of(B, "B")
+    train, target = Covariance.from_matrix(A, "A"), Covariance.from_matrix(B, "B")
     scales = []
     for covariance, name, rows in ((train, "A", "training"), (target, "B", "target")):
         as_rows(w, "direction", rows=covariance.eigenvalues.size, rows_like=f"`{name}`")

@@ -127,7 +127,7 @@ def spectrum_from_gram(K: ArrayLike, *, rcond: float | None = None) -> Spectrum:
     Raises:
         InputError: If `K` is not a Gram matrix.
     """
-    space = GramSpace.of(K, rcond=rcond)
+    space = GramSpace.from_gram(K, rcond=rcond)
     return Spectrum(space.singular_values**2, space.left.shape[0], space.rcond)
 
 
@@ -141,7 +141,7 @@ def fit_power_law(
 
     Args:
         eigenvalues: Positive and descending.
-        first: Index of the first eigenvalue to use, from 1; the leading few are seldom on the line.
+        first: Index of the first eigenvalue to use, from 1; the leading few often lie off the line.
         last: Index of the last. Default: all.
         confidence: Level of the interval for the exponent.
 

@@ -110,8 +110,8 @@ def as_count(value: Any, name: str, *, low: int, high: int | None = None, becaus
     except TypeError:
         raise InputError(f"`{name}` must be a whole number; got {value!r}.") from None
     if count < low or (high is not None and count > high):
-        wanted = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InputError(f"`{name}` must be {wanted}{because}; got {count}.")
+        allowed = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InputError(f"`{name}` must be {allowed}{because}; got {count}.")
     return count
 
 

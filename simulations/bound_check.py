@@ -150,7 +150,7 @@ def measure(instance: Instance) -> dict[str, Any]:
     """The loss and every interval of one instance."""
     design = instance.design
     X, X_ood, Y, k = design.X, design.X_ood, design.Y, design.k
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     theta = min_norm_solution(X, Y).theta
     rho = float(np.linalg.norm(pair.ood_coordinates(design.Y_ood))) / float(np.linalg.norm(theta))
     loss = ood_loss(theta, X_ood, design.Y_ood)
@@ -190,12 +190,12 @@ def sharp_ends(pair: LinearPair, Y: FloatArray, *, rho: float = 1.0) -> tuple[fl
 def violations(record: Record) -> dict[int, tuple[str, ...]]:
     """Instances on which an interval that must hold does not, with the intervals."""
     loss, family = record.arrays["loss"], record.arrays["family"]
-    found: dict[int, list[str]] = {}
+    broken: dict[int, list[str]] = {}
     for name, families in MUST_HOLD.items():
         required = np.isin(family, [FAMILIES.index(required_family) for required_family in families])
         for index in np.flatnonzero(required & ~holds(loss, record.arrays[name])):
-            found.setdefault(int(index), []).append(name)
-    return {index: tuple(names) for index, names in sorted(found.items())}
+            broken.setdefault(int(index), []).append(name)
+    return {index: tuple(names) for index, names in sorted(broken.items())}
 
 
 def save_violations(record: Record, folder: Path) -> None:

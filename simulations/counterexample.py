@@ -77,7 +77,7 @@ def counterexample_sweep(phi: FloatArray) -> Arrays:
 def _measure(phi: float) -> dict[str, float | tuple[float, float]]:
     at_tan, at_cot = counterexample(phi, root="tan"), counterexample(phi, root="cot")
     m = at_tan.X_ood.shape[0]
-    pair = LinearPair.of(at_tan.X, at_tan.X_ood)
+    pair = LinearPair.from_features(at_tan.X, at_tan.X_ood)
     paper, sharp = proposition_bound(pair, at_tan.Y, k=at_tan.k), sharp_interval(pair, at_tan.Y)
     return {
         "tan_root": _scaled_ratio(at_tan),

@@ -154,8 +154,8 @@ def draw_truth(
     Raises:
         InputError: If the line drawn has no such point; there always is one for ``rho >= ||P~ theta|| / ||theta||``.
     """
-    ood = RowSpace.of(X_ood)
-    direction = RowSpace.of(X).residual(ood.basis @ rng.standard_normal((ood.rank, theta.shape[1])))
+    ood = RowSpace.from_matrix(X_ood)
+    direction = RowSpace.from_matrix(X).residual(ood.basis @ rng.standard_normal((ood.rank, theta.shape[1])))
     start, step = ood.coordinates(theta), ood.coordinates(direction)
     # ||start + z step||^2 = target^2, a quadratic in z.
     target = rho * float(np.linalg.norm(theta))

@@ -22,11 +22,11 @@ from projnorm.core.records import Record, RunContext, recorded
 from projnorm.core.tasks import stacked
 from projnorm_theory import (
     LinearPair,
-    calibrated_loss,
     joint_interval,
     joint_ratio,
     min_norm_solution,
     ood_loss,
+    scaled_loss,
     sharp_interval,
     spherical_loss,
 )
@@ -162,14 +162,14 @@ def setting_rows(record: Record) -> list[dict[str, Any]]:
 
 def _compare(config: IntervalWidthsConfig, X: FloatArray, X_ood: FloatArray, theta_star: FloatArray) -> dict[str, Any]:
     Y, Y_ood = X @ theta_star, X_ood @ theta_star
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     theta = min_norm_solution(X, Y).theta
     loss = ood_loss(theta, X_ood, Y_ood)
     rho = float(np.linalg.norm(pair.ood_coordinates(Y_ood)) / np.linalg.norm(theta))
     eta = joint_ratio(pair, Y, Y_ood=Y_ood)
     spherical = spherical_loss(pair, Y)
     guess = math.sqrt(1 + config.m / config.n)
-    predictions = {"spherical": spherical} | {name: calibrated_loss(pair, Y, method=name) for name in ("loo", "power")}
+    predictions = {"spherical": spherical} | {name: scaled_loss(pair, Y, method=name) for name in ("loo", "power")}
     exact = {
         "sharp": sharp_interval(pair, Y, rho=rho),
         "joint": joint_interval(pair, Y, eta=eta),

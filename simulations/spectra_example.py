@@ -69,7 +69,7 @@ def spectra_example(config: SpectraConfig, seed: int) -> Arrays:
         k=config.k,
         tail_angle=math.radians(config.tail_angle),
     )
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     aligned = alignment(pair, k=config.top)
     train, ood = pair.train_eigenvalues / config.n, pair.ood_eigenvalues / config.n
     fits = [fit_power_law(eigenvalues) for eigenvalues in (train, ood)]

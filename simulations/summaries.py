@@ -18,9 +18,9 @@ from simulations.toy import INTERVALS as TOY_INTERVALS
 from simulations.toy_designs import DESIGNS
 
 TOY_QUANTITIES = ("test_error", "projnorm_linear", "confidence", "squared_loss")
-# A mean agrees with its closed form up to so many standard errors, or what Student's distribution makes of them when
-# trials are few. As sizes are not infinite, it may also be off by this share, or by the inverse of the effective number
-# of rows where that is larger.
+# A mean agrees with its closed form up to this number of standard errors, or what Student's distribution makes of them
+# when trials are few. As sizes are not infinite, it may also be off by this share, or by the inverse of the effective
+# number of rows where that is larger.
 _NOISE, _ASYMPTOTIC = 4.0, 0.02
 
 

@@ -77,7 +77,7 @@ def tail_angle_trial(config: TailAngleConfig, degrees: float) -> Arrays:
         k=config.k,
         tail_angle=math.radians(degrees),
     )
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     theta = min_norm_solution(design.X, design.Y).theta
     intervals = (
         proposition_bound(pair, design.Y, k=config.k),

@@ -82,7 +82,7 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
     """One trial: one draw, every sigma."""
     design, sigma = DESIGNS[config.design], np.array(config.sigmas)
     rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(trial,)))
-    draw = ToyDraw.of(design, config, rng)
+    draw = ToyDraw.from_design(design, config, rng)
     a, b = design.weights(sigma)
     outputs, labels = draw.outputs(a), draw.labels(a, b)
     responses = as_responses(labels, config.outputs)
@@ -101,9 +101,9 @@ def toy_trial(config: ToyConfig, trial: int) -> Arrays:
         "theta_norm": np.array(np.linalg.norm(draw.theta)),
     }
     if trial < config.interval_trials:
-        train = RowSpace.of(np.hstack([draw.X, np.zeros((config.n, config.d2))]))
+        train = RowSpace.from_matrix(np.hstack([draw.X, np.zeros((config.n, config.d2))]))
         pairs = (
-            LinearPair.of_row_spaces(train, RowSpace.of(np.hstack([a[i] * draw.seen, b[i] * draw.hidden])))
+            LinearPair.from_row_spaces(train, RowSpace.from_matrix(np.hstack([a[i] * draw.seen, b[i] * draw.hidden])))
             for i in range(sigma.size)
         )
         rows = [_intervals(pair, draw.Y, responses[i], design.k) for i, pair in enumerate(pairs)]
@@ -136,7 +136,7 @@ class ToyDraw:
     flips: FloatArray
 
     @classmethod
-    def of(cls, design: ToyDesign, config: ToyConfig, rng: np.random.Generator) -> ToyDraw:
+    def from_design(cls, design: ToyDesign, config: ToyConfig, rng: np.random.Generator) -> ToyDraw:
         """Draw a trial."""
         scale, hidden_scale = design.scale(config.d1), design.hidden_scale(config.d2)
         truth = design.truth(scale)

@@ -54,7 +54,7 @@ class ToyDesign:
         for a, b in zip(*self.weights(sigma), strict=True):
             B = np.concatenate([(a * scale) ** 2, (b * hidden_scale) ** 2])
             fits.append(sign_equivalents(direction, A, B, n=n, m=m, flipped=self.flipped, outputs=outputs))
-        names = [one.name for one in fields(ToyAsymptotics) if one.name != "sigma"]
+        names = [field.name for field in fields(ToyAsymptotics) if field.name != "sigma"]
         return ToyAsymptotics(sigma, **{name: np.array([getattr(fit, name) for fit in fits]) for name in names})
 
 

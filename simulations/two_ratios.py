@@ -58,8 +58,8 @@ def _dual_bound(loss: FloatArray, seen: FloatArray, pull: FloatArray, length: fl
         eigenvalues, axes = np.linalg.eigh(loss - multiplier * seen)
         return _sphere_maximum(eigenvalues, multiplier * (axes.T @ pull), length) + multiplier * excess
 
-    found = minimize_scalar(at, bounds=(-_SEARCH, _SEARCH), method="bounded", options={"xatol": 1e-6})
-    return min(float(found.fun), at(0.0))
+    tightest = minimize_scalar(at, bounds=(-_SEARCH, _SEARCH), method="bounded", options={"xatol": 1e-6})
+    return min(float(tightest.fun), at(0.0))
 
 
 def _sphere_maximum(eigenvalues: FloatArray, pull: FloatArray, length: float) -> float:

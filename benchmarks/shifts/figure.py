@@ -48,7 +48,7 @@ def show(record: Record, _folder: Path) -> Report:
         tables["leaderboard_by_case"] = by_group(record, "cases")
         blocks += [leaderboard, CAPTION, "MAE in points by kind of shift:", tables["leaderboard_by_kind"]]
         blocks += ["MAE in points by suite (by case in the file leaderboard_by_case):", tables["leaderboard_by_suite"]]
-        figures["benchmark"] = draw.of(record)
+        figures["benchmark"] = draw.later(record)
     for table, heading in _OTHER_TABLES.items():
         if found := standings(record, table=table):
             tables[f"leaderboard_{table.replace(' ', '_')}"] = build(found)
@@ -76,7 +76,7 @@ def build(found: list[Standing]) -> Table:
         "hits warned": number("warned_hits", ".2f"),
         "seconds": number("seconds", ".2g"),
     }
-    return Table.of(found, columns)
+    return Table.from_rows(found, columns)
 
 
 def by_group(record: Record, key: str) -> Table:

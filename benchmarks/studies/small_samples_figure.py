@@ -42,7 +42,7 @@ def show(record: Record, _folder: Path) -> Report:
         },
         "differences": [asdict(one) for one in summary.differences],
     }
-    figures = {"small_samples": draw.of(summary, about_run(record))}
+    figures = {"small_samples": draw.later(summary, about_run(record))}
     return Report(blocks, figures, values, title=draw.title, record=record)
 
 
@@ -58,7 +58,7 @@ def build(summary: SmallSampleQualities) -> Table:
         "width (points)": number("width", ".1f", 100),
         "needs": lambda one: Number(needs[one.method], ",d") if needs[one.method] else "more",
     }
-    return Table.of([one for _, sizes in summary.ranked() for one in sizes], columns)
+    return Table.from_rows([one for _, sizes in summary.ranked() for one in sizes], columns)
 
 
 def differences(summary: SmallSampleQualities) -> Table:
@@ -69,7 +69,7 @@ def differences(summary: SmallSampleQualities) -> Table:
         "R^2": number("r_squared"),
         "MAE (points)": number("mae", ".2f", 100),
     }
-    return Table.of(summary.differences, columns)
+    return Table.from_rows(summary.differences, columns)
 
 
 @plot("Which method, and how many samples", CAPTION, WIDTH + 1.6, 3.6)

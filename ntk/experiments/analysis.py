@@ -154,7 +154,7 @@ def analyse_train(k_train: Floats, responses: Responses, *, accumulate: str = "f
     Raises:
         ValueError: If it is not a Gram matrix.
     """
-    space = GramSpace.of(k_train, name="k_train", noise=kernel_noise(k_train, accumulate))
+    space = GramSpace.from_gram(k_train, name="k_train", noise=kernel_noise(k_train, accumulate))
     eigenvalues = space.singular_values**2
     warning = _warning(k_train, space, accumulate)
     return TrainAnalysis(eigenvalues, _decay(eigenvalues), space, warning, responses, accumulate)
@@ -218,8 +218,8 @@ def predict_target(
 
 def _pair(train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats) -> tuple[LinearPair, str]:
     """Both sets under the kernel, and the warning about the target's eigenvalues."""
-    ood = GramSpace.of(k_ood, name="k_ood", noise=kernel_noise(k_ood, train.accumulate))
-    return LinearPair.of_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, train.accumulate)
+    ood = GramSpace.from_gram(k_ood, name="k_ood", noise=kernel_noise(k_ood, train.accumulate))
+    return LinearPair.from_gram_spaces(train.space, ood, k_ood_train), _warning(k_ood, ood, train.accumulate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -122,7 +122,7 @@ def test_what_is_printed_needs_no_matplotlib():
 def test_figures_are_drawn_again_only_if_the_numbers_or_the_width_change(tmp_path):
     drawn = []
     draw = style.plot("A line", "It rises.", 2.0, 2.0)(drawn.append)
-    report = Report([], {"line": draw.of()}, {"number": 1.0})
+    report = Report([], {"line": draw.later()}, {"number": 1.0})
 
     def times_drawn(changed: Report = report, **options) -> int:
         drawn.clear()
@@ -210,7 +210,7 @@ def test_the_report_shows_whole_in_a_real_browser(records, tmp_path, width, sche
 def test_the_page_escapes_what_it_is_given():
     table = Table(("<th>", "b"), [("<script>", "&")])
     drawing = style.plot("<h3 title>", 'a "quoted" <b>', 1.0, 1.0)(lambda figure: None)  # noqa: ARG005
-    figures = {"a": drawing.of(), "b": drawing.of()}
+    figures = {"a": drawing.later(), "b": drawing.later()}
     report = Report(["<note>", table], figures, title="<h>", verdict="<verdict>")
     page = html.page("<title>", "<intro>", [html.section(report)], {"python": "<3>", "n": {"m": [1, 2]}})
     for raw in ("<script>", "<h>", "<intro>", "<3>", "<note>", "<th><th>", "<b>", "<verdict>", "<h3 title>"):

@@ -132,7 +132,7 @@ def test_kernels_tell_what_features_tell(drawn):
     np.testing.assert_allclose(train.eigenvalues, spectrum(X).eigenvalues, rtol=1e-8)
     np.testing.assert_allclose(found.eigenvalues, spectrum(X_ood).eigenvalues, rtol=1e-8)
     np.testing.assert_allclose(found.alignment.matrix, alignment(X, X_ood, 16).matrix, atol=1e-6)
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     rho = np.linalg.norm(np.linalg.pinv(X_ood) @ Y_ood) / np.linalg.norm(theta)
     assert found.rho == pytest.approx(rho, rel=1e-8)
     for ours, direct in (

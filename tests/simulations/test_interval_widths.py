@@ -46,7 +46,7 @@ def test_a_draw_depends_on_its_setting_and_number_alone(record, tmp_path):
 def test_bounds_from_both_ratios_contain_the_loss(seed, shift, truth, decay):
     X, X_ood, theta_star = draw_power_law(np.random.default_rng(seed), SMALL, decay, shift, truth)
     Y, Y_ood = X @ theta_star, X_ood @ theta_star
-    pair, theta = LinearPair.of(X, X_ood), min_norm_solution(X, Y).theta
+    pair, theta = LinearPair.from_features(X, X_ood), min_norm_solution(X, Y).theta
     rho = np.linalg.norm(pair.ood_coordinates(Y_ood)) / np.linalg.norm(theta)
     lower, upper = two_ratio_interval(pair, Y, rho=rho, eta=joint_ratio(pair, Y, Y_ood=Y_ood))
     loss = ood_loss(theta, X_ood, Y_ood)

@@ -42,7 +42,7 @@ def test_a_trial_agrees_with_its_definition(design, outputs):
     config = ToyConfig(design, **SMALL, outputs=outputs, sigmas=(0.0, 0.7, 3.0), trials=1, interval_trials=0, seed=5)
     arrays = toy_trial(config, 0)
     rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,)))
-    draw = ToyDraw.of(DESIGNS[design], config, rng)
+    draw = ToyDraw.from_design(DESIGNS[design], config, rng)
     theta = np.concatenate([draw.theta.reshape(40, -1), np.zeros((20, draw.theta.size // 40))])
     truth = np.concatenate([draw.truth, np.zeros(19), [draw.hidden_truth]])
     np.testing.assert_allclose(draw.X @ draw.theta, draw.Y, atol=1e-9)
@@ -71,7 +71,7 @@ def test_one_hot_weights_are_halves_of_the_sum_and_difference_of_two_fits():
     """So the error is that of one output, and the square of ProjNormLinear the mean of those of y and of 1."""
     options = {**SMALL, "sigmas": (0.0, 2.0), "trials": 1, "interval_trials": 0}
     sign, one_hot = (ToyConfig(**options, outputs=outputs) for outputs in OUTPUTS)
-    draws = [ToyDraw.of(DESIGNS["gaussian"], config, np.random.default_rng(3)) for config in (sign, one_hot)]
+    draws = [ToyDraw.from_design(DESIGNS["gaussian"], config, np.random.default_rng(3)) for config in (sign, one_hot)]
     ones = min_norm_solution(draws[0].X, np.ones(20)).theta
     both = np.stack([ones + draws[0].theta, ones - draws[0].theta], axis=1) / 2
     np.testing.assert_allclose(draws[1].theta, both, atol=1e-10)
@@ -86,7 +86,9 @@ def test_one_hot_weights_are_halves_of_the_sum_and_difference_of_two_fits():
 @pytest.mark.parametrize("outputs", OUTPUTS)
 def test_rho_is_measured_on_the_responses_that_are_fitted(outputs):
     config = ToyConfig(**SMALL, outputs=outputs, sigmas=(0.5, 2.0), trials=1, interval_trials=1, seed=5)
-    draw = ToyDraw.of(DESIGNS["gaussian"], config, np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,))))
+    draw = ToyDraw.from_design(
+        DESIGNS["gaussian"], config, np.random.default_rng(np.random.SeedSequence(5, spawn_key=(0,)))
+    )
     labels = draw.labels(np.ones(2), np.array(config.sigmas))
     for rho, sigma, y in zip(toy_trial(config, 0)["rho"], config.sigmas, labels, strict=True):
         responses = y if outputs == "sign" else np.stack([y > 0, y < 0], axis=1).astype(float)
@@ -135,7 +137,7 @@ def test_the_papers_design_has_the_same_closed_forms_either_way(outputs):
 def test_any_function_of_the_outputs_is_blind_to_sigma(design):
     """The outputs themselves do not change by a bit, so nothing computed from them can."""
     config = ToyConfig(design, **{**SMALL, "m": 50}, sigmas=(0.0, 1.0, 5.0), trials=1, interval_trials=0)
-    draw = ToyDraw.of(DESIGNS[design], config, np.random.default_rng(0))
+    draw = ToyDraw.from_design(DESIGNS[design], config, np.random.default_rng(0))
     a, b = DESIGNS[design].weights(np.array(config.sigmas))
     outputs = draw.outputs(a)
     assert np.array_equal(outputs[0], outputs[1])

@@ -45,7 +45,7 @@ def test_projnorm_is_exact_to_eps_cond(log2_condition, shared):
     exact = np.linalg.norm(coefficients[: 16 - shared])
     tolerance = 1e3 * EPS * 2**log2_condition * np.linalg.norm(coefficients)
     assert abs(projnorm_linear(theta, X_ood).value - exact) <= tolerance
-    assert abs(np.linalg.norm(RowSpace.of(X_ood).residual(theta)) - exact) <= tolerance
+    assert abs(np.linalg.norm(RowSpace.from_matrix(X_ood).residual(theta)) - exact) <= tolerance
 
 
 @pytest.mark.parametrize("log2_condition", LOG2_CONDITIONS)
@@ -54,7 +54,7 @@ def test_projnorm_of_a_pair_is_exact_to_eps_cond(log2_condition, shared):
     X, X_ood = exact_design(log2_condition, first=0), exact_design(log2_condition, first=16 - shared)
     coefficients = np.arange(16) - 8.0
     exact = np.linalg.norm(coefficients[: 16 - shared])
-    value = projnorm_linear_of_pair(LinearPair.of(X, X_ood), X @ (H64[:, :16] @ coefficients)).value
+    value = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), X @ (H64[:, :16] @ coefficients)).value
     assert abs(value - exact) <= 1e3 * EPS * 2**log2_condition * np.linalg.norm(coefficients)
 
 

@@ -53,7 +53,7 @@ def test_covariate_shift_residual_is_that_of_the_stacked_system(design):
     stacked = np.vstack([design.X, design.X_ood * scale])
     solution = np.linalg.lstsq(stacked, responses, rcond=1e-9)[0]
     expected = np.linalg.norm(stacked @ solution - responses) / np.linalg.norm(responses)
-    shift = covariate_shift(LinearPair.of(design.X, design.X_ood * scale), Y, Y_ood)
+    shift = covariate_shift(LinearPair.from_features(design.X, design.X_ood * scale), Y, Y_ood)
     assert shift.residual == pytest.approx(expected, abs=1e-7)
     assert shift.stacked_rank == np.linalg.matrix_rank(stacked, tol=1e-9 * np.linalg.norm(stacked, 2))
     assert shift.trivial == (shift.stacked_rank == len(stacked))
@@ -100,7 +100,7 @@ def test_the_report_prints_as_an_aligned_table():
 
 @given(shared_span_designs(orthogonal_tails=True))
 def test_tightness_at_the_true_k_is_the_paper_interval_over_the_loss(design):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     curves = check_assumptions(pair, design.Y, Y_ood=design.Y_ood, k=design.k).tightness
     loss = definitions.loss_of_truth(design.X, design.X_ood, design.theta_star)
     interval = proposition_bound(pair, design.Y, k=design.k)
@@ -114,7 +114,7 @@ def test_tightness_at_the_true_k_is_the_paper_interval_over_the_loss(design):
 
 def test_tightness_covers_every_k_up_to_a_hundred_then_thins_out():
     rng = np.random.default_rng(0)
-    pair = LinearPair.of(rng.standard_normal((130, 300)), rng.standard_normal((140, 300)))
+    pair = LinearPair.from_features(rng.standard_normal((130, 300)), rng.standard_normal((140, 300)))
     Y, Y_ood = rng.standard_normal(130), rng.standard_normal(140)
     ks = bound_tightness(pair, Y, Y_ood).k
     np.testing.assert_array_equal(ks[:100], np.arange(1, 101))

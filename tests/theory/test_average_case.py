@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 from scipy import stats
 
-from projnorm_theory import LinearPair, average_ratio, calibrated_loss, min_norm_solution, spherical_loss
+from projnorm_theory import LinearPair, average_ratio, min_norm_solution, scaled_loss, spherical_loss
 from simulations.designs import haar
 from tests.strategies import general_designs, generators, matrices, spectra
 from tests.theory import definitions
@@ -62,7 +62,7 @@ def _check_uniform(kind: str, length: str, draws: int) -> None:
     """Kolmogorov-Smirnov: the probabilities of true losses under the law are uniform, and so are the p-values."""
     rng = np.random.default_rng(sum(map(ord, kind + length)))
     X, X_ood = _pair_of_kind(kind, rng)
-    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(X.shape[1]) - definitions.projector(X))
+    pair, outside = LinearPair.from_features(X, X_ood), X_ood @ (np.eye(X.shape[1]) - definitions.projector(X))
     probabilities, p_values = [], []
     for _ in range(draws):
         truth = rng.standard_normal(X.shape[1])
@@ -78,7 +78,7 @@ def _check_uniform(kind: str, length: str, draws: int) -> None:
 def test_the_law_counts_the_outputs_that_vary_independently(independent):
     rng = np.random.default_rng(independent)
     X, X_ood = _pair_of_kind("rank deficient", rng)
-    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(40) - definitions.projector(X))
+    pair, outside = LinearPair.from_features(X, X_ood), X_ood @ (np.eye(40) - definitions.projector(X))
     probabilities = []
     for _ in range(200):
         truth = rng.standard_cauchy() * rng.standard_normal((40, independent)) @ haar(rng, 3, independent).T
@@ -90,7 +90,7 @@ def test_the_law_counts_the_outputs_that_vary_independently(independent):
 def test_the_law_fails_on_aligned_truths_and_the_p_value_sees_it():
     rng = np.random.default_rng(0)
     X, X_ood = _power_law(rng, 40, 120, 1.0), _power_law(rng, 30, 120, 0.5)
-    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
+    pair, outside = LinearPair.from_features(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
     covered, p_values = [], []
     for _ in range(40):
         truth = rng.standard_normal(120) / np.arange(1, 121)
@@ -150,7 +150,7 @@ def test_no_free_direction_leaves_no_loss():
     law = spherical_loss(np.eye(3), [1.0, 2.0, 3.0], np.ones((2, 3)))
     assert (law.mean, law.law, law.quantile(0.9), law.cdf(0.0), law.cdf(-1.0)) == (0.0, None, 0.0, 1.0, 0.0)
     for method in ("loo", "power"):
-        calibrated = calibrated_loss(np.eye(3), [1.0, 2.0, 3.0], np.ones((2, 3)), method=method)
+        calibrated = scaled_loss(np.eye(3), [1.0, 2.0, 3.0], np.ones((2, 3)), method=method)
         assert calibrated.interval(0.9).upper == pytest.approx(0.0, abs=1e-20)
 
 
@@ -161,7 +161,7 @@ def test_gram_blocks_give_the_same_law():
     assert spherical_loss(gram, Y).quantile(0.3) == pytest.approx(spherical_loss(X, Y, X_ood).quantile(0.3))
     assert average_ratio(gram).ratio == pytest.approx(average_ratio(X, X_ood).ratio)
     for method in ("loo", "power"):
-        ours, theirs = calibrated_loss(gram, Y, method=method), calibrated_loss(X, Y, X_ood, method=method)
+        ours, theirs = scaled_loss(gram, Y, method=method), scaled_loss(X, Y, X_ood, method=method)
         assert ours.quantile(0.3) == pytest.approx(theirs.quantile(0.3), rel=1e-5)
 
 
@@ -228,9 +228,9 @@ def test_the_leave_one_out_shortcut_is_refitting_without_each_row(X, rng, output
     new = distances > 1e-6 * np.linalg.norm(X, 2)
     if not new.any():
         with pytest.raises(ValueError, match="must have a row that is not a combination of the others"):
-            calibrated_loss(X, Y, X_ood)
+            scaled_loss(X, Y, X_ood)
         return
-    result = calibrated_loss(X, Y, X_ood)
+    result = scaled_loss(X, Y, X_ood)
     refits = [
         Y[i] - X[i] @ min_norm_solution(np.delete(X, i, 0), np.delete(Y, i, 0)).theta if len(X) > 1 else Y[i]
         for i in range(len(X))
@@ -250,11 +250,11 @@ def test_the_leave_one_out_shortcut_is_refitting_without_each_row(X, rng, output
 def test_the_leave_one_out_law_is_exact_for_isotropic_truths(outputs):
     rng = np.random.default_rng(outputs)
     X, X_ood = _power_law(rng, 12, 40, 1.0), _power_law(rng, 9, 40, 0.5)
-    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(40) - definitions.projector(X))
+    pair, outside = LinearPair.from_features(X, X_ood), X_ood @ (np.eye(40) - definitions.projector(X))
     probabilities = []
     for _ in range(200):
         truth = rng.standard_cauchy() * rng.standard_normal((40, outputs))
-        law = calibrated_loss(pair, X @ truth)
+        law = scaled_loss(pair, X @ truth)
         probabilities.append(law.cdf(np.sum((outside @ truth) ** 2) / len(X_ood)))
     assert stats.kstest(probabilities, "uniform").pvalue > 1e-3
 
@@ -263,7 +263,7 @@ def test_the_leave_one_out_law_is_exact_for_isotropic_truths(outputs):
 def test_the_power_prior_of_exponent_zero_is_the_spherical_law(design):
     assume(np.linalg.matrix_rank(design.X, rtol=1e-8) * design.Y.shape[1] > 2)
     spherical = spherical_loss(design.X, design.Y, design.X_ood)
-    power = calibrated_loss(design.X, design.Y, design.X_ood, method="power", exponent=0.0)
+    power = scaled_loss(design.X, design.Y, design.X_ood, method="power", exponent=0.0)
     slack = 1e-9 * spherical.unit + 1e-12 * definitions.loss_scale(design.X_ood, design.theta_star)
     assert power.mean == pytest.approx(spherical.mean, rel=1e-5, abs=slack)
     if spherical.mean > 1e-6 * definitions.loss_scale(design.X_ood, design.theta_star):
@@ -283,7 +283,7 @@ def test_the_power_prior_is_gaussian_regression_with_a_power_of_the_gram_matrix(
     covariance = power[8:, 8:] - power[8:, :8] @ np.linalg.solve(power[:8, :8], power[:8, 8:])
     bias = X_ood @ np.linalg.pinv(X) @ Y - expected
     mean = (bias @ bias + Y @ weights / 6 * np.trace(covariance)) / 6
-    result = calibrated_loss(X, Y, X_ood, method="power", exponent=exponent)
+    result = scaled_loss(X, Y, X_ood, method="power", exponent=exponent)
     assert result.mean == pytest.approx(mean, rel=1e-9)
     draws = 20_000
     scales = np.sqrt(Y @ weights / rng.chisquare(8, draws))
@@ -297,7 +297,7 @@ def test_the_exponent_is_the_likeliest_one():
     rng = np.random.default_rng(0)
     X, X_ood = _power_law(rng, 60, 90, 0.5), _power_law(rng, 10, 90, 0.5)
     truth = rng.standard_normal(90) * np.arange(1.0, 91) ** -0.6
-    result = calibrated_loss(X, X @ truth, X_ood, method="power")
+    result = scaled_loss(X, X @ truth, X_ood, method="power")
     Z = np.vstack([X, X_ood])
     values, vectors = np.linalg.eigh(Z @ Z.T)
 
@@ -314,12 +314,12 @@ def _log_bias(method: str, train_decay: float, ood_decay: float) -> tuple[float,
     """Coverage at 90 % and median log of predicted over true loss, over truths aligned with the training inputs."""
     rng = np.random.default_rng(1)
     X, X_ood = _power_law(rng, 40, 120, train_decay), _power_law(rng, 30, 120, ood_decay)
-    pair, outside = LinearPair.of(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
+    pair, outside = LinearPair.from_features(X, X_ood), X_ood @ (np.eye(120) - definitions.projector(X))
     covered, biases = [], []
     for _ in range(60):
         truth = rng.standard_normal(120) * np.arange(1, 121) ** -0.75
         loss = np.sum((outside @ truth) ** 2) / 30
-        law = calibrated_loss(pair, X @ truth, method=method)
+        law = scaled_loss(pair, X @ truth, method=method)
         covered.append(0.05 < law.cdf(loss) < 0.95)
         biases.append(math.log(law.mean / loss))
     return float(np.mean(covered)), float(np.median(biases))
@@ -342,7 +342,7 @@ def test_the_corrections_are_right_for_aligned_truths_until_the_spectrum_changes
 X, Y, X_OOD = np.eye(2, 4), [1.0, 2.0], np.ones((3, 4))
 ERRORS = {
     "zero responses": (lambda: spherical_loss(X, [0.0, 0.0], X_OOD), "`Y` must not be zero on the column space of `X`"),
-    "zero responses, loo": (lambda: calibrated_loss(X, [0.0, 0.0], X_OOD), "`Y` must not be zero"),
+    "zero responses, loo": (lambda: scaled_loss(X, [0.0, 0.0], X_OOD), "`Y` must not be zero"),
     "level": (lambda: spherical_loss(X, Y, X_OOD).interval(1.0), "`level` must lie strictly between 0 and 1; got 1.0"),
     "p": (lambda: spherical_loss(X, Y, X_OOD).quantile(0), "`p` must lie strictly between 0 and 1; got 0"),
     "loss": (lambda: spherical_loss(X, Y, X_OOD).cdf(math.nan), "`loss` must be a number; got nan"),
@@ -350,22 +350,22 @@ ERRORS = {
         lambda: spherical_loss(X, Y, X_OOD, independent_outputs=2),
         "`independent_outputs` must be between 1 and 1, the number of outputs; got 2",
     ),
-    "method": (lambda: calibrated_loss(X, Y, X_OOD, method="cv"), "`method` must be 'loo' or 'power'; got 'cv'"),
+    "method": (lambda: scaled_loss(X, Y, X_OOD, method="cv"), "`method` must be 'loo' or 'power'; got 'cv'"),
     "exponent": (
-        lambda: calibrated_loss(X, Y, X_OOD, method="power", exponent=5),
+        lambda: scaled_loss(X, Y, X_OOD, method="power", exponent=5),
         "`exponent` must lie between -1 and 4; got 5",
     ),
-    "exponent of loo": (lambda: calibrated_loss(X, Y, X_OOD, exponent=1), "`exponent` belongs to method='power'"),
+    "exponent of loo": (lambda: scaled_loss(X, Y, X_OOD, exponent=1), "`exponent` belongs to method='power'"),
     "no new row": (
-        lambda: calibrated_loss(np.ones((2, 3)), [1.0, 1.0], np.eye(3)),
+        lambda: scaled_loss(np.ones((2, 3)), [1.0, 1.0], np.eye(3)),
         "`X` must have a row that is not a combination of the others",
     ),
     "ill conditioned": (
-        lambda: calibrated_loss([[1.0, 0, 0], [0, 1e-9, 0]], Y, [[0.0, 0, 1]], method="power", exponent=1.0),
+        lambda: scaled_loss([[1.0, 0, 0], [0, 1e-9, 0]], Y, [[0.0, 0, 1]], method="power", exponent=1.0),
         "`X` is too ill conditioned for a power prior",
     ),
     "ill conditioned together": (
-        lambda: calibrated_loss([[1.0, 0, 0]], [1.0], [[0.0, 0, 1e-13]], method="power"),
+        lambda: scaled_loss([[1.0, 0, 0]], [1.0], [[0.0, 0, 1e-13]], method="power"),
         "the inputs are too ill conditioned for a power prior",
     ),
     "overflow": (lambda: spherical_loss(1e-100 * X, Y, 1e100 * X_OOD), "the law of the loss overflows float64"),
@@ -384,7 +384,7 @@ def test_results_say_that_an_average_never_stands_alone():
     rng = np.random.default_rng(0)
     X, X_ood, Y = rng.standard_normal((5, 20)), rng.standard_normal((4, 20)), rng.standard_normal(5)
     results = [spherical_loss(X, Y, X_ood), average_ratio(X, X_ood)]
-    results += [calibrated_loss(X, Y, X_ood, method=method) for method in ("loo", "power")]
+    results += [scaled_loss(X, Y, X_ood, method=method) for method in ("loo", "power")]
     assert all("never stands alone" in str(result) for result in results)
     assert all(any("aligned" in words for words in result.assumptions) for result in results if hasattr(result, "law"))
     assert "not interpolated" in str(spherical_loss(np.vstack([X, X]), np.r_[Y, Y + 1], X_ood))

@@ -77,7 +77,7 @@ def test_the_values_are_those_of_the_formulas(problem):
 )
 def test_the_implicit_ridge_solves_its_equation(s, rows, ridge):
     s = np.array(s)
-    kappa = ImplicitRidge.of(s, rows, ridge).kappa
+    kappa = ImplicitRidge.from_eigenvalues(s, rows, ridge).kappa
     if ridge == 0.0 and s.size <= rows:
         assert kappa == 0.0
     else:
@@ -87,8 +87,8 @@ def test_the_implicit_ridge_solves_its_equation(s, rows, ridge):
 @given(st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=20), st.integers(1, 25), st.floats(1e-2, 1e2))
 def test_the_effective_number_is_the_inverse_slope_of_kappa(s, rows, ridge):
     s, step = np.array(s), 1e-4 * ridge
-    low, high = (ImplicitRidge.of(s, rows, ridge + sign * step).kappa for sign in (-1, 1))
-    here = ImplicitRidge.of(s, rows, ridge)
+    low, high = (ImplicitRidge.from_eigenvalues(s, rows, ridge + sign * step).kappa for sign in (-1, 1))
+    here = ImplicitRidge.from_eigenvalues(s, rows, ridge)
     assert 1 / here.effective == pytest.approx((high - low) / (2 * step), rel=1e-5)
     assert here.effective == pytest.approx(rows - np.sum((s / (s + here.kappa)) ** 2), rel=1e-9)
 
@@ -227,9 +227,9 @@ def test_diagonal_covariances_of_a_hundred_thousand_features_are_served():
 
 
 def test_spectra_over_hundreds_of_decades_are_served():
-    ridge = ImplicitRidge.of(np.array([1e150, 1e-200, 1e-200]), 1)
+    ridge = ImplicitRidge.from_eigenvalues(np.array([1e150, 1e-200, 1e-200]), 1)
     np.testing.assert_allclose(ridge.missed, [0.0, 1.0, 1.0], atol=1e-9)
-    assert ImplicitRidge.of(np.ones(5), 5, 1e-30).kappa == pytest.approx(math.sqrt(1e-30 / 5), rel=1e-9)
+    assert ImplicitRidge.from_eigenvalues(np.ones(5), 5, 1e-30).kappa == pytest.approx(math.sqrt(1e-30 / 5), rel=1e-9)
 
 
 # Simulation.
@@ -244,7 +244,7 @@ OPTIONS = {
 
 
 def _simulate(theta, A, B, rng, trials, *, n, m, noise=0.0, ridge=0.0, ridge_ood=0.0):
-    """Loss, square of ProjNormLinear, square of the norm and error of so many draws, from their definitions."""
+    """Loss, square of ProjNormLinear, square of the norm and error of `trials` draws, from their definitions."""
     X = rng.standard_normal((trials, n, len(A))) @ np.linalg.cholesky(A).T
     X_ood = rng.standard_normal((trials, m, len(A))) @ np.linalg.cholesky(B).T
     Y = X @ theta + noise * rng.standard_normal((trials, n))

@@ -14,7 +14,7 @@ K, C, K_OOD = X @ X.T, X_OOD @ X.T, X_OOD @ X_OOD.T
 WITH_NAN, WITH_INF = X.copy(), X_OOD.copy()
 WITH_NAN[1, 2] = np.nan
 WITH_INF[0, 0] = np.inf
-ONLY_RHO = np.linalg.norm(pt.RowSpace.of(X[:2]).project(pt.min_norm_solution(X, Y).theta)) / np.linalg.norm(
+ONLY_RHO = np.linalg.norm(pt.RowSpace.from_matrix(X[:2]).project(pt.min_norm_solution(X, Y).theta)) / np.linalg.norm(
     pt.min_norm_solution(X, Y).theta
 )
 TOY = {"d1": 100, "d2": 50, "n": 50, "m": 50}
@@ -24,29 +24,35 @@ CASES = {
     "NaN": (lambda: pt.min_norm_solution(WITH_NAN, Y), r"`X` must be finite; 1 entries.*first at \[1, 2\]"),
     "infinity": (lambda: pt.projnorm_linear(X[0], WITH_INF), r"`X_ood` must be finite.*\[0, 0\]"),
     "NaN in Y": (lambda: pt.sharp_interval(X, [1, 2, np.nan, 4], X_OOD), r"`Y` must be finite.*first at \[2\]"),
-    "overflow": (lambda: pt.RowSpace.of([[1e200, 1.0]]), "`X` is so large that its sum of squares overflows"),
+    "overflow": (lambda: pt.RowSpace.from_matrix([[1e200, 1.0]]), "`X` is so large that its sum of squares overflows"),
     "1-D X": (lambda: pt.spectrum([1.0, 2.0]), r"`X` must be 2-D.*got shape \(2,\).*reshape\(1, -1\)"),
     "3-D X": (lambda: pt.spectrum(np.zeros((2, 2, 2))), r"`X` must be 2-D.*got shape \(2, 2, 2\)\.$"),
     "scalar theta": (lambda: pt.projnorm_linear(1.0, X_OOD), r"`theta` must be 1-D or 2-D; got shape \(\)"),
     "empty X": (lambda: pt.min_norm_solution(np.zeros((0, 3)), []), r"`X` must not be empty; got shape \(0, 3\)"),
-    "empty columns": (lambda: pt.RowSpace.of(np.zeros((3, 0))), r"`X` must not be empty; got shape \(3, 0\)"),
+    "empty columns": (lambda: pt.RowSpace.from_matrix(np.zeros((3, 0))), r"`X` must not be empty; got shape \(3, 0\)"),
     "no outputs": (lambda: pt.min_norm_solution(X, np.zeros((4, 0))), r"`Y` must not be empty; got shape \(4, 0\)"),
-    "ragged": (lambda: pt.RowSpace.of([[1.0, 2.0], [3.0]]), "`X` must be an array of real numbers with a regular"),
-    "strings": (lambda: pt.RowSpace.of([["a", "b"]]), "`X` must be an array of real numbers"),
-    "complex": (lambda: pt.RowSpace.of([[1j]]), "`X` must be an array of real numbers"),
-    "None": (lambda: pt.RowSpace.of(None), r"`X` must be"),
-    "huge integers": (lambda: pt.RowSpace.of([[10**400]]), "`X` must be an array of real numbers"),
-    "masked": (lambda: pt.RowSpace.of(np.ma.masked_equal([[1.0, 2.0]], 2.0)), "`X` has masked entries"),
+    "ragged": (
+        lambda: pt.RowSpace.from_matrix([[1.0, 2.0], [3.0]]),
+        "`X` must be an array of real numbers with a regular",
+    ),
+    "strings": (lambda: pt.RowSpace.from_matrix([["a", "b"]]), "`X` must be an array of real numbers"),
+    "complex": (lambda: pt.RowSpace.from_matrix([[1j]]), "`X` must be an array of real numbers"),
+    "None": (lambda: pt.RowSpace.from_matrix(None), r"`X` must be"),
+    "huge integers": (lambda: pt.RowSpace.from_matrix([[10**400]]), "`X` must be an array of real numbers"),
+    "masked": (lambda: pt.RowSpace.from_matrix(np.ma.masked_equal([[1.0, 2.0]], 2.0)), "`X` has masked entries"),
     # shapes that do not fit
     "columns": (
-        lambda: pt.LinearPair.of(X, X_OOD[:, :5]),
+        lambda: pt.LinearPair.from_features(X, X_OOD[:, :5]),
         r"`X_ood` must have 9 columns like `X`; got shape \(3, 5\)",
     ),
     "rows of Y": (lambda: pt.min_norm_solution(X, Y[:3]), r"`Y` must have 4 rows like `X`; got shape \(3,\)"),
     "rows of Y in a pair": (lambda: pt.sharp_interval(X, Y[:3], X_OOD), r"`Y` must have 4 rows like `X`"),
     "theta": (lambda: pt.projnorm_linear(X[0, :5], X_OOD), r"`theta` must have 9 rows like the columns of `X_ood`"),
-    "theta of a space": (lambda: pt.RowSpace.of(X).project(Y), "`theta` must have 9 rows like the features of `X`"),
-    "Y of a space": (lambda: pt.RowSpace.of(X).solve(Y_OOD), "`Y` must have 4 rows like `X`"),
+    "theta of a space": (
+        lambda: pt.RowSpace.from_matrix(X).project(Y),
+        "`theta` must have 9 rows like the features of `X`",
+    ),
+    "Y of a space": (lambda: pt.RowSpace.from_matrix(X).solve(Y_OOD), "`Y` must have 4 rows like `X`"),
     "outputs of the loss": (
         lambda: pt.ood_loss(X[0], X_OOD, np.zeros((3, 2))),
         r"`Y_ood` must have the shape \(3,\) of the predictions.*got \(3, 2\)",
@@ -59,7 +65,7 @@ CASES = {
     "no labels": (lambda: pt.check_assumptions(X, Y, X_OOD, k=1), "`Y_ood` is required"),
     # pairs
     "pair and X_ood": (
-        lambda: pt.sharp_interval(pt.LinearPair.of(X, X_OOD), Y, X_OOD),
+        lambda: pt.sharp_interval(pt.LinearPair.from_features(X, X_OOD), Y, X_OOD),
         "`X_ood` must be left out when `X` is a LinearPair",
     ),
     "no X_ood": (lambda: pt.sharp_interval(X, Y), "`X_ood` is required unless `X` is a LinearPair"),
@@ -101,7 +107,7 @@ CASES = {
     # options
     "rcond": (lambda: pt.min_norm_solution(X, Y, rcond=-1e-3), r"`rcond` must lie in \[0, 1\); got -0.001"),
     "rcond text": (lambda: pt.spectrum(X, rcond="small"), "`rcond` must be a number; got 'small'"),
-    "rcond nan": (lambda: pt.RowSpace.of(X, rcond=np.nan), r"`rcond` must lie in \[0, 1\); got nan"),
+    "rcond nan": (lambda: pt.RowSpace.from_matrix(X, rcond=np.nan), r"`rcond` must lie in \[0, 1\); got nan"),
     "method": (lambda: pt.min_norm_solution(X, Y, method="lu"), "`method` must be one of 'auto', 'gram', 'qr', 'svd'"),
     "gram refused": (
         lambda: pt.min_norm_solution(np.vstack([X, X]), np.ones(8), method="gram"),

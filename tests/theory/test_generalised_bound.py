@@ -47,7 +47,7 @@ def test_projnorm_is_what_the_overlap_leaves_of_the_tail(design):
 
 @given(shared_span_designs(orthogonal_tails=True))
 def test_reduces_to_the_paper_bound_where_the_overlap_is_zero(design):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     paper, ours = proposition_bound(pair, design.Y, k=design.k), generalised_bound(pair, design.Y, k=design.k)
     assert ours.overlap < 1e-10
     assert ours.lower == pytest.approx(paper.lower, rel=1e-8)
@@ -65,7 +65,7 @@ def test_the_counterexample_attains_both_ends(phi):
 
 @given(shared_span_designs(orthogonal_tails=False), st.floats(1.0, 2.0), st.floats(0.0, 1.0))
 def test_a_range_of_rho_covers_every_rho_in_it(design, low, width):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     wide = generalised_bound(pair, design.Y, k=design.k, rho=(low, low + width))
     for rho in np.linspace(low, low + width, 5):
         inner = generalised_bound(pair, design.Y, k=design.k, rho=rho)
@@ -127,7 +127,7 @@ def test_a_truth_shorter_than_what_is_seen_of_it_bounds_the_loss_from_below():
     rng = np.random.default_rng(0)
     X, X_ood = rng.standard_normal((8, 20)), rng.standard_normal((8, 20))
     Y = rng.standard_normal(8)
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     overlap = generalised_bound(pair, Y).overlap
     interval = generalised_bound(pair, Y, rho=(0.0, 0.5 * overlap))
     theta = min_norm_solution(X, Y).theta

@@ -16,8 +16,8 @@ K, C, K_OOD = X @ X.T, X_OOD @ X.T, X_OOD @ X_OOD.T
 CALLS = {
     "min_norm_solution": (lambda X, Y: pt.min_norm_solution(X, Y).theta, (X, Y)),
     "ood_loss": (lambda theta, X_ood, Y_ood: pt.ood_loss(theta, X_ood, Y_ood), (X[0], X_OOD, Y_OOD)),
-    "RowSpace.project": (lambda X, theta: pt.RowSpace.of(X).project(theta), (X, X_OOD[0])),
-    "RowSpace.residual": (lambda X, theta: pt.RowSpace.of(X).residual(theta), (X, X_OOD[0])),
+    "RowSpace.project": (lambda X, theta: pt.RowSpace.from_matrix(X).project(theta), (X, X_OOD[0])),
+    "RowSpace.residual": (lambda X, theta: pt.RowSpace.from_matrix(X).residual(theta), (X, X_OOD[0])),
     "projnorm_linear": (lambda theta, X_ood: pt.projnorm_linear(theta, X_ood).value, (X[0], X_OOD)),
     "projnorm_linear_from_gram": (
         lambda k, y, c, k_ood: pt.projnorm_linear_from_gram(k, y, c, k_ood).value,

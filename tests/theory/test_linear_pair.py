@@ -16,7 +16,7 @@ from tests.strategies import general_designs
 
 @given(general_designs())
 def test_cosines_and_sines_are_orthonormal_together(design):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     for cosines, sines in ((pair.cosines, pair.train_sines), (pair.cosines.T, pair.ood_sines)):
         stacked = np.vstack([cosines, sines])
         np.testing.assert_allclose(stacked.T @ stacked, np.eye(cosines.shape[1]), atol=1e-12)
@@ -25,7 +25,10 @@ def test_cosines_and_sines_are_orthonormal_together(design):
 @given(general_designs())
 def test_the_gram_route_sees_the_same_spectra_and_angles(design):
     X, X_ood = design.X, design.X_ood
-    of_features, of_gram = LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)
+    of_features, of_gram = (
+        LinearPair.from_features(X, X_ood),
+        LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T),
+    )
     assert (of_gram.train_rank, of_gram.ood_rank) == (of_features.train_rank, of_features.ood_rank)
     np.testing.assert_allclose(of_gram.train_singular_values, of_features.train_singular_values, rtol=1e-8)
     for name in ("cosines", "train_sines", "ood_sines"):
@@ -34,17 +37,17 @@ def test_the_gram_route_sees_the_same_spectra_and_angles(design):
         np.testing.assert_allclose(ours[:size], theirs[:size], atol=of_gram.sine_error + 1e-9)
     ours, theirs = of_gram.ood_directions(), of_features.ood_directions()
     assert ours.free.shape == theirs.free.shape
-    assert theirs.doubtful.shape[1] == 0
-    # Gram matrices see no sine below the root of eps: what features call shared is in doubt there.
-    assert ours.free.shape[1] + ours.doubtful.shape[1] == of_gram.ood_rank
+    assert theirs.uncertain.shape[1] == 0
+    # Gram matrices see no sine below the root of eps: what features call shared is uncertain there.
+    assert ours.free.shape[1] + ours.uncertain.shape[1] == of_gram.ood_rank
 
 
 @given(general_designs())
 def test_fit_and_loss_agree_with_features(design):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     fit = pair.fit(design.Y)
     theta = min_norm_solution(design.X, design.Y).theta
-    np.testing.assert_allclose(RowSpace.of(design.X).basis @ fit.coordinates, theta, atol=1e-9 * fit.norm)
+    np.testing.assert_allclose(RowSpace.from_matrix(design.X).basis @ fit.coordinates, theta, atol=1e-9 * fit.norm)
     assert fit.norm == pytest.approx(np.linalg.norm(theta), rel=1e-9)
     assert fit.interpolates
     loss = ood_loss(theta, design.X_ood, design.Y_ood)
@@ -59,14 +62,14 @@ def test_shared_directions_are_found_whatever_the_conditioning(log_condition):
     spectrum = np.logspace(0, -log_condition, 50)
     X = haar(rng, 50, 50) * spectrum @ frame[:, :50].T
     X_ood = haar(rng, 50, 50) * spectrum @ (frame[:, 40:] @ haar(rng, 50, 50)).T
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     sines = np.linalg.svd(pair.ood_sines, compute_uv=False)
     directions = pair.ood_directions()
     assert directions.free.shape[1] == 40
     assert sines[40:].max() <= pair.sine_error
     assert directions.tolerance < 1e-5
     if log_condition < 6:
-        assert directions.doubtful.shape[1] == 0
+        assert directions.uncertain.shape[1] == 0
 
 
 def test_blocks_of_different_features_are_refused():
@@ -79,8 +82,8 @@ def test_blocks_of_different_features_are_refused():
 def test_zero_inputs_make_an_empty_but_usable_pair():
     X = np.eye(2, 4)
     for pair in (
-        LinearPair.of(np.zeros((2, 4)), X),
-        LinearPair.of(X, np.zeros((3, 4))),
+        LinearPair.from_features(np.zeros((2, 4)), X),
+        LinearPair.from_features(X, np.zeros((3, 4))),
         LinearPair.from_gram(np.zeros((2, 2)), np.zeros((2, 2)), np.eye(2)),
         LinearPair.from_gram(np.eye(2), np.zeros((3, 2)), np.zeros((3, 3))),
     ):
@@ -95,7 +98,7 @@ def test_responses_barely_outside_the_column_space_do_not_count_as_interpolated(
     inside = X @ rng.standard_normal(4)
     outside = rng.standard_normal(9)
     outside -= X @ np.linalg.lstsq(X, outside)[0]
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     assert pair.fit(inside).interpolates
     assert not pair.fit(inside + 1e-7 * outside).interpolates
 
@@ -104,7 +107,7 @@ def test_exact_responses_interpolate_on_an_ill_conditioned_tall_pair():
     rng = np.random.default_rng(0)
     X = haar(rng, 9, 4) * np.array([1.0, 1e-2, 1e-4, 1e-5]) @ haar(rng, 4, 4).T
     X_ood, theta = rng.standard_normal((3, 4)), rng.standard_normal(4)
-    for pair in (LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
+    for pair in (LinearPair.from_features(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
         assert pair.fit(X @ theta).interpolates
 
 
@@ -128,8 +131,8 @@ def test_factored_gram_matrices_give_the_same_pair():
     rng = np.random.default_rng(1)
     X, X_ood, Y = rng.standard_normal((6, 20)), rng.standard_normal((5, 20)), rng.standard_normal((6, 2))
     whole = LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)
-    train, ood = GramSpace.of(X @ X.T), GramSpace.of(X_ood @ X_ood.T)
-    parts = LinearPair.of_gram_spaces(train, ood, X_ood @ X.T)
+    train, ood = GramSpace.from_gram(X @ X.T), GramSpace.from_gram(X_ood @ X_ood.T)
+    parts = LinearPair.from_gram_spaces(train, ood, X_ood @ X.T)
     np.testing.assert_array_equal(parts.cosines, whole.cosines)
     fit = parts.fit(Y)
     theta = np.linalg.pinv(X) @ Y

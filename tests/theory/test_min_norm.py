@@ -28,7 +28,7 @@ def test_interpolates_and_every_other_interpolator_is_longer(X, rng):
     solution = min_norm_solution(X, Y)
     cond = np.linalg.cond(X)
     assert solution.residual_norm <= 1e3 * EPS * cond * np.linalg.norm(Y)
-    other = solution.theta + RowSpace.of(X).residual(rng.standard_normal(X.shape[1]))
+    other = solution.theta + RowSpace.from_matrix(X).residual(rng.standard_normal(X.shape[1]))
     assert np.linalg.norm(X @ other - Y) <= 1e3 * EPS * cond * (np.linalg.norm(Y) + np.linalg.norm(X))
     assert np.linalg.norm(solution.theta) <= np.linalg.norm(other) * (1 + 1e-9)
 
@@ -47,7 +47,7 @@ def test_is_the_limit_of_gradient_descent_from_zero(X, rng):
 def test_is_the_limit_of_ridge_regression(X, rng):
     Y = rng.standard_normal(X.shape[0])
     expected = min_norm_solution(X, Y).theta
-    smallest = RowSpace.of(X).eigenvalues[-1]
+    smallest = RowSpace.from_matrix(X).eigenvalues[-1]
     errors = []
     for ridge in (1e-2, 1e-4):
         ridge_theta = X.T @ np.linalg.solve(X @ X.T + ridge * smallest * np.eye(len(X)), Y)

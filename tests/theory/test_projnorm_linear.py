@@ -39,7 +39,7 @@ def test_is_zero_if_and_only_if_theta_lies_in_the_row_space(X_ood, rng):
     inside = X_ood.T @ rng.standard_normal(X_ood.shape[0])
     inside /= np.linalg.norm(inside)
     assert projnorm_linear(inside, X_ood).value <= 1e-11
-    outside = RowSpace.of(X_ood).residual(rng.standard_normal(X_ood.shape[1]))
+    outside = RowSpace.from_matrix(X_ood).residual(rng.standard_normal(X_ood.shape[1]))
     assume(np.linalg.norm(outside) > 1e-3)
     assert projnorm_linear(inside + outside, X_ood).value == pytest.approx(np.linalg.norm(outside), rel=1e-8)
 
@@ -85,7 +85,7 @@ def test_features_pair_and_gram_matrices_give_the_same_value(design):
     X, X_ood, Y = design.X, design.X_ood, design.Y
     expected = definitions.projnorm(min_norm_solution(X, Y).theta, X_ood)
     theta_norm = np.linalg.norm(min_norm_solution(X, Y).theta)
-    of_pair = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y)
+    of_pair = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), Y)
     assert of_pair.value == pytest.approx(expected, abs=1e-9 * theta_norm)
     assert of_pair.theta_norm == pytest.approx(theta_norm, rel=1e-9)
     assert of_pair.error_estimate == 0.0
@@ -99,10 +99,10 @@ def test_error_estimate_of_the_gram_route_is_honest(X, X_ood, rng, closeness):
     X, X_ood = (np.pad(A, ((0, 0), (0, d - A.shape[1]))) for A in (X, X_ood))
     # Weights near the shifted row space are where the two terms of the square cancel.
     theta = X.T @ rng.standard_normal(len(X))
-    Y = X @ ((1 - closeness) * theta / np.linalg.norm(theta) + closeness * RowSpace.of(X_ood).project(theta))
+    Y = X @ ((1 - closeness) * theta / np.linalg.norm(theta) + closeness * RowSpace.from_matrix(X_ood).project(theta))
     result = projnorm_linear_from_gram(X @ X.T, Y, X_ood @ X.T, X_ood @ X_ood.T)
     assume(result.train_rank == len(X) and result.rank == len(X_ood))
-    exact = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y)
+    exact = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), Y)
     assert abs(result.value**2 - exact.value**2) <= result.error_estimate
     cond, size = max(np.linalg.cond(X), np.linalg.cond(X_ood)), max(40, len(X), len(X_ood))
     assert result.error_estimate <= 6.001 * size * EPS * (cond * result.theta_norm) ** 2
@@ -119,13 +119,13 @@ def test_ridge_follows_its_formula(design, ridge_train, ridge_ood):
     result = projnorm_linear_from_gram(K, Y, C, K_ood, ridge=(a, b))
     assert result.value**2 == pytest.approx(square, rel=1e-8, abs=1e-10 * np.linalg.norm(X.T @ alpha) ** 2)
     assert result.ridge == (a, b)
-    of_features = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y, ridge=(a, b))
+    of_features = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), Y, ridge=(a, b))
     assert of_features.value == pytest.approx(result.value, rel=1e-5, abs=1e-5 * result.theta_norm)
 
 
 def test_one_ridge_serves_both_matrices():
     rng = np.random.default_rng(0)
-    pair, Y = LinearPair.of(rng.standard_normal((4, 9)), rng.standard_normal((5, 9))), rng.standard_normal(4)
+    pair, Y = LinearPair.from_features(rng.standard_normal((4, 9)), rng.standard_normal((5, 9))), rng.standard_normal(4)
     assert projnorm_linear_of_pair(pair, Y, ridge=0.3).value == projnorm_linear_of_pair(pair, Y, ridge=(0.3, 0.3)).value
 
 
@@ -147,7 +147,7 @@ def test_error_estimate_covers_kernels_rounded_to_float32(coarse):
         rounded = [block.astype(np.float32) if c else block for block, c in zip(blocks, coarse, strict=True)]
         result = projnorm_linear_from_gram(rounded[0], Y, rounded[1], rounded[2])
         if result.train_rank == result.rank == 30:
-            exact = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y)
+            exact = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), Y)
             assert abs(result.value**2 - exact.value**2) <= result.error_estimate
 
 
@@ -166,7 +166,7 @@ def test_with_labels_from_elsewhere_it_is_the_distance_between_two_trained_model
     Y, Y_ood = rng.standard_normal((n, 2)), rng.standard_normal((m, 2))
     theta, theta_ood = (A.T @ np.linalg.solve(A @ A.T + ridge * np.eye(len(A)), B) for A, B in ((X, Y), (X_ood, Y_ood)))
     expected = np.linalg.norm(theta - theta_ood)
-    for pair in (LinearPair.of(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
+    for pair in (LinearPair.from_features(X, X_ood), LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)):
         found = projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=Y_ood)
         assert found.value == pytest.approx(expected, rel=1e-6)
         own = projnorm_linear_of_pair(pair, Y, ridge=ridge)
@@ -176,6 +176,6 @@ def test_with_labels_from_elsewhere_it_is_the_distance_between_two_trained_model
 
 def test_pseudo_labels_that_do_not_fit_are_refused():
     rng = np.random.default_rng(0)
-    pair = LinearPair.of(rng.standard_normal((4, 9)), rng.standard_normal((3, 9)))
+    pair = LinearPair.from_features(rng.standard_normal((4, 9)), rng.standard_normal((3, 9)))
     with pytest.raises(ValueError, match="`pseudo_labels` must have 2 outputs like `Y`; got 1"):
         projnorm_linear_of_pair(pair, np.ones((4, 2)), pseudo_labels=np.ones((3, 1)))

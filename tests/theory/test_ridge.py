@@ -59,7 +59,7 @@ def test_the_decomposition_matches_the_definitions(data, train_ridge):
 @given(labelled_sets())
 def test_the_error_lies_between_the_two_ends_with_measured_and_with_assumed_drift(data):
     X, Y, X_ood, Y_ood, pseudo, ridge = data
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     measured = ridge_error_bound(pair, Y, ridge=ridge, Y_ood=Y_ood, pseudo_labels=pseudo)
     drift, error = measured.drift[0], measured.error
     assumed = ridge_error_bound(pair, Y, ridge=ridge, drift=drift, pseudo_labels=pseudo)
@@ -92,7 +92,7 @@ def test_both_ends_are_attained_on_a_flat_spectrum(relative):
 def test_the_projnorm_is_that_of_the_pair_with_the_ridge_on_the_gram_matrix():
     rng = np.random.default_rng(0)
     X, X_ood, Y = rng.standard_normal((6, 20)), rng.standard_normal((5, 20)), _labels(rng, 6, 3)
-    pair, pseudo = LinearPair.of(X, X_ood), _labels(rng, 5, 3)
+    pair, pseudo = LinearPair.from_features(X, X_ood), _labels(rng, 5, 3)
     bound = ridge_error_bound(pair, Y, ridge=0.3, drift=10.0, pseudo_labels=pseudo, train_ridge=0.2)
     same = projnorm_linear_of_pair(pair, Y, ridge=(6 * 0.2, 5 * 0.3), pseudo_labels=pseudo)
     assert bound.projnorm == pytest.approx(same.value)
@@ -124,7 +124,7 @@ def test_dependent_rows_let_mistakes_cancel_so_there_is_no_upper_end():
 @given(st.integers(1, 8).flatmap(lambda size: spectra(size, 3.0)), generators, st.floats(-6.0, 6.0))
 def test_no_ridge_balances_better_than_the_geometric_mean_of_the_extreme_eigenvalues(values, rng, log_factor):
     size = values.size
-    pair = LinearPair.of(np.eye(1, size), (haar(rng, size, size) * values) @ haar(rng, size, size).T)
+    pair = LinearPair.from_features(np.eye(1, size), (haar(rng, size, size) * values) @ haar(rng, size, size).T)
     balance = balancing_ridge(pair)
     eigenvalues = values**2 / size
 
@@ -140,14 +140,14 @@ def test_no_ridge_balances_better_than_the_geometric_mean_of_the_extreme_eigenva
 
 
 def test_the_bound_on_the_condition_is_attained_when_an_eigenvalue_is_the_ridge():
-    balance = balancing_ridge(LinearPair.of(np.eye(3), np.diag([4.0, 2.0, 1.0])))
+    balance = balancing_ridge(LinearPair.from_features(np.eye(3), np.diag([4.0, 2.0, 1.0])))
     assert balance.condition == pytest.approx(balance.condition_bound)
 
 
 @given(labelled_sets(), st.floats(0.0, 0.99))
 def test_a_drift_below_the_distance_to_the_shifted_row_space_is_refused(data, share):
     X, Y, X_ood, _, pseudo, ridge = data
-    pair = LinearPair.of(X, X_ood)
+    pair = LinearPair.from_features(X, X_ood)
     outside = projnorm_linear_of_pair(pair, Y).value
     assume(outside > 1e-6)
     with pytest.raises(
@@ -194,7 +194,7 @@ def test_signs_and_zero_inputs_are_checked():
     with pytest.raises(ValueError, match="`Y_ood` must be hard labels, each row 1 or -1; row 1 is not"):
         ridge_error_bound(X, [1.0, -1.0], X_OOD, ridge=1.0, Y_ood=[1.0, 0.0, 1.0])
     with pytest.raises(ValueError, match="`X_ood` must not be zero"):
-        balancing_ridge(LinearPair.of(np.eye(2), np.zeros((1, 2))))
+        balancing_ridge(LinearPair.from_features(np.eye(2), np.zeros((1, 2))))
 
 
 def test_the_text_leads_with_the_ends():

@@ -1,4 +1,4 @@
-"""Doubt widens an interval: what rounding hides must never make it narrower, at any scale and condition."""
+"""Rounding widens an interval: what rounding hides must never make it narrower, at any scale and condition."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _gram_pair(X, X_ood):
 @given(general_designs(decades=12.0), st.floats(0.9, 2.0))
 def test_gram_intervals_agree_with_those_of_features_or_are_wider(design, factor):
     rho = factor * definitions.rho(design.X, design.X_ood, design.theta_star)
-    of_features, of_gram = LinearPair.of(design.X, design.X_ood), _gram_pair(design.X, design.X_ood)
+    of_features, of_gram = LinearPair.from_features(design.X, design.X_ood), _gram_pair(design.X, design.X_ood)
     try:
         exact = sharp_interval(of_features, design.Y, rho=rho)
     except InputError:
@@ -67,7 +67,7 @@ def test_power_law_kernels_no_longer_narrow_the_interval(decay):
 @pytest.mark.parametrize(("angle", "upper"), [(0.05, 3.995), (9e-9, 4.0)])
 def test_a_weak_training_direction_does_not_blur_a_strong_one(angle, upper):
     X, X_ood = [[1.0, 0.0, 0.0], [0.0, 1e-6, 0.0]], [[math.cos(angle), 0.0, math.sin(angle)]]
-    for pair in (LinearPair.of(X, X_ood), _gram_pair(X, X_ood)):
+    for pair in (LinearPair.from_features(X, X_ood), _gram_pair(X, X_ood)):
         assert sharp_interval(pair, [1.0, 0.0]).upper == pytest.approx(upper, rel=1e-3)
         assert not generalised_bound(pair, [1.0, 0.0], k=1).valid
 
@@ -92,7 +92,7 @@ def test_the_error_estimate_follows_the_pseudo_labels():
     X, X_ood = V[:, :6].T, (V[:, 6:] * np.array([1, 1, 1, 1, 1, 1e-6])).T + 0.1 * V[:, :6].T
     X_ood[-1] *= 1e-6
     Y, labels = rng.standard_normal(6), np.ones(6)
-    exact = projnorm_linear_of_pair(LinearPair.of(X, X_ood), Y, pseudo_labels=labels)
+    exact = projnorm_linear_of_pair(LinearPair.from_features(X, X_ood), Y, pseudo_labels=labels)
     of_gram = projnorm_linear_of_pair(_gram_pair(X, X_ood), Y, pseudo_labels=labels)
     assert abs(of_gram.value**2 - exact.value**2) <= of_gram.error_estimate
     assert of_gram.error_estimate > 1e6 * projnorm_linear_of_pair(_gram_pair(X, X_ood), Y).error_estimate
@@ -101,7 +101,7 @@ def test_the_error_estimate_follows_the_pseudo_labels():
 @given(general_designs(decades=4.0), st.integers(0, 2**32 - 1))
 def test_the_error_estimate_covers_the_error_with_any_pseudo_labels(design, seed):
     labels = np.random.default_rng(seed).standard_normal(design.Y_ood.shape)
-    of_features, of_gram = LinearPair.of(design.X, design.X_ood), _gram_pair(design.X, design.X_ood)
+    of_features, of_gram = LinearPair.from_features(design.X, design.X_ood), _gram_pair(design.X, design.X_ood)
     assume((of_features.train_rank, of_features.ood_rank) == (of_gram.train_rank, of_gram.ood_rank))
     for pseudo_labels in (None, labels):
         exact = projnorm_linear_of_pair(of_features, design.Y, pseudo_labels=pseudo_labels)
@@ -116,9 +116,11 @@ def test_float32_features_keep_the_rank_that_rounding_leaves_them():
     exact = projnorm_linear(theta, X).value
     coarse = X.astype(np.float32)
     assert projnorm_linear(theta, coarse).value == pytest.approx(exact, rel=1e-5)
-    assert RowSpace.of(coarse).rank == spectrum(coarse).rank == min_norm_solution(coarse, np.ones(40)).rank == 10
-    assert LinearPair.of(coarse, coarse).ood_rank == 10
-    assert LinearPair.of(coarse, X).sine_unit > 1e6 * LinearPair.of(X, X).sine_unit
+    assert (
+        RowSpace.from_matrix(coarse).rank == spectrum(coarse).rank == min_norm_solution(coarse, np.ones(40)).rank == 10
+    )
+    assert LinearPair.from_features(coarse, coarse).ood_rank == 10
+    assert LinearPair.from_features(coarse, X).sine_unit > 1e6 * LinearPair.from_features(X, X).sine_unit
 
 
 @pytest.mark.parametrize("scales", [(1e100, 1e-150, 1e150), (1e-150, 1e150, 1e-150), (1e-100, 1e-100, 1e-100)])

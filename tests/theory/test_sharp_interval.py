@@ -43,7 +43,7 @@ def test_contains_the_true_loss_on_shared_spans(design):
 @given(st.one_of(general_designs(), shared_span_designs(orthogonal_tails=False)))
 def test_lies_inside_the_generalised_bound(design):
     rho = definitions.rho(design.X, design.X_ood, design.theta_star)
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     sharp = sharp_interval(pair, design.Y, rho=rho)
     for k in {0, design.k}:
         wide = generalised_bound(pair, design.Y, k=k, rho=rho)
@@ -125,7 +125,7 @@ def test_ends_on_the_two_roots_of_the_counterexample(phi):
 
 @given(general_designs(), st.floats(0.0, 0.5), st.floats(0.0, 2.0))
 def test_a_range_of_rho_covers_every_rho_in_it(design, below, above):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     rho = definitions.rho(design.X, design.X_ood, design.theta_star)
     wide = sharp_interval(pair, design.Y, rho=((1 - below) * rho, (1 + above) * rho))
     if wide.free_dim == 0:

@@ -117,7 +117,7 @@ def test_alignment_from_gram_agrees_with_features():
     X, X_ood = rng.standard_normal((6, 15)), rng.standard_normal((4, 15))
     of_gram = alignment_from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T, 3)
     np.testing.assert_allclose(of_gram.matrix, alignment(X, X_ood, 3).matrix, atol=1e-10)
-    np.testing.assert_allclose(of_gram.overlap, alignment(LinearPair.of(X, X_ood), k=3).overlap, atol=1e-10)
+    np.testing.assert_allclose(of_gram.overlap, alignment(LinearPair.from_features(X, X_ood), k=3).overlap, atol=1e-10)
 
 
 @given(shared_span_designs(orthogonal_tails=False))
@@ -141,7 +141,7 @@ def test_principal_angles_are_accurate_near_zero_and_near_a_right_angle(tilt):
 
 @given(general_designs())
 def test_principal_angles_of_the_whole_row_spaces_match_their_cosines(design):
-    pair = LinearPair.of(design.X, design.X_ood)
+    pair = LinearPair.from_features(design.X, design.X_ood)
     k = min(pair.train_rank, pair.ood_rank)
     if pair.train_rank == pair.ood_rank:
         angles = principal_angles(pair)

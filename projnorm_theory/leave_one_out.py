@@ -51,7 +51,7 @@ _FAILS_IF_SPECTRUM_CHANGES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CalibratedLoss(LossPrediction):
+class ScaledLoss(LossPrediction):
     r"""A law of the test loss whose scale, and perhaps shape, was fitted to the training responses.
 
     Attributes:
@@ -70,7 +70,7 @@ class CalibratedLoss(LossPrediction):
         return "leave-one-out scale" if self.method == "loo" else f"power prior, exponent {self.exponent:.3g}"
 
 
-def calibrated_loss(
+def scaled_loss(
     X: ArrayLike | LinearPair,
     Y: ArrayLike,
     X_ood: ArrayLike | None = None,
@@ -78,7 +78,7 @@ def calibrated_loss(
     method: str = "loo",
     exponent: float | None = None,
     independent_outputs: int | None = None,
-) -> CalibratedLoss:
+) -> ScaledLoss:
     r"""The average test loss when the training responses say how much is new in a direction not seen before.
 
     ``method="loo"`` takes the scale from the leave-one-out residuals :math:`e_i = \alpha_i/[K^{+}]_{ii}` with
@@ -109,7 +109,7 @@ def calibrated_loss(
         InputError: If a shape is wrong, an entry is not finite, the fitted weights are zero, every training row is a
             combination of the others ("loo"), or the training inputs are too ill conditioned ("power").
 
-    >>> calibrated_loss([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 2.0], [[0.0, 0.0, 3.0]]).mean.__round__(12)
+    >>> scaled_loss([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [1.0, 2.0], [[0.0, 0.0, 3.0]]).mean.__round__(12)
     9.0
     """
     if not isinstance(method, str) or method not in ("loo", "power"):
@@ -136,7 +136,7 @@ def _as_exponent(value: float, method: str) -> float:
     return exponent
 
 
-def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss:
+def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> ScaledLoss:
     leverages = np.sum(pair.train_left**2, axis=1)
     new = leverages >= 1.0 - _NEW_ROW
     if not new.any():
@@ -164,7 +164,7 @@ def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss
         weights = (response[kept] / response[0]) ** 2
         law = RatioLaw((roots / largest) ** 2, q, weights, np.full(weights.size, float(q)))
     typical = tau * frobenius(roots)
-    return CalibratedLoss(
+    return ScaledLoss(
         mean=as_finite_result(typical * typical / pair.n_ood, "the average loss"),
         scale=tau * tau,
         law=law,
@@ -185,8 +185,8 @@ def _leave_one_out(pair: LinearPair, fit: TrainingFit, q: int) -> CalibratedLoss
     )
 
 
-def _power_prior(pair: LinearPair, fit: TrainingFit, q: int, exponent: float | None) -> CalibratedLoss:
-    prior = _PowerPrior.of(pair, fit, q)
+def _power_prior(pair: LinearPair, fit: TrainingFit, q: int, exponent: float | None) -> ScaledLoss:
+    prior = _PowerPrior.from_fit(pair, fit, q)
     exponent, features = prior.likeliest() if exponent is None else prior.at(exponent)
     length = frobenius(features.solution)
     dof = pair.train_rank * q
@@ -207,7 +207,7 @@ def _power_prior(pair: LinearPair, fit: TrainingFit, q: int, exponent: float | N
     law = None
     if kept.any():
         law = ShiftedLaw(roots[kept] ** 2, q, shifts, max(bias_squared - float(shifts.sum()), 0.0), dof)
-    return CalibratedLoss(
+    return ScaledLoss(
         mean=bias_squared + (inverse * variance if variance else 0.0),
         scale=inverse * length * length,
         law=law,
@@ -262,7 +262,7 @@ class _PowerPrior:
     independent_outputs: int
 
     @classmethod
-    def of(cls, pair: LinearPair, fit: TrainingFit, independent_outputs: int) -> _PowerPrior:
+    def from_fit(cls, pair: LinearPair, fit: TrainingFit, independent_outputs: int) -> _PowerPrior:
         """Decompose the stacked rows, in an orthonormal basis of their span in which `V` is [cosines, sines^T]."""
         s, t = pair.train_singular_values, pair.ood_singular_values[:, None]
         unseen = np.zeros((s.size, pair.ood_sines.shape[0]))
@@ -308,8 +308,8 @@ class _PowerPrior:
         """The exponent of largest marginal likelihood among those that float64 resolves, and its features."""
 
         def cost(exponent: float) -> float:
-            found = self.features(exponent)
-            return math.inf if found is None else -found.log_likelihood
+            features = self.features(exponent)
+            return math.inf if features is None else -features.log_likelihood
 
         grid = np.linspace(*EXPONENTS, _EXPONENT_GRID)
         costs = np.array([cost(exponent) for exponent in grid])
