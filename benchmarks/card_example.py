@@ -1,4 +1,4 @@
-"""The example of docs/predict.md: a small network on digits that were moved sideways, a shift it is not calibrated on.
+"""The example of docs/estimate.md: a small network on digits that were moved sideways, a shift it is not calibrated on.
 
 Run: python benchmarks/card_example.py [FOLDER]; writes error_card.png there.
 """

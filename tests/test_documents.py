@@ -99,7 +99,7 @@ def test_names_of_ours_in_running_text_exist(document):
         ("README.md", 1),
         ("docs/toy-and-bounds.md", 8),
         ("docs/first-estimate.md", 3),
-        ("docs/predict.md", 1),
+        ("docs/estimate.md", 1),
         ("docs/ntk.md", 3),
         ("docs/deep.md", 1),
         ("docs/few-labels.md", 2),
@@ -150,7 +150,7 @@ def test_an_example_asks_one_question_in_under_forty_lines_through_the_front_doo
 
 
 def test_the_keys_of_an_estimate_are_those_documented():
-    section = read("docs/predict.md").partition("## JSON")[2].partition("\n## ")[0]
+    section = read("docs/estimate.md").partition("## JSON")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     labels = np.arange(60) % 3
