@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         AdversarialConfig,
         LabelShiftConfig,
         NtkPredictConfig,
-        SmallSamplesConfig,
         SweepConfig,
     )
     from deep.comparison.comparison import run_comparison

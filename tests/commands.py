@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +25,16 @@ class Result(NamedTuple):
     err: str
 
 
-def run_cli(*arguments: str, cwd: Path | None = None, pictures: bool = False) -> Result:
+def run_cli(
+    *arguments: str,
+    cwd: Path | None = None,
+    pictures: bool = False,
+    program: Callable[[Sequence[str]], int] = app.run,
+) -> Result:
     """Run a command in this process; warnings are no errors, as in a shell, and long work prints no progress.
 
-    Without `pictures` figures are built, and written as a few bytes instead of drawn three times.
+    The command is one of ``projnorm``, or of another `program`. Without `pictures` figures are built, and written as a
+    few bytes instead of drawn three times.
     """
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -41,13 +48,13 @@ def run_cli(*arguments: str, cwd: Path | None = None, pictures: bool = False) ->
         if not pictures:
             patch.setattr("figures.style._lay_out", lambda _: None)
             patch.setattr("figures.style.rendered", lambda figure, form, **_: f"{form} of {figure}".encode() * 20)
-        code = app.run(arguments)
+        code = program(arguments)
     return Result(code, out.getvalue(), err.getvalue())
 
 
-def run_process(*arguments: str, cwd: Path | None = None) -> Result:
+def run_process(*arguments: str, cwd: Path | None = None, module: str = "projnorm") -> Result:
     """Run a command in a process of its own, where that is the point."""
-    line = [sys.executable, "-m", "projnorm", *arguments]
+    line = [sys.executable, "-m", module, *arguments]
     ended = subprocess.run(line, capture_output=True, text=True, cwd=cwd, check=False)
     return Result(ended.returncode, ended.stdout, ended.stderr)
 

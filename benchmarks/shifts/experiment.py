@@ -20,6 +20,7 @@ from projnorm.core.arrays import Arrays
 from projnorm.core.backends import require_shared
 from projnorm.core.config import Config, seed_setting, setting
 from projnorm.core.errors import InputError
+from projnorm.core.experiments import Experiment
 from projnorm.core.files import locate
 from projnorm.core.records import Record, RunContext, recorded
 from projnorm.core.store import Entry, digest
@@ -29,7 +30,15 @@ from projnorm.estimators.registry import estimator
 if TYPE_CHECKING:
     from benchmarks.shifts.evaluate import Answers
 
-BENCHMARK_KIND = "benchmark"
+EXPERIMENT = Experiment(
+    "benchmark",
+    "",
+    "Compare error estimates on data sets with real shifts: the leaderboard.",
+    "benchmarks.shifts.experiment:BenchmarkConfig",
+    "benchmarks.shifts.experiment:run_benchmark",
+    "benchmarks.shifts.figure:show",
+    module="benchmarks.shifts",
+)
 # Stores beside the records: the answers of each case, its outputs for other tools, and what is computed once.
 ANSWERS, OUTPUTS, CACHE = "benchmark-answers", "benchmark-outputs", "benchmark-cache"
 _MEANINGS = {
@@ -113,14 +122,14 @@ def run_benchmark(config: BenchmarkConfig, context: RunContext) -> Record:
         return _with_peers({"rows": np.array(names), **arrays}, peers, seconds)
 
     return recorded(
-        BENCHMARK_KIND,
+        EXPERIMENT.kind,
         config,
         context,
         items=cases,
         work=partial(_task, config, context),
         assemble=assemble,
         meanings=_MEANINGS,
-        facts={"seconds_per_target": seconds, "failures": failures},
+        facts={"made_by": EXPERIMENT.program, "seconds_per_target": seconds, "failures": failures},
         inputs={"peers": digest([[peer.row, peer.estimates] for peer in peers])} if peers else None,
     )
 

@@ -2,16 +2,22 @@
 
 The truth is the error on the whole target. What turns scores into errors is fitted to the other families, at the same
 number of samples and in the same draw.
+
+    python -m benchmarks.studies.small_samples [RUN] [OPTIONS]
+
+on a finished run of `projnorm deep run`; its options are those of `projnorm` commands that are experiments.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
-from deep.comparison.analysis_config import SmallSamplesConfig
+from deep.comparison.analysis_config import OnRunConfig
 from deep.comparison.comparison import finished_run
 from deep.comparison.config import TRAINED
 from deep.comparison.run_data import Samples
@@ -28,9 +34,12 @@ from deep.comparison.trained_networks import (
     run_stage,
 )
 from deep.estimators.projnorm import ProjNorm
+from projnorm.cli.app import run_alone
 from projnorm.core.arrays import Arrays
 from projnorm.core.backends import require_shared
+from projnorm.core.config import seed_setting, setting
 from projnorm.core.errors import InputError
+from projnorm.core.experiments import Experiment
 from projnorm.core.records import Record, RunContext, recorded
 from projnorm.core.statistics import subsample_indices
 from projnorm.core.tasks import stacked
@@ -39,7 +48,16 @@ from projnorm.estimators.registry import ESTIMATORS
 from projnorm.models.preparation import one_thread
 from projnorm.outputs.outputs import Outputs
 
-SMALL_SAMPLES_KIND = "deep-small-samples"
+EXPERIMENT = Experiment(
+    "deep-small-samples",
+    "",
+    "How many samples each estimator needs.",
+    "benchmarks.studies.small_samples:SmallSamplesConfig",
+    "benchmarks.studies.small_samples:run_small_samples",
+    "benchmarks.studies.small_samples_figure:show",
+    device=True,
+    module="benchmarks.studies.small_samples",
+)
 _MEANINGS = {
     "targets": "name of each target set",
     "families": "shift that made it",
@@ -48,6 +66,31 @@ _MEANINGS = {
     "methods": "name of each method",
     "scores": "score of each method: target, size, draw, method; nan where it was not computed",
 }
+
+
+@dataclass(frozen=True)
+class SmallSamplesConfig(OnRunConfig):
+    """Draws of few samples from the targets of a run."""
+
+    sizes: tuple[int, ...] = setting(
+        (50, 100, 200, 500), "Numbers of samples drawn from each target.", least=2, nonempty=True, distinct=True
+    )
+    draws: int = setting(20, "Number of draws of each size.", least=1)
+    projnorm_size: int = setting(
+        0, "Size at which ProjNorm is computed too; 0 for none, as it trains on every draw.", least=0
+    )
+    projnorm_steps: int = setting(10, "Number of steps of ProjNorm there.", least=1)
+    seed: int = seed_setting()
+
+    def check(self) -> None:
+        """ProjNorm is computed at one of the sizes."""
+        if self.projnorm_size and self.projnorm_size not in self.sizes:
+            raise InputError(f"`projnorm_size` must be one of {self.sizes}; got {self.projnorm_size}.")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the study with the options of a command line; returns the exit code."""
+    return run_alone(EXPERIMENT, argv)
 
 
 def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record:
@@ -76,14 +119,14 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         "methods": np.array(methods),
     }
     return recorded(
-        SMALL_SAMPLES_KIND,
+        EXPERIMENT.kind,
         config,
         run.context,
         items=range(len(targets)),
         work=partial(_task, config, run, few, methods),
         assemble=lambda results: {**known, **stacked(results)},
         meanings=_MEANINGS,
-        facts={"run_config": run.config.to_json(), "targets": len(targets)},
+        facts={"made_by": EXPERIMENT.program, "run_config": run.config.to_json(), "targets": len(targets)},
         inputs={"network_sha256": network_hash(run)},
     )
 
@@ -139,3 +182,7 @@ def _with_second(run: Run, samples: Samples) -> Outputs:
     if not _has_second(run):
         return outputs
     return replace(outputs, others=(forward_of(run, network_of(run, SECOND), samples.inputs).logits,))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -112,26 +112,6 @@ class LabelShiftConfig(OnRunConfig):
 
 
 @dataclass(frozen=True)
-class SmallSamplesConfig(OnRunConfig):
-    """Draws of few samples from the targets of a run."""
-
-    sizes: tuple[int, ...] = setting(
-        (50, 100, 200, 500), "Numbers of samples drawn from each target.", least=2, nonempty=True, distinct=True
-    )
-    draws: int = setting(20, "Number of draws of each size.", least=1)
-    projnorm_size: int = setting(
-        0, "Size at which ProjNorm is computed too; 0 for none, as it trains on every draw.", least=0
-    )
-    projnorm_steps: int = setting(10, "Number of steps of ProjNorm there.", least=1)
-    seed: int = seed_setting()
-
-    def check(self) -> None:
-        """ProjNorm is computed at one of the sizes."""
-        if self.projnorm_size and self.projnorm_size not in self.sizes:
-            raise InputError(f"`projnorm_size` must be one of {self.sizes}; got {self.projnorm_size}.")
-
-
-@dataclass(frozen=True)
 class NtkPredictConfig(OnRunConfig):
     """Tangent kernels on the targets of a run."""
 

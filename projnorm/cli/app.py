@@ -20,7 +20,7 @@ from projnorm import __version__
 from projnorm.cli.options import Parser, in_flags, make_parser, parse
 from projnorm.core.config import Config
 from projnorm.core.errors import ProjnormError
-from projnorm.core.experiments import EXPERIMENTS, resolve
+from projnorm.core.experiments import EXPERIMENTS, Experiment, resolve
 from projnorm.core.lazy import missing_extra
 
 BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
@@ -70,12 +70,24 @@ def run(argv: Sequence[str]) -> int:
 
     0 for success, 1 for an answer that is "no", 2 for bad input, 70 for a bug, 130 when interrupted.
     """
-    debug = "--debug" in argv
-    argv = [word for word in argv if word != "--debug"]
-    name, rest = _split(argv)
+    name, rest = _split([word for word in argv if word != "--debug"])
+    resumes = name in (*_EXPERIMENTS, "report", "figures")
+    return _guarded(lambda: _dispatch(name, rest), resumes=resumes, debug="--debug" in argv)
+
+
+def run_alone(experiment: Experiment, argv: Sequence[str]) -> int:
+    """Run an experiment that is a program of its own, not a command of ``projnorm``; its options are alike."""
+    from projnorm.cli.experiment import run_experiment
+
+    rest = [word for word in argv if word != "--debug"]
+    return _guarded(lambda: run_experiment(experiment, rest), resumes=True, debug="--debug" in argv)
+
+
+def _guarded(action: Callable[[], int], *, resumes: bool, debug: bool) -> int:
+    """The exit code of an action; what it raises is said on stderr."""
     try:
         with _noting_interruptions(), _log_on_stderr():
-            return _dispatch(name, rest)
+            return action()
     except SystemExit as error:  # argparse has printed its help
         return error.code if isinstance(error.code, int) else 0
     except BrokenPipeError:
@@ -83,15 +95,14 @@ def run(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
-        return _interrupted(name)
+        return _interrupted(resumes=resumes)
     except Exception as error:  # noqa: BLE001 - the last place where a bug can be reported as one
         if debug:
             traceback.print_exc()
-        return _interrupted(name) if _signals else _explained(error)
+        return _interrupted(resumes=resumes) if _signals else _explained(error)
 
 
-def _interrupted(name: str) -> int:
-    resumes = name in (*_EXPERIMENTS, "report", "figures")
+def _interrupted(*, resumes: bool) -> int:
     return _fail("interrupted" + ("; the same command resumes where it stopped" if resumes else ""), INTERRUPTED)
 
 

@@ -88,7 +88,7 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
 def experiment_parser(experiment: Experiment, base: Config | None = None) -> Parser:
     """The parser of an experiment's command; `base` has the defaults."""
     description = f"{experiment.summary} A run is computed task by task, and resumes where it was interrupted."
-    parser = make_parser(f"projnorm {experiment.command}", description, command_classes(experiment), base)
+    parser = make_parser(experiment.program, description, command_classes(experiment), base)
     if experiment.presets:
         names = ", ".join(resolve(experiment.presets))
         parser.add_argument("PRESET", nargs="?", help=f"Named configuration: {names}.")
@@ -118,7 +118,7 @@ def _sources(experiment: Experiment, argv: Sequence[str]) -> tuple[str, Path | N
     rest, preset = list(argv), ""
     if experiment.presets and rest and not rest[0].startswith("-"):
         preset = rest.pop(0)
-    parser = Parser(prog=f"projnorm {experiment.command}", add_help=False)
+    parser = Parser(prog=experiment.program, add_help=False)
     parser.add_argument(_CONFIG, type=Path)
     known, others = parser.parse_known_args(rest)
     return preset, known.config, others

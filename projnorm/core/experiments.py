@@ -54,6 +54,12 @@ class Experiment:
     download: str = ""  # function of a configuration that fetches its data or weights
     device: bool = False  # whether it computes on the device of the context
     memory: bool = False  # whether it keeps to the memory of the context
+    module: str = ""  # where it is no command of ``projnorm``, the module that Python runs
+
+    @property
+    def program(self) -> str:
+        """What a shell runs it by."""
+        return f"python -m {self.module}" if self.module else f"projnorm {self.command}"
 
     @property
     def config_class(self) -> type[Config]:
@@ -208,23 +214,6 @@ EXPERIMENTS = (
         "figures.stress:show",
         device=True,
     ),
-    Experiment(
-        "deep-small-samples",
-        "deep small-samples",
-        "How many samples each estimator needs.",
-        "deep.comparison.analysis_config:SmallSamplesConfig",
-        "benchmarks.studies.small_samples:run_small_samples",
-        "benchmarks.studies.small_samples_figure:show",
-        device=True,
-    ),
-    Experiment(
-        "benchmark",
-        "benchmark",
-        "Compare error estimates on data sets with real shifts: the leaderboard.",
-        "benchmarks.shifts.experiment:BenchmarkConfig",
-        "benchmarks.shifts.experiment:run_benchmark",
-        "benchmarks.shifts.figure:show",
-    ),
 )
 
 
@@ -256,6 +245,10 @@ def recompute(
 
     if (version := record.environment.get("projnorm")) != __version__:
         raise InputError(f"{record.id} was made by projnorm {version}; numbers of {__version__} may differ.")
+    if program := record.facts.get("made_by"):
+        raise InputError(
+            f"{record.id} was made by `{program}`, which is not installed; `{program} --fresh` makes it again."
+        )
     chosen = experiment(record.kind)
     config = chosen.config_class.from_json(record.config)
     if context.device == "auto":

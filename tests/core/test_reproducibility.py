@@ -221,12 +221,10 @@ CASES = {
     "deep sweep": ("{run} --steps 1 --labels true", "deep-sweep"),
     "deep adversarial": ("{run} --eps 0,2 --m 10 --steps 2", "deep-adversarial"),
     "deep label-shift": ("{run} --groups 2 --concentrations 1 --draws 1", "deep-label-shift"),
-    "deep small-samples": ("{run} --sizes 10,20 --draws 2 --projnorm-size 10 --projnorm-steps 2", "deep-small-samples"),
     "deep ntk": ("{run} --n 8 --m 6", "deep-ntk"),
     "deep ensemble": ("{run} --json", ""),
     "deep residuals": ("{run} --json", ""),
     "deep table": ("{run}", ""),
-    "benchmark": ("--suites made --m 60 --methods DoC", "benchmark"),
 }
 # They list, draw or print what others computed, or compute it again to compare.
 COMPUTE_NOTHING = {

@@ -64,7 +64,6 @@ def test_every_experiment_about_a_run_finds_it(projnorm):
     assert AS_RUN in fine(projnorm("deep", "sweep", "deep-", "--steps", "2", "--labels", "true"))
     assert "\neps = 4 " in fine(projnorm("deep", "adversarial", "--eps", "0,4", "--m", "20", "--steps", "2"))
     assert "group 5 of 5" in fine(projnorm("deep", "label-shift", "--draws", "1", "--m", "30"))
-    assert "COT" in fine(projnorm("deep", "small-samples", "--sizes", "20", "--draws", "1"))
     assert "\nProjNorm " in fine(projnorm("deep", "residuals"))
     assert "ProjNorm + ATC " in fine(projnorm("deep", "ensemble", "--methods", "ProjNorm,ATC"))
     assert "trajectory" in fine(projnorm("deep", "trajectory"))

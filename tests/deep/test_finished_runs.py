@@ -1,18 +1,15 @@
-"""What runs share, and experiments on a finished run: kernels against its error, and every method on few samples."""
+"""What runs share, and experiments on a finished run: kernels against its error."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.studies.method_quality import STACK, SizeQuality, difference, predictions, size_quality, smallest_size
-from benchmarks.studies.small_samples import run_small_samples
 from deep.comparison import trained_networks
-from deep.comparison.analysis_config import NtkPredictConfig, SmallSamplesConfig
+from deep.comparison.analysis_config import NtkPredictConfig
 from deep.comparison.comparison import run_comparison
 from deep.comparison.kernels_of_run import (
     METHOD,
@@ -28,7 +25,7 @@ from figures import ntk_variants
 from ntk.experiments.variants import PLAIN
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
-from projnorm.core.statistics import Interval, fit_quality, subsample_indices
+from projnorm.core.statistics import fit_quality, subsample_indices
 from projnorm.core.store import Store
 from projnorm.models.networks import SmallCNN
 from tests.deep.test_comparison import documents, same_arrays
@@ -132,21 +129,19 @@ def test_kernels_of_a_run_add_two_rows(finished):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "config", "options", "message"),
+    ("options", "message"),
     [
-        (run_ntk_predict, NtkPredictConfig, {"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
-        (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 8, "subsets": (9,)}, "`subsets` must be at most 8; got 9"),
-        (run_ntk_predict, NtkPredictConfig, {"run": "deep-none"}, "`run` must name one run in"),
-        (run_ntk_predict, NtkPredictConfig, {"body": "soul"}, "`body` must be one of initial, fine-tuned"),
-        (run_ntk_predict, NtkPredictConfig, {"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
-        (run_small_samples, SmallSamplesConfig, {"sizes": (61,)}, "`sizes` must be at most 60"),
-        (run_small_samples, SmallSamplesConfig, {"projnorm_size": 7}, "`projnorm_size` must be one of"),
+        ({"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
+        ({"n": 9, "m": 8, "subsets": (9,)}, "`subsets` must be at most 8; got 9"),
+        ({"run": "deep-none"}, "`run` must name one run in"),
+        ({"body": "soul"}, "`body` must be one of initial, fine-tuned"),
+        ({"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
     ],
 )
-def test_what_the_run_cannot_give_is_refused(finished, experiment, config, options, message):
+def test_what_the_run_cannot_give_is_refused(finished, options, message):
     context, record = finished
     with pytest.raises(InputError, match=message):
-        experiment(config(**{"run": record.id, **options}), context)
+        run_ntk_predict(NtkPredictConfig(**{"run": record.id, **options}), context)
 
 
 def test_kernels_of_fewer_samples_are_parts_of_those_of_more(finished):
@@ -185,78 +180,3 @@ def test_without_probe_families_nothing_is_called_tuned(tmp_path):
     kernels = run_ntk_predict(NtkPredictConfig(n=20, m=20), context)
     assert chosen_variant(kernels) is None
     assert {row.method for row in kernel_rows(tmp_path / record.id)} == {METHOD}
-
-
-@pytest.fixture(scope="module")
-def drawn(finished, tmp_path_factory):
-    context, record = finished
-    copied = replace(context, root=tmp_path_factory.mktemp("small") / "runs")
-    shutil.copytree(context.root, copied.root)
-    config = SmallSamplesConfig(record.id, (20, 60), 2, projnorm_size=20, projnorm_steps=2)
-    return copied, config, run_small_samples(config, copied)
-
-
-def test_scores_are_of_every_method_target_size_and_draw(drawn, finished):
-    _, config, record = drawn
-    arrays = record.arrays
-    assert arrays["scores"].shape == (5, 2, 2, len(arrays["methods"]))
-    assert arrays["sizes"].tolist() == [20, 60]
-    np.testing.assert_array_equal(arrays["errors"], finished[1].arrays["errors"])
-    projnorm = arrays["methods"].tolist().index("ProjNorm")
-    assert np.isfinite(arrays["scores"][:, 0, :, projnorm]).all()
-    assert np.isnan(arrays["scores"][:, 1, :, projnorm]).all()
-    # All of sixty samples is all of them in every draw; twenty are others.
-    whole, few = arrays["scores"][:, 1], arrays["scores"][:, 0]
-    np.testing.assert_array_equal(whole[:, 0], whole[:, 1])
-    assert not np.array_equal(few[:, 0], few[:, 1], equal_nan=True)
-    assert config.draws == 2
-
-
-def test_on_the_whole_target_scores_are_those_of_the_run(drawn, finished):
-    arrays, run = drawn[2].arrays, finished[1].arrays
-    for method, there in (("ATC", "ATC"), ("Entropy", "Entropy"), ("GDE", "AgreeScore")):
-        mine = arrays["scores"][:, 1, 0, arrays["methods"].tolist().index(method)]
-        np.testing.assert_allclose(mine, run["scores"][:, run["methods"].tolist().index(there)])
-
-
-def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict[str, np.ndarray]:
-    """Arrays of a record whose methods miss the error by noise of a known size."""
-    rng = np.random.default_rng(0)
-    errors = rng.uniform(0.1, 0.7, 3 * families)
-    scores = np.stack([errors[:, None] + s * rng.standard_normal((len(errors), draws)) for s in noise.values()], axis=2)
-    turned = np.array([-1.0 if method == "MI" else 1.0 for method in noise])
-    return {
-        "errors": errors,
-        "families": np.repeat([f"f{i}" for i in range(families)], 3),
-        "sizes": np.array([100]),
-        "methods": np.array(list(noise)),
-        "scores": (scores * turned)[:, None],
-    }
-
-
-def test_the_default_beats_its_parts_where_their_noise_is_independent():
-    arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
-    found = predictions(arrays, 100)
-    quality = {method: size_quality(one, arrays) for method, one in found.items()}
-    assert quality[STACK].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
-    assert quality[STACK].mae.low <= quality[STACK].mae.value <= quality[STACK].mae.high
-    assert quality["COT"].coverage.value == pytest.approx(0.9, abs=0.1)
-    won = difference(found[STACK], found["ATC"], arrays)
-    assert won.mae.high < 0.0 < won.r_squared.low
-    same = difference(found["COT"], found["COT"], arrays)
-    assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
-
-
-def test_a_method_that_is_not_defined_everywhere_is_left_out():
-    arrays = made({"COT": 0.05, "IM": 0.05})
-    arrays["scores"][0, 0, 0, 1] = np.nan
-    assert set(predictions(arrays, 100)) == {"COT"}
-
-
-def test_the_fewest_samples_are_those_from_which_on_it_works():
-    def at(size, r_squared):
-        value = Interval(r_squared, 0.0, 1.0)
-        return SizeQuality("x", size, value, value, value, 0.1)
-
-    assert smallest_size([at(50, 0.95), at(100, 0.8), at(200, 0.91), at(500, 0.95)]) == 200
-    assert smallest_size([at(50, 0.95), at(100, 0.8)]) == 0

@@ -13,7 +13,6 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from benchmarks.studies.conformal import Coverage
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Row, Scores, not_rising
 from figures import comparison, corruption_gallery, deep_table, deep_targets, error_card
@@ -22,7 +21,7 @@ from projnorm.core.errors import InputError
 from projnorm.core.statistics import Interval
 from projnorm.data.corruptions.families import FAMILIES
 from projnorm.data.image_settings import PAPER_FAMILIES
-from projnorm.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult
+from projnorm.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult
 
 
 def scores(families=PAPER_FAMILIES) -> Scores:

@@ -1,1 +1,1 @@
-"""Tests of `shifts`."""
+"""Tests of the benchmark of real shifts."""

