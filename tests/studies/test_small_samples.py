@@ -72,7 +72,7 @@ def test_the_command_finds_the_run_shows_every_method_and_its_record_says_what_m
     document = json.loads(shown.out)
     assert (document["id"], document["created"]) == (record.id, record.created), "the record is found again"
     assert {"COT", "ProjNorm"} <= set(document["methods"])
-    assert {Path(path).suffix for path in document["files"]["figures"]} == {".pdf", ".png", ".svg"}
+    assert {Path(path).suffix for path in document["figures"]} == {".pdf", ".png", ".svg"}
     module = "python -m benchmarks.studies.small_samples"
     assert_refused(run_cli("runs", "verify", "deep-small", *out), f"was made by `{module}`")
     assert run_cli("--help", program=main).out.startswith(f"usage: {module} [-h]")
