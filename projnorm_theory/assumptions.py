@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from projnorm_theory.bounds import tail_ends, tail_overlap
+from projnorm_theory.errors import InputError
 from projnorm_theory.joint import joint_ratio
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.results import Result
 from projnorm_theory.spectra import Alignment, PowerLawFit, alignment, fit_power_law, span_gap
-from projnorm_theory.validation import FloatArray, InputError, as_count
+from projnorm_theory.validation import FloatArray, as_count
 
 # Up to here every k is looked at; beyond, k grows by a tenth a step, because each costs a decomposition.
 _EVERY_K_UP_TO = 100

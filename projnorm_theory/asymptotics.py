@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.implicit_ridge import ImplicitRidge
 from projnorm_theory.results import Result
 from projnorm_theory.sign_labels import MEAN_ABS, as_outputs, mean_confidence
-from projnorm_theory.validation import FloatArray, InputError, as_count, as_rows, as_vector
+from projnorm_theory.validation import FloatArray, as_count, as_rows, as_vector
 
 _UNEXPLAINED = 1 - 2 / math.pi  # variance of sign(z) that a standard normal z does not explain linearly
 _LARGEST_SIGMA = 1e100  # beyond, its square leaves float64 once multiplied by the sizes

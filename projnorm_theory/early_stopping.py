@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
-from projnorm_theory.validation import FloatArray, InputError, as_non_negative
+from projnorm_theory.validation import FloatArray, as_non_negative
 
 
 @dataclass(frozen=True, slots=True, eq=False)

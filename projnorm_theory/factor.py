@@ -17,10 +17,11 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import lapack
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.norms import frobenius
 from projnorm_theory.products import gram_upper, times
 from projnorm_theory.row_space import RowSpace, default_rcond, remove_span
-from projnorm_theory.validation import FloatArray, InputError, as_rcond
+from projnorm_theory.validation import FloatArray, as_rcond
 
 METHODS = ("auto", "gram", "qr", "svd")
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from projnorm_theory.validation import FloatArray, InputError, as_gram, as_non_negative, as_rcond, precision_of
+from projnorm_theory.errors import InputError
+from projnorm_theory.validation import FloatArray, as_gram, as_non_negative, as_rcond, precision_of
 
 # A matrix whose most negative eigenvalue is this large against the largest is no Gram matrix, not even one
 # accumulated in half precision.

@@ -24,10 +24,11 @@ from projnorm_theory.average_case import (
     require_a_length,
 )
 from projnorm_theory.bounds import training_assumptions
+from projnorm_theory.errors import InputError
 from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.quadratic_forms import RatioLaw, ShiftedLaw
-from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_result
+from projnorm_theory.validation import EPS, FloatArray, as_finite_result
 
 # A row whose leverage is this close to 1 is not a combination of the other rows.
 _NEW_ROW = 1e-8

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
-from projnorm_theory.validation import FloatArray, InputError, as_cross_gram, as_finite_result, as_rows, precision_of
+from projnorm_theory.validation import FloatArray, as_cross_gram, as_finite_result, as_rows, precision_of
 
 # Rounding units in the sine of a direction that both sets carry at full strength, when it is computed from features;
 # the most seen in 10,000 small designs was 19.

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.factor import factor
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.products import times
 from projnorm_theory.results import Result
-from projnorm_theory.validation import FloatArray, InputError, as_finite_result, as_matrix, as_rows, precision_of
+from projnorm_theory.validation import FloatArray, as_finite_result, as_matrix, as_rows, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
-from projnorm_theory.validation import FloatArray, InputError, as_non_negative, as_range, as_rows
+from projnorm_theory.validation import FloatArray, as_non_negative, as_range, as_rows
 
 # How far below the smallest possible drift one may be that was itself measured.
 _MEASURED = 1e-8

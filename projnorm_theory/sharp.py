@@ -20,12 +20,13 @@ from projnorm_theory.bounds import (
     rho_assumption,
     shown_range,
 )
+from projnorm_theory.errors import InputError
 from projnorm_theory.linear_pair import RATIO_SLACK, LinearPair, as_pair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
 from projnorm_theory.row_space import RowSpace, remove_span
 from projnorm_theory.trust_region import SphereExtreme, extreme_on_sphere
-from projnorm_theory.validation import EPS, FloatArray, InputError, as_finite_result, as_range, as_rows
+from projnorm_theory.validation import EPS, FloatArray, as_finite_result, as_range, as_rows
 
 # Rounding units in the lengths whose difference of squares is a radius.
 _RADIUS_ROUNDINGS = 8

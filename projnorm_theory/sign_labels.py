@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from scipy.integrate import quad
 from scipy.special import expit
 
-from projnorm_theory.equivalents import Covariance, equivalents, sign_error
+from projnorm_theory.deterministic_equivalents import Covariance, equivalents, sign_error
+from projnorm_theory.errors import InputError
 from projnorm_theory.results import Result
-from projnorm_theory.validation import InputError, as_non_negative, as_rows, as_vector
+from projnorm_theory.validation import as_non_negative, as_rows, as_vector
 
 MEAN_ABS = math.sqrt(2 / math.pi)  # E|z| of a standard normal z
 # Readings of "two-class linear regression": one output on labels +-1, or one output per class on labels 0 and 1.

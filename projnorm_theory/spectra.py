@@ -9,21 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import spectral
 from projnorm_theory.results import Result
 from projnorm_theory.row_space import default_rcond, triangular_factor
-from projnorm_theory.validation import (
-    FloatArray,
-    InputError,
-    as_count,
-    as_fraction,
-    as_matrix,
-    as_rcond,
-    as_vector,
-    precision_of,
-)
+from projnorm_theory.validation import FloatArray, as_count, as_fraction, as_matrix, as_rcond, as_vector, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.norms import sum_of_squares
 
 FloatArray = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
-
-
-class InputError(ValueError):
-    """An argument that cannot be used; the message names it and says what is required."""
 
 
 def as_matrix(value: ArrayLike, name: str, *, columns: int | None = None, columns_like: str = "X") -> FloatArray:

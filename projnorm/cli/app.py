@@ -192,11 +192,9 @@ def _overview(group: str) -> str:
 
 def _explained(error: Exception) -> int:
     """Say what went wrong: in one line what a user can mend, else how to report it."""
-    # The theory has a class of its own, as it imports nothing of ours; if it was never loaded, the error is not its.
-    theory = sys.modules.get("projnorm_theory.validation")
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error)
-    if isinstance(error, ProjnormError) or (theory is not None and isinstance(error, theory.InputError)):
+    if isinstance(error, ProjnormError):
         return _fail(in_flags(str(error)), BAD_INPUT)
     if isinstance(error, MemoryError):
         return _fail("not enough memory for these sizes", BAD_INPUT)

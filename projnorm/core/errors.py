@@ -6,13 +6,7 @@ for a file that cannot be read or written; docstrings do not repeat it.
 
 from __future__ import annotations
 
-
-class ProjnormError(Exception):
-    """Something a user can mend; the message is one line that says how."""
-
-
-class InputError(ProjnormError, ValueError):
-    """An argument or a file that cannot be used."""
+from projnorm_theory.errors import InputError as InputError, ProjnormError as ProjnormError
 
 
 class ChangedInputError(InputError):

@@ -5,14 +5,12 @@ A name that needs a library of an extra which is not installed says which extra.
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from projnorm.core.errors import MissingExtraError
+from projnorm_theory import lazy
 
 # Libraries of the extras, by the name they are imported under.
 EXTRAS = {
@@ -31,27 +29,8 @@ EXTRAS = {
 
 
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used.
-
-    Its names are those that it imports for type checkers, in the block ``if TYPE_CHECKING`` of its ``__init__.py``, the
-    path `file`, so each is written once.
-    """
-    names: dict[str, tuple[str, str]] = {}
-    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
-        for node in block.body if isinstance(block, ast.If) else ():
-            for one in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
-                module = node.module if isinstance(node, ast.ImportFrom) else None
-                names[one.asname or one.name] = (module, one.name) if module else (one.name, "")
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, attribute = names[name]
-        value = getattr(load(module), attribute) if attribute else load(module)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return get, lambda: sorted(names), sorted(names)
+    """The `__getattr__`, `__dir__` and `__all__` of a package whose names are imported when they are first used."""
+    return lazy.attach(package, file, load)
 
 
 def load(module: str) -> Any:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.factor import factor
 from projnorm_theory.linear_pair import LinearPair, TrainingFit
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
-from projnorm_theory.validation import FloatArray, InputError, as_matrix, as_non_negative, as_rows, precision_of
+from projnorm_theory.validation import FloatArray, as_matrix, as_non_negative, as_rows, precision_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

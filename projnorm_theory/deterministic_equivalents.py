@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from projnorm_theory.errors import InputError
 from projnorm_theory.implicit_ridge import ImplicitRidge
 from projnorm_theory.results import Result
 from projnorm_theory.validation import (
     FloatArray,
-    InputError,
     as_count,
     as_finite_result,
     as_gram,

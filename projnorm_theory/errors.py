@@ -1,0 +1,11 @@
+"""What a user can mend, told apart from what is a bug of ours: one class for the whole project."""
+
+from __future__ import annotations
+
+
+class ProjnormError(Exception):
+    """An error the user can fix; the message is one line and says how."""
+
+
+class InputError(ProjnormError, ValueError):
+    """An argument or a file that cannot be used; the message names it and says what is required."""
