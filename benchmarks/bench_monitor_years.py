@@ -32,7 +32,7 @@ from projnorm.estimate.hypotheses import NO_SHIFT
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.estimators.softmax import Floats
 from projnorm.labels.counts import StratumCounts
-from projnorm.monitor.alarm import Alarm, log_values, room_for_source
+from projnorm.monitor.alarm import Alarm, log_values, source_margin
 from projnorm.monitor.monitor import Monitor
 
 ALPHA, LEVEL = 0.05, 0.9
@@ -150,7 +150,7 @@ def measured(task: Task) -> Arrays:
                 "estimates": np.array([one.error for one in found]),
                 "spreads": np.array([(one.high - one.low) / (2.0 * _reach()) for one in found]),
                 "noises": np.array([one.sampling_noise for one in found]),
-                "refuted": np.array([NO_SHIFT not in one.survivors for one in found]),
+                "refuted": np.array([NO_SHIFT not in one.not_refuted for one in found]),
                 "expected": np.stack([one.wrong for one in by_sample]),
                 "wrong": wrong[year.batches].sum(axis=1),
                 "labelled_wrong": np.take_along_axis(wrong[year.batches], year.labelled, axis=1).sum(axis=1),
@@ -189,7 +189,7 @@ def _fresh(alarm: str, threshold: float, n_source: int) -> Alarm:
     """The alarm as `Monitor` begins it."""
     if alarm in (FEW_LABELS, ALL_LABELS):
         return Alarm(threshold, ALPHA)
-    return Alarm(threshold + room_for_source(threshold, n_source, ALPHA / 2.0), ALPHA / 2.0)
+    return Alarm(threshold + source_margin(threshold, n_source, ALPHA / 2.0), ALPHA / 2.0)
 
 
 def _moved(seen: list[Floats], alarm: Alarm) -> tuple[Floats, int]:

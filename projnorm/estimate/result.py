@@ -157,7 +157,7 @@ class ErrorEstimate:
         return 1.0 - NormalDist(self.error, spread).cdf(threshold)
 
     @property
-    def survivors(self) -> tuple[str, ...]:
+    def not_refuted(self) -> tuple[str, ...]:
         """Names of the hypotheses about the shift that were not refuted."""
         return tuple(one.name for one in self.hypotheses if not one.refuted)
 
@@ -261,9 +261,9 @@ class ErrorEstimate:
             return ""
         if self.assumed != "any":
             return _STATED[self.assumed]
-        if "no shift" in self.survivors:
+        if "no shift" in self.not_refuted:
             return " The outputs show no shift."
-        if "class shares" in self.survivors:
+        if "class shares" in self.not_refuted:
             return " A change of class shares alone explains the outputs."
         inputs, both = self.hypotheses[2:]
         unlikely = ", which they do not look like," if inputs.refuted else ","

@@ -1,4 +1,4 @@
-r"""An alarm for errors above a threshold that is seldom false, however many batches are looked at.
+r"""An alarm for errors above a threshold; the chance that it is ever false is bounded, however many batches there are.
 
 Let :math:`x_1, \dots, x_m` be independent numbers from 0 to 1 that estimate the error of a batch. As long as their
 means are not above :math:`c`, for every rate :math:`r > c`
@@ -41,6 +41,12 @@ _HALVINGS = 60
 class Alarm:
     """Evidence against "the error was never above the threshold", batch after batch.
 
+    >>> alarm = Alarm(threshold=0.2)
+    >>> for wrong in ([0, 0, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]):
+    ...     alarm = alarm.after(log_values(0.2, np.array(wrong, dtype=float)))
+    >>> alarm.is_raised, alarm.batch_of_alarm
+    (True, 3)
+
     Attributes:
         threshold: Largest error that needs no alarm.
         alpha: Largest probability of ever alarming while no error is above the threshold.
@@ -81,6 +87,10 @@ class Alarm:
             return type(self)(self.threshold, self.alpha, number, products, number)
         return then
 
+    def restarted(self) -> Self:
+        """The alarm before the first batch."""
+        return type(self)(self.threshold, self.alpha)
+
 
 def log_values(threshold: float, numbers: Floats) -> Floats:
     """Logarithm of e of every rate, for independent numbers from 0 to 1 whose mean estimates the error."""
@@ -107,8 +117,8 @@ def labelled_log_values(threshold: float, counts: StratumCounts) -> Floats:
     return powers * counts.estimate - np.array([_largest_log_mean(power, threshold, n, share) for power in powers])
 
 
-def room_for_source(threshold: float, n_source: int, alpha: float) -> float:
-    """How far an estimate may be above the truth on every batch because its source has only so many labels.
+def source_margin(threshold: float, n_source: int, alpha: float) -> float:
+    """How far an estimate may be above the truth on every batch because its source has finitely many labels.
 
     It is exceeded with a probability of `alpha`.
     """

@@ -1,4 +1,4 @@
-"""What a monitor says of one batch; plain data."""
+"""The report of a monitor on one batch: plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BatchReport:
         error: Estimate without labels of this batch; corrected by labels of earlier ones, where there are any.
         low: Lower end of its interval.
         high: Upper end of its interval.
-        survivors: Hypotheses about the shift that were not refuted.
+        not_refuted: Hypotheses about the shift that were not refuted.
         warnings: What a reader must know of the estimate.
         recalibrated_by: Number of labelled batches that corrected the estimate.
         log_evidence: Logarithm of the evidence that the error was ever above the threshold, after this batch.
@@ -39,7 +39,7 @@ class BatchReport:
     error: float
     low: float
     high: float
-    survivors: tuple[str, ...]
+    not_refuted: tuple[str, ...]
     warnings: tuple[str, ...]
     recalibrated_by: int
     log_evidence: float

@@ -37,7 +37,7 @@ def fainter(outputs: Outputs) -> Outputs:
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_shift_the_outputs_show_none(source, seed):
     found = estimate_error(None, source, target(seed=10 + seed))
-    assert found.survivors == ("no shift", "class shares", "inputs", "class shares and inputs")
+    assert found.not_refuted == ("no shift", "class shares", "inputs", "class shares and inputs")
     assert "The outputs show no shift." in found.sentence
     assert found.based_on == ("DoC",)
     assert found.low <= found.truth <= found.high
@@ -49,7 +49,7 @@ def test_without_a_shift_the_outputs_show_none(source, seed):
 def test_a_change_of_class_shares_alone_is_named_and_the_error_is_right(source, shares):
     found = estimate_error(None, source, target(shares))
     assert "A change of class shares alone explains the outputs." in found.sentence
-    assert found.survivors[0] == "class shares"
+    assert found.not_refuted[0] == "class shares"
     assert found.based_on == ("MLLS",)
     assert found.error == pytest.approx(found.truth, abs=0.03)
     assert found.low <= found.truth <= found.high
@@ -61,7 +61,7 @@ def test_a_change_of_class_shares_alone_is_named_and_the_error_is_right(source, 
 def test_a_change_of_the_inputs_refutes_both_and_is_answered_by_cot(source):
     new = fainter(target())
     found = estimate_error(None, source, new)
-    assert found.survivors == ("inputs", "class shares and inputs")
+    assert found.not_refuted == ("inputs", "class shares and inputs")
     assert "Inputs have changed: the error is" in found.sentence
     assert "if class shares are those of the source, and" in found.sentence
     assert "the true class shares or a few labels would decide" in found.sentence
@@ -94,7 +94,7 @@ def test_known_class_shares_as_numbers_and_by_class_are_the_same(source):
     moved = estimate_error(None, source, new, class_shares=OTHER, shift="inputs")
     assert moved.error == pytest.approx(moved.truth, abs=0.04)
     unlike = estimate_error(None, source, new, class_shares=OTHER[::-1])
-    assert "class shares" not in unlike.survivors
+    assert "class shares" not in unlike.not_refuted
 
 
 @pytest.mark.parametrize(

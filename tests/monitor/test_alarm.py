@@ -12,7 +12,7 @@ from scipy.stats import beta, binom, hypergeom
 
 from projnorm.core.errors import InputError
 from projnorm.labels.counts import StratumCounts
-from projnorm.monitor.alarm import Alarm, labelled_log_values, log_values, room_for_source
+from projnorm.monitor.alarm import Alarm, labelled_log_values, log_values, source_margin
 
 RATES = st.floats(0.02, 0.9)
 
@@ -103,9 +103,9 @@ def test_what_was_raised_stays_raised():
 
 
 def test_room_for_the_source_is_what_its_labels_leave_open():
-    room = room_for_source(0.2, 400, 0.05)
+    room = source_margin(0.2, 400, 0.05)
     assert beta.cdf(0.2 + room, 81, 320) == pytest.approx(0.95)
-    assert room_for_source(0.2, 40_000, 0.05) < room / 5
+    assert source_margin(0.2, 40_000, 0.05) < room / 5
 
 
 @pytest.mark.parametrize(("threshold", "alpha"), [(0.0, 0.05), (1.0, 0.05), (0.2, 0.0), (0.2, 1.5)])

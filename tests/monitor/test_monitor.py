@@ -53,7 +53,7 @@ def batch(seed, **options):
 def test_a_batch_has_the_estimate_that_the_estimator_gives_it(monitor, estimator):
     report, estimate = monitor.update(batch(1), name="one"), estimator.estimate(batch(1))
     assert (report.error, report.low, report.high) == (estimate.error, estimate.low, estimate.high)
-    assert (report.m, report.survivors, report.labels, report.is_new) == (200, estimate.survivors, 0, True)
+    assert (report.m, report.not_refuted, report.labels, report.is_new) == (200, estimate.not_refuted, 0, True)
     json.dumps(report.to_dict(), allow_nan=False)
 
 
