@@ -50,7 +50,8 @@ def build(reports: Sequence[BatchReport]) -> Table:
     """One row per batch."""
 
     def labelled(report: BatchReport) -> Number:
-        return Number.interval(100 * report.labelled_error, 100 * report.labelled_low, 100 * report.labelled_high, ".1f")
+        ends = (100 * report.labelled_low, 100 * report.labelled_high)
+        return Number.interval(100 * report.labelled_error, *ends, ".1f")
 
     columns: dict[str, Column] = {
         "batch": lambda report: report.name,
@@ -67,7 +68,7 @@ def build(reports: Sequence[BatchReport]) -> Table:
 
 
 def report_page(monitor: Monitor, *, command: str) -> str:
-    """The timeline as report HTML page: the picture, and the last batches as a table."""
+    """The timeline as one HTML page: the picture, and the last batches as a table."""
     reports = monitor.reports
     last = reports[-1]
     state = "an alarm is raised" if monitor.has_alarm else "no alarm"

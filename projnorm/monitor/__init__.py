@@ -1,1 +1,1 @@
-"""A model that is watched batch by batch: estimates over time, and alarms that are seldom false however long."""
+"""The error of a deployed model batch by batch, with alarms whose chance of ever being false is bounded."""

@@ -1,4 +1,4 @@
-"""A model that is watched while it runs: an estimate for every batch, and alarms with a bounded chance of being false."""
+"""A deployed model watched batch by batch: estimates over time, and alarms with a bounded false-alarm probability."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from threadpoolctl import ThreadpoolController
 from projnorm.core.errors import InputError
 from projnorm.core.lazy import load
 from projnorm.core.store import Store
-from projnorm.estimate.calibrated import FOR_BOTH, FOR_INPUTS
 from projnorm.estimate.choose import chosen_by_error
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.labels.counts import StratumCounts
@@ -41,7 +40,6 @@ from projnorm.monitor.state import MonitorState
 from projnorm.outputs.outputs import Outputs, require_alike
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
 LOGGER = logging.getLogger("projnorm")
@@ -210,7 +208,7 @@ class Monitor:
         with self._turn():
             self._write(ResetLine())
 
-    def to_frame(self) -> pandas.DataFrame:
+    def to_frame(self) -> Any:
         """The reports as a table of pandas, a row for each batch."""
         return load("pandas").DataFrame([report.to_dict() for report in self.reports])
 
@@ -263,8 +261,8 @@ class Monitor:
 
     def _add_labels(self, name: str, counts: StratumCounts) -> None:
         interval = stratified_interval(counts, self._fitted.level)
-        numbers = (tuple(array.tolist()) for array in (counts.sizes, counts.labelled, counts.wrong))
-        self._write(LabelsLine(name, *numbers, interval.error, interval.low, interval.high))
+        sizes, labelled, wrong = (tuple(array.tolist()) for array in (counts.sizes, counts.labelled, counts.wrong))
+        self._write(LabelsLine(name, sizes, labelled, wrong, interval.error, interval.low, interval.high))
 
     def _counts_of_plan(self, chosen: ChosenSamples, plan: LabelPlan, path: Path) -> StratumCounts:
         """What the labels in a file say, which must be of the samples that were chosen."""
@@ -311,7 +309,7 @@ class Monitor:
         self._state = self._state.after(line)
 
     def _require_same_settings(self, line: Line) -> None:
-        """Refuse a line of another estimator, threshold or alpha; batches have them since their own line may be lost."""
+        """Refuse a line of another estimator, threshold or alpha."""
         if not isinstance(line, SettingsLine):
             return
         if line.version != VERSION:

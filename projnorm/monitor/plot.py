@@ -36,7 +36,8 @@ def plot_errors(
     """
     by_estimates, by_labels, alarms = colours
     x = np.arange(len(reports))
-    error, low, high = (100 * np.array([getattr(report, end) for report in reports]) for end in ("error", "low", "high"))
+    values = {name: np.array([getattr(report, name) for report in reports]) for name in ("error", "low", "high")}
+    error, low, high = (100 * values[name] for name in ("error", "low", "high"))
     marker = "o" if len(reports) <= _MANY else ""
     axes.fill_between(x, low, high, color=by_estimates, alpha=0.18, lw=0, label="interval")
     axes.plot(x, error, color=by_estimates, lw=1, marker=marker, ms=2.5, label="estimate without labels")

@@ -67,7 +67,7 @@ class MonitorState:
         return self.by_estimates.is_raised or self.by_labels.is_raised
 
     def after(self, line: Line) -> Self:
-        """The state after one more line; a batch that is known already, and labels of one that is not, change nothing."""
+        """The state after one more line; a known batch, and labels of an unknown one, change nothing."""
         match line:
             case BatchLine():
                 return self if line.name in self.reports else self._after_batch(line)

@@ -11,13 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import projnorm as pn
 from projnorm.core.errors import InputError
+from projnorm.estimate.hypotheses import HypothesisTests
+from projnorm.estimators.scaling import Scaling
 from projnorm.labels.plan import LabelPlan
+from projnorm.monitor.alarm import Alarm
 from projnorm.monitor.journal import Journal
+from projnorm.monitor.lines import BatchLine, ChosenSamples, LabelsLine, ResetLine, SettingsLine, line_from_json
 from projnorm.monitor.monitor import Monitor
 from projnorm.monitor.periods import periods_of
+from projnorm.monitor.state import MonitorState
 
 C = 0.3
 
@@ -320,3 +326,99 @@ def test_a_table_without_times_is_refused(every, column, message):
     table = pd.DataFrame({"time": TIMES, "x": ["a"] * 100, "gap": gap, "unix": range(100)})
     with pytest.raises(InputError, match=message):
         list(periods_of(table, every, time_column=column))
+
+
+LINES = (
+    SettingsLine(2, "e", C, 0.05),
+    BatchLine(
+        2, "e", C, 0.05, "one", "2026-01-01", "d", 10, 0.2, 0.1, 0.3, 0.05, (0.1,) * 6, ("inputs",), ("few samples",)
+    ),
+    BatchLine(
+        2,
+        "e",
+        C,
+        0.05,
+        "two",
+        "",
+        "d",
+        10,
+        0.2,
+        0.1,
+        0.3,
+        0.05,
+        (3.0,) * 6,
+        (),
+        (),
+        ChosenSamples((1,), (0,), (9,), (1,)),
+    ),
+    LabelsLine("one", (10,), (10,), (9,), 0.9, 0.9, 0.9),
+    ResetLine(),
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_is_the_same_after_json(line):
+    assert line_from_json(json.loads(json.dumps(line.to_json()))) == line
+
+
+def fresh_state():
+    return MonitorState(0.9, Alarm(C + 0.05, 0.025), Alarm(C))
+
+
+def test_a_state_is_folded_from_lines_without_files_and_never_changes():
+    settings, one, two, labels, reset = LINES
+    begun = fresh_state().after(settings).after(one)
+    assert begun.has_settings
+    assert begun.reports["one"].error == one.error
+    assert begun.after(one) is begun
+    labelled = begun.after(labels)
+    assert begun.reports["one"].labels == 0
+    assert labelled.reports["one"].labels == 10
+    assert labelled.reports["one"].is_labelled_alarm
+    after = labelled.after(two)
+    assert after.reports["two"].recalibrated_by == 1
+    assert after.reports["two"].error > two.error
+    assert after.latest == "2026-01-01"
+    assert after.has_alarm
+    assert not after.after(reset).has_alarm
+    assert list(after.after(reset).reports) == ["one", "two"]
+
+
+def test_labels_of_an_unknown_batch_change_nothing():
+    state = fresh_state()
+    assert state.after(LINES[3]) is state
+
+
+def counted(monkeypatch, owner, name):
+    """The list of the first arguments that a method or function is called with from here on."""
+    original, calls = getattr(owner, name), []
+
+    def call(*arguments, **options):
+        calls.append(arguments)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
+def test_nothing_is_fitted_twice_and_no_batch_is_assessed_twice(estimator, tmp_path, monkeypatch):
+    estimator.save(tmp_path / "e.projnorm")
+    fits = [counted(monkeypatch, cls, "fit") for cls in (Scaling, HypothesisTests)]
+    loaded = pn.ErrorEstimator.load(tmp_path / "e.projnorm")
+    assessed = counted(monkeypatch, HypothesisTests, "assess")
+    monitor = Monitor(loaded, tmp_path / "state", threshold=C)
+    for seed in range(3):
+        monitor.update(batch(seed), name=f"b{seed}", budget=5)
+    assert [len(calls) for calls in fits] == [1, 1]
+    assert len(assessed) == 3
+
+
+def test_reports_are_a_table_and_a_picture(monitor):
+    for seed in range(3):
+        monitor.update(outputs(200, seed), name=f"b{seed}")
+    table = monitor.to_frame()
+    assert table["name"].tolist() == ["b0", "b1", "b2"]
+    assert table["error"].tolist() == [report.error for report in monitor.reports]
+    axes = Figure().subplots()
+    assert monitor.plot(axes) is axes
+    assert axes.get_ylabel() == "error (%)"
