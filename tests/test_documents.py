@@ -59,7 +59,7 @@ def test_links_between_documents_lead_somewhere(document):
 @cache
 def options_of(command: str) -> frozenset[str]:
     with redirect_stdout(io.StringIO()) as printed:
-        assert run([*command.split(), "--help"]) == 0
+        assert run([*command.split(), "--help-all"]) == 0
     return frozenset(FLAG.findall(printed.getvalue()))
 
 
@@ -68,7 +68,7 @@ def test_commands_and_options_in_documents_exist(document):
     groups = {name.split()[0] for name in SUMMARIES}
     for line in COMMAND.findall(read(document).replace("\\\n", " ")):
         words = line.split("#")[0].split()
-        command = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in SUMMARIES), "")
+        command = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in SUMMARIES), "")
         assert command or words[0] in groups, line
         if command:
             assert set(FLAG.findall(line.split(" && ")[0])) <= options_of(command), line
@@ -76,7 +76,8 @@ def test_commands_and_options_in_documents_exist(document):
 
 @pytest.mark.parametrize("document", PRESENT)
 def test_options_in_running_text_are_those_of_some_command(document):
-    ours = {flag for command in SUMMARIES for flag in options_of(command)} | {"--debug", "--version", "--help"}
+    ours = {flag for command in SUMMARIES for flag in options_of(command)}
+    ours |= {"--debug", "--version", "--help", "--help-all"}
     mentioned = {flag for span in re.findall(r"`(--[^`]+)`", read(document)) for flag in FLAG.findall(span)}
     assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 

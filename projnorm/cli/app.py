@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from typing import get_type_hints
+from typing import TypeAlias, get_type_hints
 
 from projnorm import __version__
 from projnorm.cli.options import Parser, in_flags, make_parser, parse
@@ -26,6 +26,7 @@ from projnorm.core.lazy import missing_extra
 BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
 # Interruptions of the command that is running.
 _signals: list[int] = []
+_Classes: TypeAlias = Callable[[], list[type[Config]]]  # the configuration classes of a command, when they are needed
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
 GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
@@ -72,21 +73,26 @@ def run(argv: Sequence[str]) -> int:
     """
     name, rest = _split([word for word in argv if word != "--debug"])
     resumes = name in (*_EXPERIMENTS, "report", "figures")
-    return _guarded(lambda: _dispatch(name, rest), resumes=resumes, debug="--debug" in argv)
+    return _guarded(lambda: _dispatch(name, rest), lambda: _classes(name), resumes=resumes, debug="--debug" in argv)
 
 
 def run_alone(experiment: Experiment, argv: Sequence[str]) -> int:
     """Run an experiment that is a program of its own, not a command of ``projnorm``; its options are alike."""
-    from projnorm.cli.experiment import run_experiment
+    from projnorm.cli.experiment import command_classes, run_experiment
 
     rest = [word for word in argv if word != "--debug"]
-    return _guarded(lambda: run_experiment(experiment, rest), resumes=True, debug="--debug" in argv)
+    return _guarded(
+        lambda: run_experiment(experiment, rest),
+        lambda: command_classes(experiment),
+        resumes=True,
+        debug="--debug" in argv,
+    )
 
 
-def _guarded(action: Callable[[], int], *, resumes: bool, debug: bool) -> int:
-    """The exit code of an action; what it raises is said on stderr."""
+def _guarded(action: Callable[[], int], classes: _Classes, *, resumes: bool, debug: bool) -> int:
+    """The exit code of an action; what it raises is said on stderr, with the flags of its configuration classes."""
     try:
-        with _noting_interruptions(), _log_on_stderr():
+        with _noting_interruptions(), _log_on_stderr(classes):
             return action()
     except SystemExit as error:  # argparse has printed its help
         return error.code if isinstance(error.code, int) else 0
@@ -99,7 +105,7 @@ def _guarded(action: Callable[[], int], *, resumes: bool, debug: bool) -> int:
     except Exception as error:  # noqa: BLE001 - the last place where a bug can be reported as one
         if debug:
             traceback.print_exc()
-        return _interrupted(resumes=resumes) if _signals else _explained(error)
+        return _interrupted(resumes=resumes) if _signals else _explained(error, classes)
 
 
 def _interrupted(*, resumes: bool) -> int:
@@ -174,6 +180,15 @@ def _function(name: str) -> tuple[Callable[..., int | None], list[type[Config]]]
     return function, [hints[argument] for argument in inspect.signature(function).parameters]
 
 
+def _classes(name: str) -> list[type[Config]]:
+    """The configuration classes whose settings are the flags of a command."""
+    if name in _EXPERIMENTS:
+        from projnorm.cli.experiment import command_classes
+
+        return command_classes(_EXPERIMENTS[name])
+    return _function(name)[1] if name else []
+
+
 def _overview(group: str) -> str:
     """The list of commands, all of them or those of a group."""
     names = [name for name in SUMMARIES if not group or name.split()[0] == group]
@@ -190,12 +205,12 @@ def _overview(group: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _explained(error: Exception) -> int:
+def _explained(error: Exception, classes: _Classes) -> int:
     """Say what went wrong: in one line what a user can mend, else how to report it."""
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error)
     if isinstance(error, ProjnormError):
-        return _fail(in_flags(str(error)), BAD_INPUT)
+        return _fail(in_flags(str(error), classes()), BAD_INPUT)
     if isinstance(error, MemoryError):
         return _fail("not enough memory for these sizes", BAD_INPUT)
     if isinstance(error, BrokenExecutor):
@@ -214,12 +229,23 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+class _FlagFormatter(logging.Formatter):
+    """Log lines as the user of a command reads them."""
+
+    def __init__(self, classes: _Classes) -> None:
+        super().__init__("projnorm: %(message)s")
+        self._classes = classes
+
+    def format(self, record: logging.LogRecord) -> str:
+        return in_flags(super().format(record), self._classes())
+
+
 @contextmanager
-def _log_on_stderr() -> Iterator[None]:
-    """Log lines of the library appear on stderr."""
+def _log_on_stderr(classes: _Classes) -> Iterator[None]:
+    """Log lines of the library appear on stderr, with the flags of the command in place of arguments."""
     logger = logging.getLogger("projnorm")
     handler, propagate, level = logging.StreamHandler(), logger.propagate, logger.level
-    handler.setFormatter(logging.Formatter("projnorm: %(message)s"))
+    handler.setFormatter(_FlagFormatter(classes))
     logger.addHandler(handler)
     logger.propagate = False
     logger.setLevel(logging.INFO)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projnorm.cli.model_data import ModelData, ModelOptions
-from projnorm.cli.options import in_flags
 from projnorm.cli.output import say, say_json
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
@@ -108,14 +107,14 @@ def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opene
             if (report := watched.collect_labels(name)) is not None:
                 _tell(report, alarm)
         except InputError as error:
-            LOGGER.error("%s", in_flags(str(error)))
+            LOGGER.error("%s", error)
             failed += 1
     for path in tracked(batches.batches, description="batches", total=len(batches.batches)):
         try:
             for one in _batches_in(path, batches, opened):
                 failed += not _taken_in(watched, one, alarm)
         except InputError as error:
-            LOGGER.error("%s", in_flags(str(error)))
+            LOGGER.error("%s", error)
             failed += 1
     return failed
 
@@ -137,7 +136,7 @@ def _taken_in(watched: Monitor, batch: Batch, alarm: AlarmOptions) -> bool:
             watched.update(batch.read(), name=batch.name, time=batch.time, budget=alarm.budget, rows=batch.rows), alarm
         )
     except InputError as error:
-        LOGGER.error("%s", in_flags(str(error)))
+        LOGGER.error("%s", error)
         return False
     return True
 

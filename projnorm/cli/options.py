@@ -19,8 +19,6 @@ from projnorm.core.errors import InputError
 
 NONE = "none"
 _WIDTH = 80
-# Flag of every setting of the command that is running, by its dotted name; errors speak of flags.
-_flags: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,10 @@ class RunOptions(Config):
     """How tasks are run; the numbers do not depend on it."""
 
     workers: int = setting(0, "Number of processes; 0 for as many as there are cores, and memory for.", least=0)
-    backend: str = setting("local", "Processes of this machine, or a Dask cluster.", choices=("local", "dask"))
-    scheduler: str = setting("", "Address of the Dask scheduler, such as tcp://127.0.0.1:8786.")
+    backend: str = setting(
+        "local", "Processes of this machine, or a Dask cluster.", choices=("local", "dask"), rare=True
+    )
+    scheduler: str = setting("", "Address of the Dask scheduler, such as tcp://127.0.0.1:8786.", rare=True)
     fresh: bool = setting(False, "Compute again what is already there.")
 
     def check(self) -> None:
@@ -77,7 +77,7 @@ class FigureOptions(Config):
     """How figures are written."""
 
     formats: tuple[str, ...] = setting(("pdf", "svg", "png"), "File formats of figures.", choices=("pdf", "svg", "png"))
-    width: str = setting("", "Width of figures: column, page, or a number of inches; as drawn by default.")
+    width: str = setting("", "Width of figures: column, page, or a number of inches; as drawn by default.", rare=True)
 
     def check(self) -> None:
         """Refuse a width that is none, before anything is computed."""
@@ -127,6 +127,20 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         """As `argparse.ArgumentParser`."""
         super().__init__(**options, allow_abbrev=False, formatter_class=_Formatter)
+        self._rare: dict[argparse.Action, str | None] = {}
+        if self.add_help:
+            self._help_all = self.add_argument("--help-all", action=_HelpAll, help=argparse.SUPPRESS)
+
+    def hide(self, action: argparse.Action) -> None:
+        """Leave an option out of ``--help``; ``--help-all`` shows it."""
+        self._help_all.help = "show every option, rare ones too, and exit"
+        self._rare[action] = action.help
+        action.help = argparse.SUPPRESS
+
+    def show_all(self) -> None:
+        """Show what was hidden."""
+        for action, description in self._rare.items():
+            action.help = description
 
     def error(self, message: str) -> NoReturn:
         """Raise an `InputError` instead of printing the usage."""
@@ -136,6 +150,18 @@ class Parser(argparse.ArgumentParser):
             hint = f"; did you mean {near[0]}?" if near else ""
             message = f"there is no option {unknown[1]}{hint}"
         raise InputError(f"{message} (`{self.prog} --help` lists the options)")
+
+
+class _HelpAll(argparse.Action):
+    """Print the help with the rare options, and exit."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        parser.show_all()
+        parser.print_help()
+        raise SystemExit(0)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -162,21 +188,19 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
         for flag in _flags_of(cls, defaults):
             if flag.group is not None:
                 group = parser.add_argument_group(flag.group)
-            flag.add(group)
+            action = flag.add(group)
+            if flag.is_rare:
+                parser.hide(action)
     return parser
 
 
 def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) -> list[dict[str, Any]]:
     """The settings given on a command line, as a nested mapping for each configuration class."""
     given = vars(parser.parse_args(list(argv)))
-    _flags.clear()
     documents = []
     for cls in classes:
         document: dict[str, Any] = {}
         for flag in _flags_of(cls):
-            spelling = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
-            _flags[".".join(flag.path)] = spelling
-            _flags.setdefault(flag.path[-1], spelling)  # as functions call it
             if flag.destination in given:
                 inside = document
                 for name in flag.path[:-1]:
@@ -186,11 +210,17 @@ def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) 
     return documents
 
 
-def in_flags(message: str) -> str:
-    """A message of the library with the flags of the running command in place of its arguments."""
-    named = re.sub(r"`([\w.]+)`", lambda found: _flags.get(found[1], found[0]), message)
-    named = re.sub(r"download_\w+\([^)]*\)", "--download", named) if "download" in _flags else named
-    return named.replace("fresh=True", "--fresh")
+def in_flags(message: str, classes: Sequence[type[Config]]) -> str:
+    """A message of the library with the flags of these configurations in place of its arguments."""
+    spellings: dict[str, str] = {}
+    for flag in (flag for cls in classes for flag in _flags_of(cls)):
+        spelling = flag.path[-1].upper() if flag.setting.rule.positional else flag.name
+        spellings[".".join(flag.path)] = spelling
+        spellings.setdefault(flag.path[-1], spelling)  # as functions call it
+    message = re.sub(r"`([\w.]+)`", lambda match: spellings.get(match[1], match[0]), message)
+    if "download" in spellings:
+        message = re.sub(r"download_\w+\([^)]*\)", "--download", message)
+    return message.replace("fresh=True", "--fresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +232,20 @@ class _Flag:
     setting: Setting
     default: Any
     group: str | None
+    is_rare: bool = False
 
     @property
     def destination(self) -> str:
         return "__".join(self.path)
 
-    def add(self, group: Any) -> None:
+    def add(self, group: Any) -> argparse.Action:
+        """Add it to a group of a parser."""
         one, rule = self.setting, self.setting.rule
         options: dict[str, Any] = {"dest": self.destination, "default": argparse.SUPPRESS}
         description = rule.help + self._default_text()
         if one.type is bool:
             action = argparse.BooleanOptionalAction if self.default is True else "store_true"
-            group.add_argument(self.name, action=action, help=description.replace("%", "%%"), **options)
-            return
+            return group.add_argument(self.name, action=action, help=description.replace("%", "%%"), **options)
         if rule.allowed and len(rule.allowed) <= _FEW_CHOICES:
             description += f" Choices: {', '.join(map(str, rule.allowed))}."
         options |= {
@@ -229,9 +260,8 @@ class _Flag:
             required = self.default is MISSING
             nargs = ("+" if required else "*") if rule.repeat else (None if required else "?")
             del options["dest"]
-            group.add_argument(self.destination, **{**options, "nargs": nargs, "metavar": self.path[-1].upper()})
-        else:
-            group.add_argument(self.name, required=self.default is MISSING, **options)
+            return group.add_argument(self.destination, **{**options, "nargs": nargs, "metavar": self.path[-1].upper()})
+        return group.add_argument(self.name, required=self.default is MISSING, **options)
 
     def _default_text(self) -> str:
         if self.default is MISSING or self.default is False or self.default in ("", None, ()):
@@ -258,17 +288,21 @@ def _flags_of(
     path: tuple[str, ...] = (),
     prefix: str = "",
     group: str | None = None,
+    is_rare: bool = False,
 ) -> Iterator[_Flag]:
     """Flags of a configuration class, the first of which begins `group`; those of nested ones are behind its own."""
-    defaults = [(one, one.default if base is None else getattr(base, one.name)) for one in settings(cls)]
-    for one, default in defaults:
-        if not one.is_config:
-            yield _Flag((*path, one.name), f"--{prefix}{one.name}".replace("_", "-"), one, default, group)
+    defaults = [(entry, entry.default if base is None else getattr(base, entry.name)) for entry in settings(cls)]
+    for entry, default in defaults:
+        if not entry.is_config:
+            name = f"--{prefix}{entry.name}".replace("_", "-")
+            yield _Flag((*path, entry.name), name, entry, default, group, is_rare or entry.rule.rare)
             group = None
-    for one, default in defaults:
-        if one.is_config:
-            inner, prefix = default if isinstance(default, Config) else None, "" if one.rule.flat else f"{one.name}-"
-            yield from _flags_of(one.type, inner, (*path, one.name), prefix, one.rule.help.rstrip("."))
+    for entry, default in defaults:
+        if entry.is_config:
+            rule, inner = entry.rule, default if isinstance(default, Config) else None
+            prefix = "" if rule.flat else f"{entry.name}-"
+            title = rule.help.rstrip(".")
+            yield from _flags_of(entry.type, inner, (*path, entry.name), prefix, title, is_rare or rule.rare)
 
 
 def _reader(one: Setting) -> Any:

@@ -39,6 +39,7 @@ class Rule:
     repeat: bool = False  # whether each entry of a tuple is given by a flag of its own, since entries may hold commas
     positional: bool = False  # whether the command line takes it by position instead of by a flag
     flat: bool = False  # whether the flags of a nested configuration have no prefix
+    rare: bool = False  # whether only --help-all lists its flag; of a nested configuration, all its flags
 
     @property
     def allowed(self) -> tuple[Any, ...]:
