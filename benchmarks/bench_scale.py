@@ -18,7 +18,7 @@ from harness import interleaved_seconds, medians, write_result
 
 from deep.comparison.comparison import run_comparison
 from deep.comparison.config import DeepConfig
-from deep.comparison.presets import PRESETS
+from deep.comparison.presets import IMAGE_PRESETS
 from ntk.experiments.config import GramConfig, NtkImages
 from ntk.experiments.experiment import run_gram
 from projnorm.core.backends import Backend
@@ -30,7 +30,7 @@ from tests.dask_cluster import DaskCluster
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "bench_scale.json"
 WORKERS = 2
-_DIGITS: DeepConfig = PRESETS["digits"].updated(
+_DIGITS: DeepConfig = IMAGE_PRESETS["digits"].updated(
     {"data": {"families": list(PROBE_FAMILIES)}, "finetune": {"epochs": 10}}
 )
 JOBS: dict[str, Callable[[RunContext], Record]] = {

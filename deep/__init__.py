@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deep.comparison.costs import run_costs
     from deep.comparison.kernels_of_run import run_ntk_predict
     from deep.comparison.label_shift import run_label_shift
-    from deep.comparison.presets import PRESETS, TEXT_PRESETS, preset, text_preset
+    from deep.comparison.presets import PRESETS, preset
     from deep.comparison.runs import open_run
     from deep.comparison.score_quality import Quality, qualities
     from deep.comparison.scores import Scores

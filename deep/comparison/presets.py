@@ -12,7 +12,7 @@ Run one with ``projnorm deep run NAME``; every field can be overridden.
   minutes for 19 targets, ProjNorm with a matched reference included. Expected: docs/paper.md.
 - ``digits``: scikit-learn's digits and a small network of random weights, no download; 1.5 minutes on two cores.
 
-On text, run with ``projnorm deep text NAME``:
+On text:
 
 - ``paper-mnli-bert`` and ``paper-mnli-roberta``: the files as they are published, below the folder PROJNORM_DATA; 4
   epochs of AdamW at learning rate 2e-5 with linear decay, T = 1,000. Batch sizes are not given in the paper; of the six
@@ -28,14 +28,12 @@ On text, run with ``projnorm deep text NAME``:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from deep.comparison.config import (
     DeepConfig,
     ImageData,
     ProjNormConfig,
     RotationConfig,
+    RunConfig,
     TextConfig,
     TextData,
     TextNetwork,
@@ -45,10 +43,9 @@ from projnorm.data.image_settings import ImageNetwork
 from projnorm.data.templates import DIALS, STRENGTHS, TEMPLATES
 from projnorm.models.recipe import Recipe
 
-C = TypeVar("C")
 _EPOCHS = {"cifar10": 20, "cifar100": 50}
 
-PRESETS: dict[str, DeepConfig] = {
+IMAGE_PRESETS: dict[str, DeepConfig] = {
     f"paper-{data}-{architecture}": DeepConfig(
         ImageData(data=data, n_validation=5_000, m=10_000),
         ImageNetwork(architecture, "imagenet", 224),
@@ -177,25 +174,20 @@ TEXT_PRESETS: dict[str, TextConfig] = {
 }
 
 
-def preset(name: str) -> DeepConfig:
-    """The configuration of this name for images.
+PRESETS: dict[str, RunConfig] = {**IMAGE_PRESETS, **TEXT_PRESETS}
+
+
+def preset(name: str) -> RunConfig:
+    """The configuration of this name.
 
     Raises:
         InputError: If there is none.
+
+    Examples:
+        >>> config = preset("digits")
+        >>> config.data.m, config.projnorm.steps, config.methods[-1]
+        (400, 60, 'ProjNorm')
     """
-    return _named(PRESETS, name)
-
-
-def text_preset(name: str) -> TextConfig:
-    """The configuration of this name for text.
-
-    Raises:
-        InputError: If there is none.
-    """
-    return _named(TEXT_PRESETS, name)
-
-
-def _named(presets: Mapping[str, C], name: str) -> C:
-    if name not in presets:
-        raise InputError(f"`preset` must be one of {', '.join(presets)}; got {name!r}.")
-    return presets[name]
+    if name not in PRESETS:
+        raise InputError(f"`preset` must be one of {', '.join(PRESETS)}; got {name!r}.")
+    return PRESETS[name]

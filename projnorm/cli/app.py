@@ -30,7 +30,8 @@ _Classes: TypeAlias = Callable[[], list[type[Config]]]  # the configuration clas
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
 GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
-    "deep": "Error estimators on trained networks: runs, tables, figures and analyses.",
+    "deep": "Error estimators compared on trained networks.",
+    "deep analyse": "Analyses of a finished run of `projnorm deep run`.",
     "runs": "Earlier runs: list, show, remove, or compute one again and compare.",
 }
 
@@ -45,15 +46,10 @@ COMMANDS = {
     "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
     "figures": ("report:figures", "Draw every theory figure."),
     "replay": ("report:replay", "Check the intervals on one saved design."),
-    "deep table": ("scores:table", "Print the table of a run."),
-    "deep figures": ("scores:draw", "Draw the figures of a run."),
-    "deep trajectory": ("scores:trajectory", "Draw ProjNorm of a finished run along its training."),
-    "deep residuals": ("scores:residuals", "Correlate what the estimators of a run get wrong."),
-    "deep ensemble": ("scores:ensemble", "Combine the estimators of a run."),
-    "deep presets": ("scores:presets", "List the configurations that have a name."),
-    "deep gallery": ("scores:gallery", "Draw one picture under every corruption."),
+    "deep presets": ("deep:presets", "List the configurations that have a name."),
+    "deep gallery": ("deep:gallery", "Draw one picture under every corruption."),
     "runs": ("runs:list_all", "List earlier runs."),
-    "runs show": ("runs:show", "Show one run."),
+    "runs show": ("show_run:show", "Show one run: its record, table, figures, or more."),
     "runs rm": ("runs:remove", "Remove runs."),
     "runs verify": ("runs:verify", "Compute a run again and compare every array."),
     "env": ("installation:env", "Print what a bug report needs."),
@@ -133,7 +129,7 @@ def _noting_interruptions() -> Iterator[None]:
 
 def _split(argv: Sequence[str]) -> tuple[str, list[str]]:
     """The words of the command and what follows them."""
-    for count in (2, 1):
+    for count in (3, 2, 1):
         name = " ".join(argv[:count])
         name = ALIASES.get(name, name)
         if len(argv) >= count and name in SUMMARIES:
@@ -153,14 +149,15 @@ def _dispatch(name: str, rest: list[str]) -> int:
     if rest[:1] == ["--version"]:
         sys.stdout.write(f"projnorm {__version__}\n")
         return 0
-    group = rest[0] if rest and rest[0] in GROUPS else ""
-    words = rest[1:] if group else rest
-    if not words or words[0] in ("-h", "--help"):
+    group = next((" ".join(rest[:count]) for count in (2, 1) if " ".join(rest[:count]) in GROUPS), "")
+    depth = len(group.split())
+    if not rest[depth:] or rest[depth] in ("-h", "--help"):
         sys.stdout.write(_overview(group))
         return 0
-    near = difflib.get_close_matches(" ".join(rest[: 2 if group else 1]), SUMMARIES, n=1)
+    asked = " ".join(rest[: depth + 1])
+    near = difflib.get_close_matches(asked, SUMMARIES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return _fail(f"there is no command {' '.join(rest[: 2 if group else 1])!r}{hint}", BAD_INPUT)
+    return _fail(f"there is no command {asked!r}{hint}", BAD_INPUT)
 
 
 def command_parser(name: str) -> Parser:
@@ -191,12 +188,20 @@ def _classes(name: str) -> list[type[Config]]:
 
 def _overview(group: str) -> str:
     """The list of commands, all of them or those of a group."""
-    names = [name for name in SUMMARIES if not group or name.split()[0] == group]
+    # Commands of a group within a group are one line, until that group is asked for.
+    inner = [name for name in GROUPS if " " in name and name != group]
+    summaries = {
+        next((g for g in inner if f"{name} ".startswith(f"{g} ")), name): text for name, text in SUMMARIES.items()
+    }
+    summaries |= {name: GROUPS[name] for name in inner}
+    names = [name for name in summaries if not group or f"{name} ".startswith(f"{group} ")]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
     lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
     first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
+    width = max(map(len, names)) + 2
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
-        lines += textwrap.wrap(SUMMARIES[name], 79, initial_indent=f"  {name:<19}", subsequent_indent=" " * 21)
+        indents = {"initial_indent": f"  {name:<{width}}", "subsequent_indent": " " * (width + 2)}
+        lines += textwrap.wrap(summaries[name], 79, **indents)
     lines += [
         "",
         "`projnorm COMMAND --help` lists the options of a command, --debug shows the",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from projnorm.core.environment import available_cores
 from projnorm.core.errors import InputError
 from projnorm.core.experiments import Experiment, resolve
 from projnorm.core.files import physical_memory
-from projnorm.core.records import RunContext
+from projnorm.core.records import RunContext, flat
 
 _CONFIG = "--config"
 # Options that only some experiments have, by the field of `Experiment` that says so.
@@ -49,15 +49,17 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     if preset and preset not in presets:
         raise InputError(f"PRESET must be one of {', '.join(presets)}; got {preset!r}.")
     base: Config | None = presets.get(preset)
-    classes = command_classes(experiment)
-    parser = experiment_parser(experiment, base)
+    document = read_toml(file) if file is not None else {}
+    own = _config_class(experiment, presets, base, document)
+    classes = command_classes(experiment, own)
+    parser = experiment_parser(experiment, base, own)
     settings, *documents = parse(parser, rest, classes)
     options: dict[type[Config], Any] = {c: c.from_json(d) for c, d in zip(classes[1:], documents, strict=True)}
     if presets and not (preset or file):
         raise InputError(f"PRESET must be one of {', '.join(presets)}; or give {_CONFIG} FILE.")
     if file is not None:
-        base = experiment.config_class.from_json(read_toml(file), base)
-    config = experiment.config_class.from_json(settings, base)
+        base = own.from_json(document, base)
+    config = own.from_json(settings, base)
     out = options[OutOption]
     context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
     if experiment.plan and options[PlanOption].dry_run:
@@ -85,10 +87,10 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     return code
 
 
-def experiment_parser(experiment: Experiment, base: Config | None = None) -> Parser:
-    """The parser of an experiment's command; `base` has the defaults."""
+def experiment_parser(experiment: Experiment, base: Config | None = None, own: type[Config] | None = None) -> Parser:
+    """The parser of an experiment's command; `base` has the defaults, and `own` is the class of the settings."""
     description = f"{experiment.summary} A run is computed task by task, and resumes where it was interrupted."
-    parser = make_parser(experiment.program, description, command_classes(experiment), base)
+    parser = make_parser(experiment.program, description, command_classes(experiment, own), base)
     if experiment.presets:
         names = ", ".join(resolve(experiment.presets))
         parser.add_argument("PRESET", nargs="?", help=f"Named configuration: {names}.")
@@ -96,10 +98,21 @@ def experiment_parser(experiment: Experiment, base: Config | None = None) -> Par
     return parser
 
 
-def command_classes(experiment: Experiment) -> list[type[Config]]:
-    """The configuration classes of an experiment's command, its own first."""
+def command_classes(experiment: Experiment, own: type[Config] | None = None) -> list[type[Config]]:
+    """The configuration classes of an experiment's command, that of its settings first: by default its first one."""
     optional = [options for field, options in _OPTIONAL.items() if getattr(experiment, field)]
-    return [experiment.config_class, OutOption, FigureOptions, RunOptions, *optional]
+    return [own or experiment.config_class, OutOption, FigureOptions, RunOptions, *optional]
+
+
+def _config_class(
+    experiment: Experiment, presets: Mapping[str, Config], base: Config | None, document: Mapping[str, Any]
+) -> type[Config]:
+    """The class of the settings: that of the preset, or the one of those of all presets that fits a file best."""
+    classes = [experiment.config_class, *map(type, presets.values())]
+    if base is not None or len(set(classes)) == 1:
+        return experiment.config_class if base is None else type(base)
+    names = {name for name, _ in flat(document)}
+    return max(dict.fromkeys(classes), key=lambda cls: len(names & {name for name, _ in flat(cls().to_json())}))
 
 
 def run_context(

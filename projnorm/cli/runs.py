@@ -1,4 +1,4 @@
-"""`projnorm runs`: earlier runs listed, shown, removed, or computed again and compared."""
+"""`projnorm runs`: earlier runs listed, removed, or computed again and compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from projnorm.cli.options import DeviceOption, OutOption, RunOptions
 from projnorm.cli.output import announce, say, say_json
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
-from projnorm.core.records import flat, folder_size, list_runs, load_record, match_run
+from projnorm.core.records import folder_size, list_runs, load_record, match_run
 from projnorm.core.store import Store
 
 if TYPE_CHECKING:
@@ -76,24 +76,6 @@ def list_all(out: OutOption) -> None:
         say(
             f"\nNetworks, outputs and images that runs share: {total:.1f} MB; `projnorm runs rm --shared` removes them."
         )
-
-
-def show(option: NameOption, out: OutOption) -> None:
-    """Show one run: configuration, environment, facts, and what its arrays hold."""
-    record = load_record(out.root, match_run(out.root, option.name))
-    shapes = {key: list(array.shape) for key, array in record.arrays.items()}
-    if out.json:
-        say_json({**record.to_dict(), "shapes": shapes})
-        return
-    say(f"{record.id}, finished {record.created} after {record.wall_seconds:.1f} s")
-    for title, entries in (("Settings", record.config), ("Environment", record.environment), ("Facts", record.facts)):
-        if entries:
-            say(f"\n{title}")
-            for key, value in flat(entries):
-                say(f"  {key}: {value}")
-    say("\nArrays")
-    for key, shape in shapes.items():
-        say(f"  {key} {tuple(shape)}: {record.meanings[key]}")
 
 
 def remove(options: NamesOption, out: OutOption) -> None:

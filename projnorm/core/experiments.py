@@ -42,7 +42,7 @@ class Experiment:
     """One experiment."""
 
     kind: str  # of its records
-    command: str  # empty where only the report runs it
+    command: str  # empty where another command, or the report, runs it
     summary: str  # one line for the list of commands
     config: str  # class of its configuration
     run: str  # function of a configuration and a `RunContext` that gives the record
@@ -156,7 +156,7 @@ EXPERIMENTS = (
     Experiment(
         "deep",
         "deep run",
-        "Fine-tune a network and compare error estimators on shifted images.",
+        "Fine-tune a network and compare error estimators on shifted images or texts.",
         "deep.comparison.config:DeepConfig",
         "deep.comparison.comparison:run_comparison",
         "figures.comparison:show",
@@ -167,19 +167,16 @@ EXPERIMENTS = (
     ),
     Experiment(
         "deep-text",
-        "deep text",
-        "The same comparison on pairs of sentences.",
+        "",
+        "The same comparison on texts.",
         "deep.comparison.config:TextConfig",
         "deep.comparison.comparison:run_comparison",
         "figures.comparison:show",
-        presets="deep.comparison.presets:TEXT_PRESETS",
-        costs="deep.comparison.costs:run_costs",
-        download="deep.comparison.modality:download",
         device=True,
     ),
     Experiment(
         "deep-sweep",
-        "deep sweep",
+        "deep analyse sweep",
         "ProjNorm of a run under other settings, one changed at a time.",
         "deep.comparison.analysis_config:SweepConfig",
         "deep.comparison.sweep:run_sweep",
@@ -188,7 +185,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "deep-ntk",
-        "deep ntk",
+        "deep analyse ntk",
         "Compare ProjNormLinear on tangent kernels with the error of a run's network.",
         "deep.comparison.analysis_config:NtkPredictConfig",
         "deep.comparison.kernels_of_run:run_ntk_predict",
@@ -198,7 +195,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "deep-adversarial",
-        "deep adversarial",
+        "deep analyse adversarial",
         "Estimate the error of a run's network under attack.",
         "deep.comparison.analysis_config:AdversarialConfig",
         "deep.comparison.adversarial:run_adversarial",
@@ -207,7 +204,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "deep-label-shift",
-        "deep label-shift",
+        "deep analyse label-shift",
         "Estimate the error of a run's network on other mixtures of the classes.",
         "deep.comparison.analysis_config:LabelShiftConfig",
         "deep.comparison.label_shift:run_label_shift",

@@ -29,12 +29,14 @@ def test_version():
 
 
 def test_help_lists_every_command_within_80_columns():
-    for arguments in ((), ("--help",), ("-h",), ("deep",), ("ntk",), ("ntk", "--help")):
+    for arguments in ((), ("--help",), ("-h",), ("deep",), ("deep", "analyse"), ("ntk",), ("ntk", "--help")):
         result = run_cli(*arguments)
         assert (result.code, result.err) == (0, "")
         assert max(map(len, result.out.splitlines())) <= 80
     whole = run_cli("--help").out
-    assert all(f"  {command} " in whole for command in SUMMARIES)
+    analyses = [command for command in SUMMARIES if command.startswith("deep analyse ")]
+    assert all(f"  {command} " in whole for command in {*SUMMARIES, "deep analyse"} - {*analyses})
+    assert all(f"  {command} " in run_cli("deep", "analyse").out for command in analyses)
 
 
 @pytest.mark.parametrize("command", sorted(SUMMARIES))
@@ -232,7 +234,8 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("replay", "missing.npz"), ("missing.npz", "No such file")),
         (("replay", "zero.toml"), ("zero.toml is not a saved design",)),
         (("replay", "."), ("is a folder, not a file",)),
-        (("runs", "show"), ("NAME",)),
+        (("runs", "show"), ("must match one run",)),
+        (("deep", "analyse", "weep"), ("deep analyse weep", "did you mean deep analyse sweep?")),
         (("deep", "run"), ("PRESET must be one of",)),
     ],
 )

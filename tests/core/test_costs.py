@@ -11,7 +11,7 @@ from torch import nn
 
 from deep.comparison.config import DeepConfig, ImageData
 from deep.comparison.costs import network_cost, run_costs
-from deep.comparison.presets import PRESETS
+from deep.comparison.presets import IMAGE_PRESETS
 from figures.costs import show
 from projnorm.core.costs import CostAssumptions, CostReport, Job, busiest, device_cost, job_rows
 from projnorm.core.errors import InputError
@@ -67,7 +67,7 @@ def test_where_only_the_last_layer_is_trained_the_backward_pass_ends_there():
     assert cost.activations == 4 * 4
 
 
-DIGITS = PRESETS["digits"]
+DIGITS = IMAGE_PRESETS["digits"]
 
 
 def rows(report) -> dict[str, dict]:

@@ -42,14 +42,16 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projno
     folder = next((tmp_path / "projnorm-out" / "runs").glob("deep-*"))
     for name in ("scatter.png", "severity.pdf", "table.md", "table.tex", "table.csv", "table.txt", "config.toml"):
         assert (folder / name).stat().st_size > 100, name
-    assert fine(projnorm("deep", "table", "--format", "markdown")) == (folder / "table.md").read_text()
-    text = fine(projnorm("deep", "table", folder.name[:8], "--targets", "--format", "csv"))
+    assert (
+        fine(projnorm("runs", "show", "--what", "table", "--format", "markdown")) == (folder / "table.md").read_text()
+    )
+    text = fine(projnorm("runs", "show", folder.name[:8], "--what", "table", "--targets", "--format", "csv"))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["target"] for row in rows][:2] == ["clean", "contrast-1"]
     assert rows[1]["origin"] == "generated"
-    assert fine(projnorm("deep", "table", "--format", "latex")).startswith("\\begin{tabular}")
+    assert fine(projnorm("runs", "show", "--what", "table", "--format", "latex")).startswith("\\begin{tabular}")
     before = (folder / "scatter.svg").read_bytes()
-    assert "scatter.png" in fine(projnorm("deep", "figures"))
+    assert "scatter.png" in fine(projnorm("runs", "show", "--what", "figures"))
     assert (folder / "scatter.svg").read_bytes() == before
     document = json.loads(fine(projnorm(*RUN, "--json")))
     assert {row["method"] for row in document["rows"]} >= {"ATC", "ProjNorm"}
@@ -58,26 +60,31 @@ def test_a_run_ends_in_a_table_and_figures_that_come_back_from_its_scores(projno
 @pytest.mark.slow
 def test_every_experiment_about_a_run_finds_it(projnorm):
     fine(projnorm(*RUN))
-    document = json.loads(fine(projnorm("deep", "ntk", "--n", "20", "--m", "15", "--json")))
+    document = json.loads(fine(projnorm("deep", "analyse", "ntk", "--n", "20", "--m", "15", "--json")))
     assert len(document["variants"]) == 60
-    assert "ProjNormLinear-NTK " in fine(projnorm("deep", "table"))
-    assert AS_RUN in fine(projnorm("deep", "sweep", "deep-", "--steps", "2", "--labels", "true"))
-    assert "\neps = 4 " in fine(projnorm("deep", "adversarial", "--eps", "0,4", "--m", "20", "--steps", "2"))
-    assert "group 5 of 5" in fine(projnorm("deep", "label-shift", "--draws", "1", "--m", "30"))
-    assert "\nProjNorm " in fine(projnorm("deep", "residuals"))
-    assert "ProjNorm + ATC " in fine(projnorm("deep", "ensemble", "--methods", "ProjNorm,ATC"))
-    assert "trajectory" in fine(projnorm("deep", "trajectory"))
-    assert_refused(projnorm("deep", "ensemble", "--methods", "Crystal,ATC"), "Crystal")
-    assert_refused(projnorm("deep", "residuals", "deep-none"), "must name one run")
+    assert AS_RUN in fine(projnorm("deep", "analyse", "sweep", "deep-", "--steps", "2", "--labels", "true"))
+    assert "\neps = 4 " in fine(projnorm("deep", "analyse", "adversarial", "--eps", "0,4", "--m", "20", "--steps", "2"))
+    assert "group 5 of 5" in fine(projnorm("deep", "analyse", "label-shift", "--draws", "1", "--m", "30"))
+    assert "ProjNormLinear-NTK " in fine(projnorm("runs", "show", "--what", "residuals"))
+    assert "\nProjNorm " in fine(projnorm("runs", "show", "deep-", "--what", "residuals"))
+    assert "ProjNorm + ATC " in fine(projnorm("runs", "show", "--what", "ensemble", "--methods", "ProjNorm,ATC"))
+    assert "trajectory" in fine(projnorm("runs", "show", "--what", "trajectory"))
+    assert "as in the run" in fine(projnorm("runs", "show", "deep-sweep", "--what", "table"))
+    assert_refused(projnorm("runs", "show", "--what", "ensemble", "--methods", "Crystal,ATC"), "Crystal")
+    assert_refused(projnorm("runs", "show", "deep-none", "--what", "residuals"), "must name one run")
+    assert_refused(projnorm("runs", "show", "--what", "figures", "--targets"), "--targets is for --what table")
 
 
-def test_a_run_on_text_and_its_tables(projnorm):
-    out = fine(projnorm("deep", "text", "templates", *QUICK_TEXT))
+def test_a_run_on_text_and_its_tables(projnorm, tmp_path):
+    out = fine(projnorm("deep", "run", "templates", *QUICK_TEXT))
     assert "tiny" in out
-    document = json.loads(fine(projnorm("deep", "text", "templates", *QUICK_TEXT, "--json")))
+    document = json.loads(fine(projnorm("deep", "run", "templates", *QUICK_TEXT, "--json")))
     assert [row["method"] for row in document["rows"]] == list(TEXT_METHODS)
-    for command in ("table", "trajectory", "residuals", "ensemble"):
-        fine(projnorm("deep", command))
+    for what in ("table", "trajectory", "residuals", "ensemble"):
+        fine(projnorm("runs", "show", "--what", what))
+    settings = next((tmp_path / "projnorm-out" / "runs").glob("deep-text-*")) / "config.toml"
+    again = json.loads(fine(projnorm("deep", "run", "--config", str(settings), "--json")))
+    assert again["id"] == document["id"]
 
 
 def test_presets_and_gallery(projnorm, tmp_path):
@@ -91,7 +98,7 @@ def test_a_dry_run_says_what_it_takes_for_granted_and_leaves_nothing(projnorm, t
     out = fine(projnorm("deep", "run", "cpu-cifar10-resnet18", "--dry-run"))
     for word in ("ProjNorm on targets", "11,181,642 parameters", "nothing was measured on a GPU", "Note: images"):
         assert word in out
-    assert "outputs of targets" in fine(projnorm("deep", "text", "templates", "--dry-run"))
+    assert "outputs of targets" in fine(projnorm("deep", "run", "templates", "--dry-run"))
     assert not list(tmp_path.rglob("*"))
     assert_refused(
         projnorm("deep", "run", "digits", "--data", "nowhere.npz", "--dry-run"), "must be given to plan a run"
@@ -113,5 +120,5 @@ def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
     ):
         assert_refused(projnorm(*RUN, *options), *words)
     assert not list((tmp_path / "projnorm-out").rglob("deep-*"))
-    for command in ("table", "ntk"):
-        assert_refused(projnorm("deep", command), "must name one run in", "none")
+    for command in (("runs", "show", "--what", "residuals"), ("deep", "analyse", "ntk")):
+        assert_refused(projnorm(*command), "must name one run in", "none")

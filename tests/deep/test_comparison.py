@@ -20,7 +20,7 @@ from deep.comparison.comparison import run_comparison
 from deep.comparison.config import METHODS, DeepConfig
 from deep.comparison.kernels_of_run import run_ntk_predict
 from deep.comparison.modality import load_image_data
-from deep.comparison.presets import PRESETS, preset
+from deep.comparison.presets import IMAGE_PRESETS, preset
 from deep.comparison.runs import Run, open_run
 from deep.comparison.sweep import run_sweep
 from deep.comparison.trained_networks import NETWORK, run_stage
@@ -291,10 +291,10 @@ def test_given_targets_are_numbered_after_the_training_classes(tmp_path):
 
 
 def test_presets_are_the_papers():
-    paper = [name for name in PRESETS if name.startswith("paper-")]
+    paper = [name for name in IMAGE_PRESETS if name.startswith("paper-")]
     assert len(paper) == 6
     for name in paper:
-        config = preset(name)
+        config = IMAGE_PRESETS[name]
         assert (config.finetune.lr, config.finetune.batch) == (config.projnorm.lr, config.projnorm.batch) == (1e-3, 128)
         assert (config.network.size, config.projnorm.steps, config.data.m) == (224, 1000, 10_000)
         assert config.finetune.epochs == (50 if "cifar100" in name else 20)

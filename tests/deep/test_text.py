@@ -15,7 +15,7 @@ from deep.comparison.comparison import run_comparison
 from deep.comparison.config import TEXT_KIND, TEXT_METHODS, TextConfig, TextData, TextNetwork
 from deep.comparison.kernels_of_run import run_ntk_predict
 from deep.comparison.label_shift import run_label_shift
-from deep.comparison.presets import TEXT_PRESETS, text_preset
+from deep.comparison.presets import TEXT_PRESETS, preset
 from deep.comparison.runs import open_run
 from deep.comparison.sweep import run_sweep
 from deep.comparison.text_targets import load_text_data
@@ -180,8 +180,8 @@ def test_presets_on_text_are_the_papers():
     assert len(bert.data.targets) == 11
     assert sum("STRESS-TEST" in target for target in bert.data.targets) == 5
     assert replace(bert, network=roberta.network) == roberta
-    with pytest.raises(InputError, match=r"`preset` must be one of .*templates; got 'digits'"):
-        text_preset("digits")
+    with pytest.raises(InputError, match=r"`preset` must be one of .*templates; got 'digit'"):
+        preset("digit")
 
 
 @pytest.mark.parametrize(
