@@ -200,8 +200,8 @@ def _overview(group: str) -> str:
     first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
     width = max(map(len, names)) + 2
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
-        indents = {"initial_indent": f"  {name:<{width}}", "subsequent_indent": " " * (width + 2)}
-        lines += textwrap.wrap(summaries[name], 79, **indents)
+        first_line, others = f"  {name:<{width}}", " " * (width + 2)
+        lines += textwrap.wrap(summaries[name], 79, initial_indent=first_line, subsequent_indent=others)
     lines += [
         "",
         "`projnorm COMMAND --help` lists the options of a command, --debug shows the",
