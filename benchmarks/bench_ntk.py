@@ -58,7 +58,7 @@ from torch import nn
 from ntk.features.gradient_features import gradient_features
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
-from ntk.trace.capture import UnsupportedNetworkError
+from ntk.trace.requirements import UnsupportedNetworkError
 from projnorm.core.errors import InputError
 from projnorm.core.files import physical_memory
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ntk.experiments.experiment import compute_kernels, run_analysis, run_gram
     from ntk.experiments.plan import plan_kernels
     from ntk.experiments.subsample import run_subsample
-    from ntk.features.engine import SelfCheckError
     from ntk.features.gradient_features import Features, gradient_features
     from ntk.features.reference import reference_gradients, reference_gram
+    from ntk.features.self_check import SelfCheckError
     from ntk.kernel_config import KernelConfig
     from ntk.tiles.kernels import Kernels, gram
-    from ntk.trace.capture import UnsupportedNetworkError
+    from ntk.trace.requirements import UnsupportedNetworkError

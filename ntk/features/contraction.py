@@ -18,9 +18,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ntk.trace.captured import UNUSED, Captured
 from ntk.trace.geometry import ConvGeometry
+from ntk.trace.group_gradients import GroupGradients
 from ntk.trace.operations import Convolution, Embedding, Linear
+from ntk.trace.parameter_groups import UNUSED
 from ntk.trace.uses import TraceMismatchError, Use
 
 Factors = tuple[Tensor, ...]
@@ -51,8 +52,8 @@ class Workspace:
         return buffer[:needed].view(len(like), columns)
 
 
-class Rule(ABC):
-    """A way to contract one block, which was captured at the size of input that it will be used with.
+class LayerRule(ABC):
+    """A way to contract one group of parameters, which was captured at the size of input that it will be used with.
 
     Attributes:
         route: One of "direct", "structured", "autograd" and "unused".
@@ -70,19 +71,19 @@ class Rule(ABC):
 
     @property
     def cost(self) -> int:
-        """What the rules of a block are compared by: the multiply-adds, unless a subclass says otherwise."""
+        """What the rules of a group are compared by: the multiply-adds, unless a subclass says otherwise."""
         return self.multiply_adds
 
     @abstractmethod
-    def write(self, captured: Captured, out: Factors) -> None:
+    def write(self, captured: GroupGradients, out: Factors) -> None:
         """Put what is kept of a batch into `out`, one sample per row."""
 
     @abstractmethod
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor | None:
-        """The block's share of the kernel between two batches; of one with itself, its upper triangle."""
+        """The group's share of the kernel between two batches; of one with itself, its upper triangle."""
 
 
-class Unused(Rule):
+class Unused(LayerRule):
     """Parameters that the output does not depend on: nothing is kept, and nothing added."""
 
     route = UNUSED
@@ -91,14 +92,14 @@ class Unused(Rule):
         """Nothing to look at."""
         self.shapes, self.dtypes, self.multiply_adds = (), (), 0
 
-    def write(self, captured: Captured, out: Factors) -> None:
+    def write(self, captured: GroupGradients, out: Factors) -> None:
         """Nothing."""
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> None:
         """Nothing."""
 
 
-class _Kept(Rule):
+class _Kept(LayerRule):
     """A rule that keeps the input and the output gradient of the only use."""
 
     def __init__(self, use: Use) -> None:
@@ -108,23 +109,23 @@ class _Kept(Rule):
         self.dtypes = (None, None)
         self._bias = "bias" in use.roles
 
-    def write(self, captured: Captured, out: Factors) -> None:
+    def write(self, captured: GroupGradients, out: Factors) -> None:
         """Both."""
         use = captured.uses[0]
         assert use.inputs is not None
         _put((use.inputs, use.grads), out, use)
 
 
-class DirectRows(Rule):
+class DirectRows(LayerRule):
     """The gradients themselves, formed once and kept, one row a sample."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: GroupGradients) -> None:
         """One number kept per parameter."""
-        self.route = captured.block.route or "direct"
-        self.multiply_adds = captured.block.parameters
+        self.route = captured.group.route or "direct"
+        self.multiply_adds = captured.group.size
         self.shapes, self.dtypes = ((self.multiply_adds,),), (None,)
 
-    def write(self, captured: Captured, out: Factors) -> None:
+    def write(self, captured: GroupGradients, out: Factors) -> None:
         """The gradient rows."""
         captured.write_rows(out[0])
 
@@ -138,12 +139,12 @@ class DirectFormed(_Kept):
 
     route = "direct"
 
-    def __init__(self, captured: Captured, use: Use) -> None:
+    def __init__(self, captured: GroupGradients, use: Use) -> None:
         """One number formed per parameter."""
         super().__init__(use)
         # Only what says how the parameters are used; the tensors of the sample are not held.
         self._empty = captured.part(slice(0, 0))
-        self.multiply_adds = self.formed = captured.block.parameters
+        self.multiply_adds = self.formed = captured.group.size
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
         """Some samples at a time, each against each."""
@@ -184,7 +185,7 @@ class StructuredLinear(_Kept):
         return (x_a @ x_b.T + float(self._bias)) * of_grads
 
 
-class StructuredEmbedding(Rule):
+class StructuredEmbedding(LayerRule):
     """Inner products of gradients wherever two samples look up the same row."""
 
     def __init__(self, operation: Embedding, use: Use) -> None:
@@ -201,7 +202,7 @@ class StructuredEmbedding(Rule):
         """The multiply-adds, with the comparison of every pair on top."""
         return self.multiply_adds + 2 * ELEMENTWISE * self.tokens**2
 
-    def write(self, captured: Captured, out: Factors) -> None:
+    def write(self, captured: GroupGradients, out: Factors) -> None:
         """The numbers looked up, and the gradients by what was found."""
         use = captured.uses[0]
         assert use.inputs is not None
@@ -269,17 +270,17 @@ class StructuredConv(_Kept):
         return of_patches.mul_(of_grads).sum(dim=(0, 1, 3, 4))
 
 
-def rule_for(captured: Captured, *, route: str = "best") -> Rule:
-    """The rule for a block that was captured at the size of input it will be used with.
+def rule_for(captured: GroupGradients, *, route: str = "best") -> LayerRule:
+    """The rule for a group that was captured at the size of input it will be used with.
 
-    The route is "best" for the cheaper one, "direct" or "structured" to force it where the block has it.
+    The route is "best" for the cheaper one, "direct" or "structured" to force it where the group has it.
     """
-    if captured.block.route == UNUSED:
+    if captured.group.route == UNUSED:
         return Unused()
     rows, use = DirectRows(captured), captured.single
     if use is None or use.inputs is None:
         return rows
-    direct: Rule = rows
+    direct: LayerRule = rows
     if isinstance(use.operation, Linear | Convolution):
         formed = DirectFormed(captured, use)
         direct = rows if rows.multiply_adds <= sum(map(math.prod, formed.shapes)) else formed
@@ -289,8 +290,8 @@ def rule_for(captured: Captured, *, route: str = "best") -> Rule:
     return structured if route == "structured" or structured.cost < direct.cost else direct
 
 
-def _structured(use: Use) -> Rule | None:
-    """The rule that forms no gradient, for the blocks that have one."""
+def _structured(use: Use) -> LayerRule | None:
+    """The rule that forms no gradient, for the groups that have one."""
     operation = use.operation
     if isinstance(operation, Linear):
         return StructuredLinear(use) if operation.positions(use.grads) == 1 else None
@@ -314,7 +315,7 @@ def _put(given: Factors, out: Factors, use: Use) -> None:
     """Copy tensors of the shapes that a rule was made for; `copy_` would repeat a sample with a single token."""
     for kept, tensor in zip(out, given, strict=True):
         if kept.shape != tensor.shape:
-            raise TraceMismatchError(tuple(root for one in use.roles.values() for root in one.roots))
+            raise TraceMismatchError(use.parameters)
         kept.copy_(tensor)
 
 

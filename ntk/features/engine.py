@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,26 +15,23 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ntk.features.contraction import Factors, Workspace
-from ntk.features.feature_map import FeatureMap, LayerCost
-from ntk.features.kinds import feature_map
-from ntk.features.self_check import check_layers
+from ntk.features.feature_maps import CoordinateMap, ExactMap, FeatureMap, LayerCost
+from ntk.features.output_views import OutputViews
+from ntk.features.projection import ProjectionMap
+from ntk.features.self_check import CheckedNetwork, SelfCheck, SelfCheckError, captured_network
 from ntk.features.sizes import Sizes
-from ntk.kernel_config import EXACT, FULL, MEAN, RANDOM_OUTPUT, KernelConfig
-from ntk.trace.capture import Network, Scalar, UnsupportedNetworkError
-from ntk.trace.captured import AUTOGRAD, Block, Captured
+from ntk.kernel_config import COORDINATES, EXACT, FULL, KernelConfig
+from ntk.trace.group_gradients import GroupGradients
 from ntk.trace.inputs import Prepare, Samples, Values, called, values_hash
-from ntk.trace.per_sample import requiring_only
+from ntk.trace.parameter_groups import AUTOGRAD
+from ntk.trace.plain_autograd import requiring_only
+from ntk.trace.requirements import UnsupportedNetworkError
+from ntk.trace.traced_network import TracedNetwork
 from ntk.trace.uses import TraceMismatchError
 from projnorm.core.device import choose_device
 from projnorm.core.errors import InputError
 from projnorm.core.files import reason
 
-# A check may differ from autograd by this many roundings of its scale, but by no more than the second number.
-_CHECK_ROUNDINGS, _CHECK_MOST = 2000.0, 0.1
-# The same sample in another batch: its output, against the largest or 1, and its kernel. An activation within a
-# rounding of zero may fall on the other side of a ReLU, which changes a kernel by about a thousandth, but hardly ever
-# in double precision.
-_ALONE, _OTHER_BATCH, _OTHER_BATCH_DOUBLE = 1e-3, 1e-2, 1e-6
 # Samples that a network is looked at with.
 _PROBES = 3
 # What a network raises that does not suit its inputs.
@@ -48,14 +44,8 @@ _OF_A_NETWORK = (
     AssertionError,
     ArithmeticError,
 )
-# A mean over more outputs than this is refused: each takes a backward pass.
-_MOST_OUTPUTS = 1000
 # The largest block that glibc's malloc keeps for the next tensor; a larger one comes from the system page by page.
 _LARGEST_REUSED = 1 << 25
-
-
-class SelfCheckError(InputError):
-    """The engine and plain autograd disagree on this network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +78,9 @@ class Engine:
         by_autograd: Names of parameters that no rule covers, each with the call that it ends up in.
         outputs: Number of outputs of the networks.
         trace_options: How the parameters of each network are traced.
+        self_check: What the rules are compared with plain autograd by.
+        output_dtype: Type of the outputs of the networks.
+        dtype: Type of the products.
         costs: Cost of each layer, and of the layers that are only passed through, of one view.
         sizes: Numbers of bytes, without the inputs.
         batch: Largest number of samples in a pass: as configured, or fewer on a CPU where their tensors are large.
@@ -118,45 +111,45 @@ class Engine:
         networks = as_networks(models, "models")
         dtypes = (p.dtype for p in networks[0].parameters() if p.is_floating_point())
         self._parameter_dtype = next(dtypes, torch.get_default_dtype())
-        known = trace_options or [TraceOptions()] * len(networks)
-        self._networks = [self._network(_on(self.device, one), way) for one, way in zip(networks, known, strict=True)]
-        first = self._networks[0]
-        self.outputs = first.outputs
-        self._scalars = self._views_of_outputs()
-        self.input_dtype = first.output_dtype
+        options = trace_options or [TraceOptions()] * len(networks)
+        traced = [self._traced(_on(self.device, one), how) for one, how in zip(networks, options, strict=True)]
+        self.outputs, self.output_dtype = traced[0].outputs, traced[0].output_dtype
+        self._output_views = OutputViews(self.config, self.outputs, self.output_dtype, self.device)
         self.dtype = torch.promote_types(
-            torch.promote_types(self.input_dtype, torch.float32), getattr(torch, self.config.accumulate)
+            torch.promote_types(self.output_dtype, torch.float32), getattr(torch, self.config.accumulate)
         )
-        self.check_error, self.seconds_per_sample = 0.0, 0.0
-        self._checked_kernel: np.ndarray | None = None
-        captured = [
-            self._checked(i, check=trace_options is None and self.config.self_check) for i in range(len(networks))
-        ]
-        if any(one.blocks != self._networks[0].blocks or one.outputs != self.outputs for one in self._networks):
-            raise InputError("`models` must all have the same layers.")
+        self.self_check = SelfCheck(self.config.route, self.dtype, self.output_dtype, self.config.seed)
+        check = trace_options is None and self.config.self_check
+        looked_at = [self._looked_at(network, check=check) for network in traced]
+        self._networks = [one.network for one in looked_at]
         first = self._networks[0]
-        self._captured = captured[0]
-        self.map: FeatureMap = feature_map(self.config, captured[0])
-        self.views = len(self._networks) * len(self._scalars)
-        self.parameters = sum(block.parameters for block in first.blocks)
+        if any(one.groups != first.groups or one.outputs != self.outputs for one in self._networks):
+            raise InputError("`models` must all have the same layers.")
+        self.check_error = max((max(one.check.errors.values()) for one in looked_at if one.check), default=0.0)
+        self.seconds_per_sample = looked_at[-1].seconds / _PROBES
+        self._checked_kernel = self._kernel_of_check(looked_at)
+        self._captured = self._moved_home(looked_at[0].captured)
+        self.map: FeatureMap = _feature_map(self.config, self._captured)
+        self.views = len(self._networks) * len(self._output_views)
+        self.parameters = sum(group.size for group in first.groups)
         self.left_out, self.by_autograd = first.left_out, dict(first.reasons)
         self.trace_options = tuple(
             TraceOptions(dict(one.reasons), one.samples_innermost, one.one_by_one) for one in self._networks
         )
         self.costs = self.map.costs + self._passed_through()
-        self.sizes = self._sizes(captured[0])
-        self.batch = self._batch(captured[0])
+        self.sizes = self._sizes(self._captured)
+        self.batch = self._batch(self._captured)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the parameters in the order of the features."""
         network = self._networks[0]
-        return tuple(network.names[root] for block in network.blocks for root in block.roots)
+        return tuple(network.names[index] for group in network.groups for index in group.parameters)
 
     @property
     def rows_per_sample(self) -> int:
         """Number of rows of the kernel that a sample has."""
-        return self.outputs if self.config.outputs == FULL else 1
+        return self._output_views.rows_per_sample
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -219,32 +212,18 @@ class Engine:
             self.fill(panel, self.example, batch=samples)
         return self.block(panel, panel, Workspace(samples))
 
-    def require_same(self, found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
-        """Raise `SelfCheckError` if samples in other batches have another kernel, beyond what rounding can do."""
-        if not (np.abs(found - expected) <= self._other_batch * scale).all():
-            raise SelfCheckError(
-                "the kernel of some samples changes with the batch that they are in; samples must be independent of "
-                "each other, and the forward pass repeatable. Tiles of an earlier run may also be of another network."
-            )
-
-    @property
-    def _tolerance(self) -> float:
-        return min(_CHECK_ROUNDINGS * torch.finfo(self.input_dtype).eps, _CHECK_MOST)
-
-    def _network(self, model: nn.Module, way: TraceOptions) -> Network:
-        """A network looked at, where it shows whether the inputs suit it."""
+    def _traced(self, model: nn.Module, options: TraceOptions) -> TracedNetwork:
+        """The network with its parameters followed, which shows whether the inputs suit it."""
         config = self.config
         try:
-            return Network(
+            return TracedNetwork(
                 model,
                 # The same two in both passes, so that branches which depend on the samples are the same.
-                lambda count: self._cycled(count, distinct=2).prepared(
-                    self.device, self._prepare, self._parameter_dtype
-                ),
+                lambda count: self._prepared(self._cycled(count, distinct=2)),
                 layers=config.layers,
                 frozen=config.frozen,
                 only_autograd=config.route == AUTOGRAD,
-                **asdict(way),
+                **asdict(options),
             )
         except (InputError, torch.OutOfMemoryError):
             raise
@@ -255,96 +234,28 @@ class Engine:
             )
             raise InputError(f"inputs must suit the network; given {given}, it says: {reason(error)}.") from error
 
-    def _views_of_outputs(self) -> list[Scalar | None]:
-        """How each view makes one number of a sample's outputs; None where every row says which output it is."""
-        asked, count = self.config.outputs, self.outputs
-        if asked == FULL:
-            return [None]
-        if asked == RANDOM_OUTPUT:
-            return [self._combination()]
-        if asked == MEAN:
-            if count > _MOST_OUTPUTS:
-                raise InputError(
-                    f"`outputs` must not be {MEAN!r} for a network with {count:,} outputs, each of which takes a "
-                    f"backward pass; choose {RANDOM_OUTPUT!r}, or the number of one output."
-                )
-            return [_output(index) for index in range(count)]
-        if int(asked) >= count:
-            raise InputError(f"`outputs` must be below {count}, the number of the network's outputs; got {asked}.")
-        return [_output(int(asked))]
+    def _looked_at(self, network: TracedNetwork, *, check: bool) -> CheckedNetwork:
+        """The example captured by a network, which is compared with plain autograd if asked to."""
+        values = self._values(_PROBES)
+        scalar = self._output_views.check_scalar(self._cycled(_PROBES))
+        if check:
+            return self.self_check.checked(network, values, scalar)
+        return captured_network(network, values, scalar)
 
-    def _combination(self) -> Scalar:
-        """A seeded random combination of the outputs."""
-        drawn = np.random.default_rng(self.config.seed).normal(0.0, 1.0 / math.sqrt(self.outputs), self.outputs)
-        weights = torch.from_numpy(drawn).to(self.device, self._networks[0].output_dtype)
-        return lambda outputs: outputs @ weights
+    def _kernel_of_check(self, looked_at: Sequence[CheckedNetwork]) -> np.ndarray | None:
+        """The kernel of the example, where the check has computed the very kernel that is asked for."""
+        check, samples = looked_at[0].check, len(self.example)
+        if check is None or self.config.kind != EXACT or self.outputs > 1 or len(looked_at) > 1:
+            return None
+        return check.kernel[:samples, :samples]
 
-    def _checked(self, index: int, *, check: bool) -> list[Captured]:
-        """The example captured, and the network followed in another way where a layer differs from plain autograd."""
-        network, values = self._networks[index], self._values(_PROBES)
-        # Where the kernel is of all outputs, a layer that the first does not depend on is looked at, too.
-        several = self.outputs > 1 and self.config.outputs in (MEAN, FULL)
-        scalar = self._combination() if several else self._scalar(0, self._cycled(_PROBES))
-        if check and not network.batch_dependence <= max(_ALONE, self._tolerance):
-            raise SelfCheckError(
-                f"the network's output on a sample changes by {network.batch_dependence:.2g} with the batch it is in; "
-                "samples must be independent of each other."
-            )
-        while True:
-            started = time.perf_counter()
-            try:
-                captured = network.capture(values, scalar)
-            except TraceMismatchError as error:
-                network = network.by_autograd(error.roots)
-                continue
-            self.seconds_per_sample = (time.perf_counter() - started) / _PROBES
-            errors = self._layer_errors(network, captured, values, scalar) if check else {}
-            wrong = [block for block, error in errors.items() if not error <= self._allowed(block)]
-            if not wrong:
-                self.check_error = max((self.check_error, *errors.values()))
-                self._networks[index] = network
-                return [one.moved(self._home) for one in captured] if self._double_on_cpu else captured
-            other = network.other_way(wrong)
-            if other is None:
-                raise SelfCheckError(
-                    f"the kernel of layer {wrong[0].name!r} differs from plain autograd by {errors[wrong[0]]:.2g} of "
-                    "its scale; its samples may not be independent of each other, or its forward pass not repeatable."
-                )
-            network = other
-
-    def _allowed(self, block: Block) -> float:
-        return self._other_batch if block.route == AUTOGRAD else self._tolerance
-
-    @property
-    def _other_batch(self) -> float:
-        usual = _OTHER_BATCH_DOUBLE if self.input_dtype == torch.float64 else _OTHER_BATCH
-        return max(usual, self._tolerance)
-
-    def _layer_errors(
-        self, network: Network, captured: list[Captured], values: Values, scalar: Scalar
-    ) -> dict[Block, float]:
-        found = check_layers(
-            network, captured, values, scalar, route=self.config.route, dtype=self.dtype, seed=self.config.seed
-        )
-        if self.config.kind == EXACT and self.outputs == len(self._networks) == 1:
-            samples = len(self.example)
-            self._checked_kernel = found.kernel[:samples, :samples]
-        return found.errors
-
-    def _capture(self, view: int, x: Samples) -> list[Captured]:
-        index, output = divmod(view, len(self._scalars))
-        captured = self._networks[index].capture(
-            x.prepared(self.device, self._prepare, self._parameter_dtype), self._scalar(output, x)
-        )
+    def _moved_home(self, captured: list[GroupGradients]) -> list[GroupGradients]:
         return [layer.moved(self._home) for layer in captured] if self._double_on_cpu else captured
 
-    def _scalar(self, output: int, x: Samples) -> Scalar:
-        scalar = self._scalars[output]
-        if scalar is not None:
-            return scalar
-        chosen = torch.zeros(len(x), dtype=torch.int64) if x.outputs is None else x.outputs
-        chosen = chosen.to(self.device)
-        return lambda outputs: outputs.gather(1, chosen.expand(len(outputs))[:, None])[:, 0]
+    def _capture(self, view: int, x: Samples) -> list[GroupGradients]:
+        index, output = divmod(view, len(self._output_views))
+        scalar = self._output_views.scalar(output, x)
+        return self._moved_home(self._networks[index].capture(self._prepared(x), scalar))
 
     def _values(self, count: int) -> Values:
         return self._prepared(self._cycled(count))
@@ -353,7 +264,7 @@ class Engine:
         return x.prepared(self.device, self._prepare, self._parameter_dtype)
 
     def _cycled(self, count: int, distinct: int = _PROBES) -> Samples:
-        """So many samples: the first ones of the example, again from the first where there are fewer distinct ones."""
+        """The first `distinct` samples of the example, over and over, until there are `count`."""
         return self.example[torch.arange(count) % min(distinct, len(self.example))]
 
     def _passed_through(self) -> tuple[LayerCost, ...]:
@@ -368,13 +279,13 @@ class Engine:
         passed |= {"pass for plain autograd": whole} if self.by_autograd else {}
         return tuple(LayerCost(name, 0, "passed", 0, 0, forward=cost) for name, cost in passed.items() if cost)
 
-    def _batch(self, captured: list[Captured]) -> int:
+    def _batch(self, captured: list[GroupGradients]) -> int:
         largest = max((t.nbytes // _PROBES for layer in captured for t in layer.tensors), default=0)
         if not largest or self.device.type != "cpu":
             return self.config.batch
         return min(self.config.batch, max(1, _LARGEST_REUSED // largest))
 
-    def _sizes(self, captured: list[Captured]) -> Sizes:
+    def _sizes(self, captured: list[GroupGradients]) -> Sizes:
         models = [network.model for network in self._networks]
         networks_bytes = sum(t.nbytes for model in models for t in (*model.parameters(), *model.buffers()))
         passed = sum(t.nbytes for layer in captured for t in layer.tensors)
@@ -388,6 +299,16 @@ class Engine:
         )
 
 
+def _feature_map(config: KernelConfig, sample: Sequence[GroupGradients]) -> FeatureMap:
+    """The map of the kind, count, seed and route of a configuration, for layers of the sizes of one captured sample."""
+    if config.kind == EXACT:
+        return ExactMap(sample, route=config.route)
+    rng = np.random.default_rng(config.seed)
+    if config.kind == COORDINATES:
+        return CoordinateMap(sample, config.count, rng, route=config.route)
+    return ProjectionMap(sample, config.count, rng)
+
+
 def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.Module]:
     """The networks of an argument `name`, of which there is at least one."""
     networks: list[Any] = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
@@ -397,10 +318,6 @@ def as_networks(models: nn.Module | Sequence[nn.Module], name: str) -> list[nn.M
     if not networks:
         raise InputError(f"`{name}` must hold at least one network.")
     return [getattr(model, "_orig_mod", model) for model in networks]  # as it was before torch.compile
-
-
-def _output(index: int) -> Scalar:
-    return lambda outputs: outputs[:, index]
 
 
 def _on(device: torch.device, model: nn.Module) -> nn.Module:

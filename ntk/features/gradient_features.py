@@ -13,8 +13,8 @@ from torch import nn
 
 from ntk.features.engine import Engine, as_networks
 from ntk.kernel_config import COORDINATES, DEFAULT_COUNT, EXACT, KernelConfig
-from ntk.trace.capture import used_parameters
 from ntk.trace.inputs import Inputs, Prepare, Samples
+from ntk.trace.requirements import used_parameters
 from projnorm.core.atomic import unfinished
 from projnorm.core.device import full_precision
 from projnorm.core.progress import tracked

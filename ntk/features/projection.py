@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 from ntk.features.contraction import ELEMENTWISE, Factors
-from ntk.features.feature_map import FORMED_AT_ONCE, FeatureMap, LayerCost, formed_rows, forward_multiply_adds
+from ntk.features.feature_maps import FORMED_AT_ONCE, FeatureMap, LayerCost, formed_rows, forward_multiply_adds
 from ntk.kernel_config import PROJECTION
-from ntk.trace.captured import UNUSED, Captured
 from ntk.trace.geometry import convolved
+from ntk.trace.group_gradients import GroupGradients
 from ntk.trace.operations import Convolution, Embedding, Linear
+from ntk.trace.parameter_groups import UNUSED
 from ntk.trace.uses import Use
 
 # Directions that the inputs of a layer are projected onto: at least the first number, and one for so many of the sums
@@ -39,7 +40,7 @@ _FEWEST_DIRECTIONS, _SUMS_PER_DIRECTION, _SUMS_PER_POSITION = 64, 1024, 16
 class ProjectionMap(FeatureMap):
     """A random projection onto `width` numbers, whose inner products are those of the gradients on average."""
 
-    def __init__(self, sample: Sequence[Captured], width: int, rng: np.random.Generator) -> None:
+    def __init__(self, sample: Sequence[GroupGradients], width: int, rng: np.random.Generator) -> None:
         """Draw a projection for layers of the sizes of one captured sample."""
         self._parts = [_part(layer, width, rng) for layer in sample]
         sizes = [part.size for part in self._parts]
@@ -52,12 +53,12 @@ class ProjectionMap(FeatureMap):
         self._sums = [_SignedSums(*one) for one in zip(*halves, strict=True)]
         self.shapes, self.dtypes = ((width,),), (None,)
         # One product for all layers together.
-        parameters = sum(layer.block.parameters for layer in sample)
+        parameters = sum(layer.group.size for layer in sample)
         forward, forming = sum(map(forward_multiply_adds, sample)), sum(part.multiply_adds for part in self._parts)
         self.costs = (LayerCost("all layers", parameters, PROJECTION, width, width, forward=forward, forming=forming),)
         self.fixed_bytes = sum(t.nbytes for t in drawn)
 
-    def write(self, captured: Sequence[Captured], out: Factors) -> None:
+    def write(self, captured: Sequence[GroupGradients], out: Factors) -> None:
         """The sum of what the layers project to."""
         rows = out[0].zero_()
         for layer, part, sums in zip(captured, self._parts, self._sums, strict=True):
@@ -81,7 +82,7 @@ class _SignedSums:
 
 
 class _Part(ABC):
-    """How the gradients by one block become numbers that are summed.
+    """How the gradients by one group of parameters become numbers that are summed.
 
     Attributes:
         size: Number of these for a sample.
@@ -94,19 +95,19 @@ class _Part(ABC):
     drawn: tuple[Tensor, ...] = ()
 
     @abstractmethod
-    def add(self, layer: Captured, sums: _SignedSums, rows: Tensor) -> None:
-        """Add what a batch left of the block to the sums of each sample."""
+    def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
+        """Add what a batch left of the group to the sums of each sample."""
 
 
 class _Formed(_Part):
     """The gradients themselves; none where the output does not depend on the parameters."""
 
-    def __init__(self, layer: Captured) -> None:
+    def __init__(self, layer: GroupGradients) -> None:
         """One number for each parameter."""
-        self.size = 0 if layer.block.route == UNUSED else layer.block.parameters
+        self.size = 0 if layer.group.route == UNUSED else layer.group.size
         self.multiply_adds = forward_multiply_adds(layer)
 
-    def add(self, layer: Captured, sums: _SignedSums, rows: Tensor) -> None:
+    def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
         """Formed a few samples at a time."""
         if self.size:
             for some, formed in formed_rows(layer, rows):
@@ -116,11 +117,11 @@ class _Formed(_Part):
 class _LookedUp(_Part):
     """Gradients by the rows of a table that a sample looks up; those by the others are zero, and not formed."""
 
-    def __init__(self, layer: Captured, operation: Embedding) -> None:
+    def __init__(self, layer: GroupGradients, operation: Embedding) -> None:
         """One number for each entry of the table."""
-        self.size, self.multiply_adds, self._operation = layer.block.parameters, 0, operation
+        self.size, self.multiply_adds, self._operation = layer.group.size, 0, operation
 
-    def add(self, layer: Captured, sums: _SignedSums, rows: Tensor) -> None:
+    def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
         """Entry by entry of what was found."""
         use = layer.uses[0]
         assert use.inputs is not None
@@ -147,7 +148,7 @@ class _Narrowed(_Part):
         self.size = outputs * (directions + ("bias" in use.roles))
         self.multiply_adds = _narrowing(use, directions)
 
-    def add(self, layer: Captured, sums: _SignedSums, rows: Tensor) -> None:
+    def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
         """A few samples at a time."""
         (basis,), use = self.drawn, layer.uses[0]
         assert use.inputs is not None
@@ -166,8 +167,8 @@ class _Narrowed(_Part):
             sums.add(out, rows[some])
 
 
-def _part(layer: Captured, width: int, rng: np.random.Generator) -> _Part:
-    """The cheapest way to project a block onto `width` numbers."""
+def _part(layer: GroupGradients, width: int, rng: np.random.Generator) -> _Part:
+    """The cheapest way to project a group onto `width` numbers."""
     use = layer.single
     if use is not None and isinstance(use.operation, Embedding):
         return _LookedUp(layer, use.operation)

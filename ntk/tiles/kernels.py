@@ -303,7 +303,7 @@ class GramTask:
                     found[a, b] = tiles.get(tile_name((j, i)))[c, r]
                 else:  # two targets have no block in common
                     found[a, b] = expected[a, b]
-        self.engine.require_same(found, expected, scale)
+        self.engine.self_check.require_same(found, expected, scale)
 
 
 def _tensors(names: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ntk.features.feature_map import LayerCost
+from ntk.features.feature_maps import LayerCost
 from ntk.features.sizes import Sizes
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError

@@ -17,6 +17,8 @@ from projnorm.core.errors import InputError
 Inputs = Tensor | ArrayLike | Mapping[str, ArrayLike] | DataLoader[Any]
 Values = Tensor | dict[str, Tensor]
 Prepare = Callable[[Any], Any]
+# How the outputs of a batch, shape (samples, outputs), become one number per sample.
+Scalar = Callable[[Tensor], Tensor]
 
 _LARGEST_BYTE = 255.0
 

@@ -67,7 +67,7 @@ class Tracer(TorchFunctionMode):
         steps: What to do at each call that parameters enter; found where a log is given.
         log: Calls of the same pass with two samples, where this one has three.
         leaves: Tensors that the backward pass may end at.
-        graph_roots: By the index of a parameter, the leaf that values derived from it are functions of.
+        graph_leaves: By the index of a parameter, the leaf that values derived from it are functions of.
     """
 
     parameters: Sequence[Tensor]
@@ -78,7 +78,7 @@ class Tracer(TorchFunctionMode):
     def __post_init__(self) -> None:
         super().__init__()
         self._known = {id(p): (p, Traced((i,))) for i, p in enumerate(self.parameters)}
-        self.graph_roots: dict[int, Tensor] = {}
+        self.graph_leaves: dict[int, Tensor] = {}
         self._open: list[PendingUse] = []
         self._copies: dict[int, PendingUse] = {}
         self._calls = self._taken = 0
@@ -101,15 +101,15 @@ class Tracer(TorchFunctionMode):
         """The step of every use, and what was used in it."""
         return [(one.step, one.roles) for one in self._open]
 
-    def uses(self, gradients: Iterable[Tensor | None], samples: int, wanted: Iterable[int]) -> dict[int, Use]:
-        """Those uses of a batch that are wanted, by their number, after the gradients by `leaves` were computed."""
+    def uses(self, gradients: Iterable[Tensor | None], samples: int, numbers: Iterable[int]) -> dict[int, Use]:
+        """The uses of a batch with these numbers, after the gradients by `leaves` were computed."""
         for leaf, gradient in zip(self.leaves, gradients, strict=True):
             if (copy := self._copies.get(id(leaf))) is not None:
                 copy.grads = gradient
-        wanted = set(wanted)
-        if wanted and max(wanted) >= len(self._open):
+        chosen = set(numbers)
+        if chosen and max(chosen) >= len(self._open):
             raise TraceMismatchError
-        return {number: self._open[number].closed(samples) for number in wanted}
+        return {number: self._open[number].closed(samples) for number in chosen}
 
     def changed_inputs(self) -> list[str]:
         """Calls whose input was changed in place after it was used."""
@@ -123,7 +123,7 @@ class Tracer(TorchFunctionMode):
         if any(is_functorch_wrapped_tensor(t) for t in _tensors((args, kwargs))):  # inside a vmap of the network's own
             raise TraceMismatchError
         name, number = _name(func), self._taken
-        roots = tuple(sorted({root for one in entering for root in one.roots}))
+        indices = tuple(sorted({index for one in entering for index in one.parameters}))
         out = None
         # A parameter that is written into a tensor, and a derived value that is changed in place, are not followed.
         changes = name == "__setitem__" or (_is_in_place(name) and id(args[0]) in self._known)
@@ -132,8 +132,10 @@ class Tracer(TorchFunctionMode):
             if not changes and not any(True for _ in _tensors(out)):
                 return out
         if self.log is not None:
-            self.steps.append(Step(name, roots, "leave") if changes else self._found(name, roots, args, kwargs, out))
-        elif number >= len(self.steps) or (self.steps[number].call, self.steps[number].roots) != (name, roots):
+            self.steps.append(
+                Step(name, indices, "leave") if changes else self._step_at(name, indices, args, kwargs, out)
+            )
+        elif number >= len(self.steps) or (self.steps[number].call, self.steps[number].parameters) != (name, indices):
             raise TraceMismatchError
         step = self.steps[number]
         self._taken += 1
@@ -143,12 +145,12 @@ class Tracer(TorchFunctionMode):
         if step.kind == "copy":
             return self._copied(number, step, func, args, kwargs, out)
         if step.kind == "derive":
-            return self._derived(func, args, kwargs, roots)
+            return self._derived(func, args, kwargs, indices)
         return func(*args, **kwargs) if name in _ELEMENTWISE else out
 
     # What to do, found from the shapes with two and with three samples.
 
-    def _found(self, name: str, roots: tuple[int, ...], args: Any, kwargs: dict[str, Any], out: Any) -> Step:
+    def _step_at(self, name: str, indices: tuple[int, ...], args: Any, kwargs: dict[str, Any], out: Any) -> Step:
         assert self.log is not None
         if self._calls > len(self.log) or self.log[self._calls - 1][0] != name:
             raise TraceMismatchError
@@ -158,8 +160,8 @@ class Tracer(TorchFunctionMode):
             raise TraceMismatchError
         results = [layout_of(*pair) for pair in zip(before_out, shapes, strict=True)]
         if all(layout is None for layout in results):
-            return Step(name, roots, "derive")
-        left = Step(name, roots, "leave")
+            return Step(name, indices, "derive")
+        left = Step(name, indices, "leave")
         if len(results) != 1 or not isinstance(results[0], Layout):
             return left
         given = {
@@ -168,14 +170,14 @@ class Tracer(TorchFunctionMode):
                 _tensors((args, kwargs)), zip(before_in, _shapes((args, kwargs)), strict=True), strict=True
             )
         }
-        found = None
+        step = None
         if name in CALLS:
-            found = self._found_use(name, args, kwargs, given, results[0])
+            step = self._use_at(name, args, kwargs, given, results[0])
         elif name in _ELEMENTWISE or name in _REPEATS or name == "prelu":
-            found = self._found_copies(name, args, kwargs, shapes[0], results[0])
-        return left if found is None else replace(found, call=name, roots=roots)
+            step = self._copies_at(name, args, kwargs, shapes[0], results[0])
+        return left if step is None else replace(step, call=name, parameters=indices)
 
-    def _found_use(
+    def _use_at(
         self, name: str, args: Any, kwargs: dict[str, Any], given: Mapping[int, Any], result: Layout
     ) -> Step | None:
         bound = CALLS[name].bound(args, kwargs)
@@ -191,7 +193,7 @@ class Tracer(TorchFunctionMode):
             return None
         return Step("", (), "use", (operation,), (layout, result))
 
-    def _found_copies(self, name: str, args: Any, kwargs: dict[str, Any], shape: Shape, result: Layout) -> Step | None:
+    def _copies_at(self, name: str, args: Any, kwargs: dict[str, Any], shape: Shape, result: Layout) -> Step | None:
         """A copy for each sample of every parameter that enters, if it has one entry where the samples are."""
         operations = []
         entering = [t for t in _tensors((args, kwargs)) if id(t) in self._known]
@@ -265,27 +267,27 @@ class Tracer(TorchFunctionMode):
         x, slope = [*tuple(copied), *named.values()]
         return torch.where(x >= 0, x, slope * x)
 
-    def _derived(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], roots: tuple[int, ...]) -> Any:
+    def _derived(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], indices: tuple[int, ...]) -> Any:
         def graph(t: Any) -> Any:
             if not isinstance(t, Tensor) or id(t) not in self._known:
                 return t
             followed = self._known[id(t)][1]
             if followed.value is not None:
                 return followed.value
-            return self.graph_roots.setdefault(followed.roots[0], t.detach().requires_grad_())
+            return self.graph_leaves.setdefault(followed.parameters[0], t.detach().requires_grad_())
 
-        found = func(*_replaced(args, graph), **{key: _replaced(value, graph) for key, value in kwargs.items()})
-        leaves = {id(leaf): root for root, leaf in self.graph_roots.items()}
+        derived = func(*_replaced(args, graph), **{key: _replaced(value, graph) for key, value in kwargs.items()})
+        leaves = {id(leaf): index for index, leaf in self.graph_leaves.items()}
 
         def shown(t: Any) -> Any:
             if not isinstance(t, Tensor) or not t.requires_grad:
                 return t
             detached = t.detach()
-            followed = Traced((leaves[id(t)],)) if id(t) in leaves else Traced(roots, t)
+            followed = Traced((leaves[id(t)],)) if id(t) in leaves else Traced(indices, t)
             self._known[id(detached)] = (detached, followed)
             return detached
 
-        return _replaced(found, shown)
+        return _replaced(derived, shown)
 
 
 def _take_gradient(opened: PendingUse, gradient: Tensor) -> None:

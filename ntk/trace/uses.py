@@ -16,12 +16,12 @@ _FEW, _MORE = 2, 3
 
 
 class TraceMismatchError(Exception):
-    """The forward pass takes another way with other samples: at all, or at a call that `roots` enter."""
+    """The forward pass takes another way with other samples: at all, or at a call that `parameters` enter."""
 
-    def __init__(self, roots: tuple[int, ...] = ()) -> None:
+    def __init__(self, indices: tuple[int, ...] = ()) -> None:
         """The parameters that it is about; none where it is about all."""
         super().__init__()
-        self.roots = roots
+        self.parameters = indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Traced:
     """A parameter, or what was computed from parameters alone.
 
     Attributes:
-        roots: Indices of the parameters.
+        parameters: Indices of the parameters.
         value: The value that is a function of them for autograd; None for a parameter itself.
     """
 
-    roots: tuple[int, ...]
+    parameters: tuple[int, ...]
     value: Tensor | None = None
 
 
@@ -76,6 +76,11 @@ class Use:
     inputs: Tensor | None
     grads: Tensor
 
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Indices of the parameters that enter it."""
+        return _entering(self.roles)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -83,14 +88,14 @@ class Step:
 
     Attributes:
         call: Name of the function.
-        roots: Parameters that enter it.
+        parameters: Parameters that enter it.
         kind: "use", "copy", "derive" or "leave".
         operation: The operation of a use; of copies, one for each parameter.
         layouts: Where the samples are in the input and in the result.
     """
 
     call: str
-    roots: tuple[int, ...]
+    parameters: tuple[int, ...]
     kind: str
     operation: tuple[Operation, ...] = ()
     layouts: tuple[Layout, ...] = ()
@@ -115,9 +120,13 @@ class PendingUse:
         grads = self.like.new_zeros(self.shape) if self.grads is None else self.grads
         for t, layout in ((self.inputs, self.layouts[0]), (grads, self.layouts[-1])):
             if t is not None and t.shape[layout.axis] != samples * layout.times:
-                raise TraceMismatchError(tuple(root for one in self.roles.values() for root in one.roots))
+                raise TraceMismatchError(_entering(self.roles))
         first = None if self.inputs is None else self.layouts[0].samples_first(self.inputs)
         return Use(self.operation, self.roles, first, self.layouts[-1].samples_first(grads.detach()))
+
+
+def _entering(roles: Mapping[str, Traced]) -> tuple[int, ...]:
+    return tuple(index for traced in roles.values() for index in traced.parameters)
 
 
 def layout_of(few: Shape, more: Shape) -> Layout | bool | None:

@@ -12,12 +12,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ntk.features import contraction
-from ntk.features.engine import SelfCheckError
 from ntk.features.gradient_features import gradient_features
+from ntk.features.self_check import SelfCheckError
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
 from ntk.trace import operations
-from ntk.trace.capture import Network
+from ntk.trace.traced_network import TracedNetwork
 from projnorm.models.networks import resnet18
 from tests.ntk.networks import Centred, images, plain_network
 from tests.ntk.zoo import KINDS, Mean, Put, made, plain_gradients, samples
@@ -209,10 +209,10 @@ def test_a_user_s_hook_is_part_of_the_network():
 
 
 def test_blocks_of_a_resnet_are_its_layers():
-    network = Network(resnet18(1).eval(), lambda count: torch.zeros(count, 3, 32, 32))
-    assert len(network.blocks) == 20 + 20 + 1 + 0  # convolutions, batch norms, the last layer
+    network = TracedNetwork(resnet18(1).eval(), lambda count: torch.zeros(count, 3, 32, 32))
+    assert len(network.groups) == 20 + 20 + 1 + 0  # convolutions, batch norms, the last layer
     assert not network.reasons
-    assert sum(block.parameters for block in network.blocks) == 11_177_025
+    assert sum(group.size for group in network.groups) == 11_177_025
 
 
 def test_a_network_that_was_compiled_is_taken_as_it_was():

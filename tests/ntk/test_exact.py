@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from ntk.features import contraction, feature_map, kinds
+from ntk.features import contraction, feature_maps
 from ntk.features.gradient_features import gradient_features
 from ntk.features.reference import reference_gradients, reference_gram
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
-from ntk.trace.capture import Network
+from ntk.trace.traced_network import TracedNetwork
 from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, networks, plain_network
 
@@ -141,9 +141,9 @@ def test_a_symmetric_product_in_strips_has_the_whole_upper_triangle(rows):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_gradients_formed_a_few_samples_at_a_time_give_the_same_kernel(at_once):
-    network = Network(plain_network(), images)
+    network = TracedNetwork(plain_network(), images)
     a, b = (network.capture(x, lambda outputs: outputs[:, 0]) for x in (images(7), images(5, seed=1)))
-    position = [block.name for block in network.blocks].index("4")
+    position = [group.name for group in network.groups].index("4")
     rule = contraction.rule_for(a[position], route="direct")
     assert isinstance(rule, contraction.DirectFormed)
     kept = []
@@ -157,7 +157,7 @@ def test_gradients_formed_a_few_samples_at_a_time_give_the_same_kernel(at_once):
 
 
 def gradient_rows(captured) -> torch.Tensor:
-    rows = torch.empty(captured.samples, captured.block.parameters, dtype=torch.float64)
+    rows = torch.empty(captured.samples, captured.group.size, dtype=torch.float64)
     captured.write_rows(rows)
     return rows
 
@@ -166,8 +166,8 @@ def test_coordinates_picked_or_formed_in_small_portions_are_the_same(monkeypatch
     model, x = plain_network(), images(6)
     config = KernelConfig(kind="coordinates", count=200, device="cpu")
     expected = gradient_features(model, x, config=config).values
-    monkeypatch.setattr(kinds, "_PICKED_AT_ONCE", 3)
-    monkeypatch.setattr(feature_map, "FORMED_AT_ONCE", 2000)
+    monkeypatch.setattr(feature_maps, "_PICKED_AT_ONCE", 3)
+    monkeypatch.setattr(feature_maps, "FORMED_AT_ONCE", 2000)
     for route in ("best", "direct"):
         found = gradient_features(model, x, config=replace(config, route=route)).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ntk.features import contraction
-from ntk.features.engine import SelfCheckError
 from ntk.features.gradient_features import gradient_features
+from ntk.features.self_check import SelfCheckError
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
 from ntk.trace import operations
-from ntk.trace.capture import UnsupportedNetworkError
+from ntk.trace.requirements import UnsupportedNetworkError
 from projnorm.core.device import choose_device, full_precision
 from projnorm.core.errors import InputError
 from tests.ntk.networks import Flat, images, plain_network

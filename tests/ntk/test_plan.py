@@ -15,7 +15,7 @@ from ntk.experiments.experiment import Experiment
 from ntk.experiments.plan import plan_kernels
 from ntk.features import engine
 from ntk.features.engine import Engine
-from ntk.features.feature_map import LayerCost
+from ntk.features.feature_maps import LayerCost
 from ntk.features.sizes import Sizes
 from ntk.kernel_config import KernelConfig, KernelKind
 from ntk.tiles.kernels import as_sets, gram, plan_tiles

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from ntk.features import feature_map, projection
+from ntk.features import feature_maps, projection
 from ntk.features.engine import Engine
 from ntk.features.gradient_features import gradient_features
 from ntk.features.reference import reference_gram
@@ -38,7 +38,7 @@ def narrow(monkeypatch):
 def parts(model: nn.Module, x: torch.Tensor) -> dict[str, str]:
     engine = Engine(model, Samples.of(x, "x"), CONFIG)
     return {
-        layer.block.name: type(part).__name__ for layer, part in zip(engine._captured, engine.map._parts, strict=True)
+        layer.group.name: type(part).__name__ for layer, part in zip(engine._captured, engine.map._parts, strict=True)
     }
 
 
@@ -89,7 +89,7 @@ def test_small_portions_change_nothing(monkeypatch):
         model, x = made(KINDS[kind]), samples(KINDS[kind], 7)
         expected = gradient_features(model, x, config=CONFIG).values
         with monkeypatch.context() as small:
-            for module in (projection, feature_map):
+            for module in (projection, feature_maps):
                 small.setattr(module, "FORMED_AT_ONCE", 1)
             found = gradient_features(model, x, config=CONFIG).values
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
