@@ -17,11 +17,11 @@ lint: .venv
 	$(BIN)/mypy
 
 bench: .venv
-	$(BIN)/python benchmarks/bench_linear.py
-	$(BIN)/python benchmarks/bench_toy.py
-	$(BIN)/python benchmarks/bench_ntk.py
-	$(BIN)/python benchmarks/bench_deep.py
-	$(BIN)/python benchmarks/bench_predict.py
+	$(BIN)/python -m benchmarks.bench_linear
+	$(BIN)/python -m benchmarks.bench_toy
+	$(BIN)/python -m benchmarks.bench_ntk
+	$(BIN)/python -m benchmarks.bench_deep
+	$(BIN)/python -m benchmarks.bench_predict
 
 figures: .venv
 	$(BIN)/projnorm figures --full

@@ -3,7 +3,7 @@
 The networks of that run agree on more than 98 % of the held-out digits, where the method does not apply; these are
 trained for fewer epochs, and the one evaluated the longest.
 
-Run: python benchmarks/aline_digits.py [OUT.json] (about two minutes on one core).
+Run: python -m benchmarks.aline_digits [OUT.json] (about two minutes on one core).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 
+from benchmarks.harness import write_result
 from deep.comparison.modality import domain_of, load_image_data
 from deep.comparison.presets import preset
 from deep.comparison.score_quality import qualities
@@ -61,7 +61,7 @@ def main(out: Path) -> None:
         "methods": [asdict(quality) for quality in qualities(scores)],
     }
     print(result)
-    write_result(out, "python benchmarks/aline_digits.py", result)
+    write_result(out, "python -m benchmarks.aline_digits", result)
 
 
 if __name__ == "__main__":

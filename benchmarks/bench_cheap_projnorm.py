@@ -4,7 +4,7 @@ The times are medians of interleaved repeats on ResNet18 at 32 px, one thread, m
 which changes no time. The quality is read from records: the JSON of `projnorm deep sweep --layers fc,layer4+fc` and of
 `projnorm deep run ... --methods all` on the same targets.
 
-Run: python benchmarks/bench_cheap_projnorm.py SWEEP.json RUN.json; writes bench_cheap_projnorm.json and
+Run: python -m benchmarks.bench_cheap_projnorm SWEEP.json RUN.json; writes bench_cheap_projnorm.json and
 figures/projnorm_cost.png into results/.
 """
 
@@ -17,9 +17,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from harness import interleaved_seconds, medians, write_result
-from projnorm_cost import Form, draw
 
+from benchmarks.harness import interleaved_seconds, medians, write_result
+from benchmarks.projnorm_cost import Form, draw
 from deep.estimators.projnorm import ProjNorm
 from deep.training.projnorm import train_reference
 from figures.style import rendered
@@ -78,7 +78,7 @@ def main(sweep: Path, run: Path) -> None:
         "forms": [asdict(form) for form in forms],
         "targets": document["rows"][0]["targets"],
     }
-    write_result(RESULTS / "bench_cheap_projnorm.json", "python benchmarks/bench_cheap_projnorm.py", result)
+    write_result(RESULTS / "bench_cheap_projnorm.json", "python -m benchmarks.bench_cheap_projnorm", result)
     (RESULTS / "figures" / "projnorm_cost.png").write_bytes(rendered(draw(forms), "png"))
     for form in forms:
         print(f"{form.name}: {median[form.name]:.2f} s, {form.cost:.3f} of the full one, R^2 {form.r_squared[0]:.3f}")

@@ -1,6 +1,6 @@
 """ProjNorm against the published procedure run step by step, and corruptions against a loop over images.
 
-Run: ``python benchmarks/bench_deep.py`` from the root of the repository (about ten minutes on one core).
+Run: ``python -m benchmarks.bench_deep`` from the root of the repository (about ten minutes on one core).
 ResNet18, 32 px, one thread. The peer follows the published procedure: every batch of the target is labelled anew by
 the evaluated network, and the reference is trained again for every target. Per target: one target's training, ours with
 its labels computed once against the peer's with labels batch by batch, references left out. Ten targets: everything,
@@ -15,19 +15,16 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from harness import interleaved_seconds, medians, write_result
 from torch import nn
 from torch.nn import functional
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.harness import interleaved_seconds, medians, write_result
 from deep.estimators.projnorm import ProjNorm, ProjNormMatched
 from deep.training.loop import batch_indices
 from deep.training.projnorm import train_reference
@@ -59,7 +56,7 @@ def main() -> None:
         **against_the_published_procedure(m, targets, recipe, quick=args.quick),
         "corruptions": against_a_loop(whole, few),
     }
-    write_result(args.out, "python benchmarks/bench_deep.py" + (" --quick" if args.quick else ""), result)
+    write_result(args.out, "python -m benchmarks.bench_deep" + (" --quick" if args.quick else ""), result)
     print(json.dumps(result, indent=1))
 
 

@@ -1,6 +1,6 @@
 """ProjNormLinear from raw arrays against what people would write with scipy and numpy.
 
-Run: ``python benchmarks/bench_linear.py`` (about ten minutes on two cores; ``--quick`` for a small size in seconds).
+Run: ``python -m benchmarks.bench_linear`` (about ten minutes on two cores; ``--quick`` for a small size in seconds).
 Peers: `scipy.linalg.lstsq` with each driver and `numpy.linalg.pinv`, each used twice, and as a floor the two bare
 products ``X @ X.T`` and ``X_ood @ X_ood.T``. The joint interval from kernels is measured against the two Cholesky
 factorisations that its formula asks for, of `K` and of the stacked Gram matrix. Every answer is compared before
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import interleaved_seconds, medians, write_result
 from scipy.linalg import cho_factor, lstsq
 
+from benchmarks.harness import interleaved_seconds, medians, write_result
 from projnorm_theory import joint_interval_from_gram, min_norm_solution, projnorm_linear
 
 SIZES = ((1000, 20000), (2000, 10000))
@@ -40,7 +40,7 @@ def main() -> None:
         print(json.dumps(peak_memory(*args.measure_memory)))
         return
     rows = [measure(n, d) for n, d in (QUICK_SIZES if args.quick else SIZES)]
-    command = "python benchmarks/bench_linear.py" + (" --quick" if args.quick else "")
+    command = "python -m benchmarks.bench_linear" + (" --quick" if args.quick else "")
     sizes = QUICK_KERNEL_SIZES if args.quick else KERNEL_SIZES
     kernels = [measure_joint(n, decay) for n in sizes for decay in (0.0, 1.0)]
     write_result(args.out, command, {"sizes": rows, "joint_interval": kernels})
@@ -73,7 +73,10 @@ def measure(n: int, d: int) -> dict[str, Any]:
     seconds = interleaved_seconds(jobs, repeats)
     median = medians(seconds)
     memory = subprocess.run(  # our own script in a fresh process, whose peak is its own
-        [sys.executable, __file__, "--measure-memory", str(n), str(d)], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.bench_linear", "--measure-memory", str(n), str(d)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return {
         "n": n,

@@ -1,6 +1,6 @@
 """How often does a monitor raise a false alarm, and how soon a true one? Beside the alerts of NannyML's CBPE.
 
-Run: python benchmarks/bench_monitor.py --data DATA --nannyml nannyml-env/bin/python --cache CACHE. DATA has the set
+Run: python -m benchmarks.bench_monitor --data DATA --nannyml nannyml-env/bin/python --cache CACHE. DATA has the set
 `elec2` of docs/benchmark-of-shifts.md, `nannyml_alerts.py` says how to make the environment, whose package also holds
 the other three sets, and CACHE is a folder that an interrupted run resumes from, to be removed when `deep/estimate`
 changes. Writes results/bench_monitor.json and results/figures/monitor.png; half an hour on two cores. `--only speed`
@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_monitor_figure import draw
-from bench_monitor_sets import (
+
+from benchmarks.bench_monitor_figure import draw
+from benchmarks.bench_monitor_sets import (
     HALF,
     LABELS_A_BATCH,
     RISE,
@@ -43,9 +44,9 @@ from bench_monitor_sets import (
     has_kind,
     rated_sets,
 )
-from bench_monitor_speed import speed
-from bench_monitor_summary import NANNYML, delays, described, false_alarms, order
-from bench_monitor_years import (
+from benchmarks.bench_monitor_speed import speed
+from benchmarks.bench_monitor_summary import NANNYML, delays, described, false_alarms, order
+from benchmarks.bench_monitor_years import (
     ALARMS,
     ALPHA,
     ORDER,
@@ -53,8 +54,7 @@ from bench_monitor_years import (
     measured,
     require_agreement,
 )
-from harness import write_result
-
+from benchmarks.harness import write_result
 from figures.style import rendered
 from projnorm.core.arrays import Arrays
 from projnorm.core.backends import Backend
@@ -63,7 +63,7 @@ from projnorm.core.tasks import run_tasks
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 RECORD = "bench_monitor.json"
-COMMAND = "python benchmarks/bench_monitor.py --data DATA --nannyml nannyml-env/bin/python --cache CACHE"
+COMMAND = "python -m benchmarks.bench_monitor --data DATA --nannyml nannyml-env/bin/python --cache CACHE"
 # Part of the years that is drawn with other sizes of the source.
 _PARTS = {USUAL: 1.0, SMALL: 0.5, HALF: 0.2}
 _YEARS_A_TASK = 10

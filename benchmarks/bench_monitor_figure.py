@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bench_monitor_sets import RISEN_WEEKS, USUAL
-from bench_monitor_summary import NANNYML
-from bench_monitor_years import ALARMS, ALL_LABELS, ESTIMATES, FEW_LABELS
 from matplotlib.ticker import FuncFormatter
 
+from benchmarks.bench_monitor_sets import RISEN_WEEKS, USUAL
+from benchmarks.bench_monitor_summary import NANNYML
+from benchmarks.bench_monitor_years import ALARMS, ALL_LABELS, ESTIMATES, FEW_LABELS
 from figures.style import CYCLE, OTHERS, TRUTH, Axes, Figure, plot
 
 CAPTION = (

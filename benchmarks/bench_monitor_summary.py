@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from bench_monitor_sets import LAST_QUIET_WEEK, RISEN_WEEKS, ROWS, STABLE_WEEKS, Rated
-from bench_monitor_years import ALARMS, CORRECTED, ESTIMATES, Watched
 from numpy.typing import NDArray
 
+from benchmarks.bench_monitor_sets import LAST_QUIET_WEEK, RISEN_WEEKS, ROWS, STABLE_WEEKS, Rated
+from benchmarks.bench_monitor_years import ALARMS, CORRECTED, ESTIMATES, Watched
 from projnorm.core.arrays import Arrays
 from projnorm.estimators.softmax import Floats
 

@@ -14,7 +14,9 @@ from statistics import NormalDist
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from bench_monitor_sets import (
+from threadpoolctl import threadpool_limits
+
+from benchmarks.bench_monitor_sets import (
     LABELS_A_BATCH,
     LAST_QUIET_WEEK,
     ROWS,
@@ -24,8 +26,6 @@ from bench_monitor_sets import (
     real_order,
     year_of,
 )
-from threadpoolctl import threadpool_limits
-
 from projnorm.core.arrays import Arrays
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.hypotheses import NO_SHIFT

@@ -1,6 +1,6 @@
 """Exact tangent kernels (one output, float32) by this engine and by the ways people compute them now.
 
-Run: ``python benchmarks/bench_ntk.py --neural-tangents nt-env/bin/python`` (about half an hour on two cores, 20 GB).
+Run: ``python -m benchmarks.bench_ntk --neural-tangents nt-env/bin/python`` (about half an hour on two cores, 20 GB).
 The peers are nngeometry, `torch.func` vmap(grad), a loop of `autograd.grad` with one product, neural-tangents with
 structured derivatives and, for the MLP, its formula written out. The networks are a ResNet18, an MLP, a CNN, a ViT
 and a BERT (`kernel_networks.py`). The engine runs as users call it, with its self-check.
@@ -41,9 +41,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import interleaved_seconds, medians, write_result
-from kernel_networks import BERT, CNN, MLP, RESNET, VIT, Case, Inputs, count, in_double, make_case, rows
-from kernel_peers import (
+from torch import nn
+
+from benchmarks.harness import interleaved_seconds, medians, write_result
+from benchmarks.kernel_networks import BERT, CNN, MLP, RESNET, VIT, Case, Inputs, count, in_double, make_case, rows
+from benchmarks.kernel_peers import (
     Kernel,
     NeuralTangents,
     PeerError,
@@ -53,8 +55,6 @@ from kernel_peers import (
     nngeometry,
     torch_func,
 )
-from torch import nn
-
 from ntk.features.gradient_features import gradient_features
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
@@ -109,7 +109,7 @@ def main() -> None:
         print(table(json.loads(args.table.read_text("utf-8"))["rows"]))
         return
     options = {"--quick": args.quick, "--neural-tangents nt-env/bin/python": args.neural_tangents}
-    command = " ".join(["python benchmarks/bench_ntk.py", *(option for option, given in options.items() if given)])
+    command = " ".join(["python -m benchmarks.bench_ntk", *(option for option, given in options.items() if given)])
     peers = Peers(args.neural_tangents)
     result: dict[str, Any] = {"threads": torch.get_num_threads(), "peers": peers.versions}
     # First, while this process is small: a child's peak starts at its parent's.
@@ -437,7 +437,7 @@ def table(measured: Sequence[dict[str, Any]]) -> str:
 def in_a_process_of_its_own(n: int, gigabytes: float) -> dict[str, Any]:
     """Peak resident size of a kernel of `n` images, measured by the operating system."""
     asked = json.dumps({"n": n, "gigabytes": gigabytes})
-    command = [sys.executable, __file__, "--memory-of", asked]
+    command = [sys.executable, "-m", "benchmarks.bench_ntk", "--memory-of", asked]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(found.stdout)
 

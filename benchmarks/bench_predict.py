@@ -4,7 +4,7 @@ The peer is the network simplex of Python Optimal Transport. The outputs are dra
 one-hot labels, noisier and in other class shares on the target, so that the tests refute "no shift" and every part is
 computed. n = m = 5,000; 10 classes and 1,000.
 
-Run: python benchmarks/bench_predict.py; writes results/bench_predict.json.
+Run: python -m benchmarks.bench_predict; writes results/bench_predict.json.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import ot
-from harness import interleaved_seconds, medians, write_result
 from threadpoolctl import threadpool_limits
 
+from benchmarks.harness import interleaved_seconds, medians, write_result
 from projnorm.estimate.estimate import estimate_errors
 from projnorm.estimators.class_shares import label_shares
 from projnorm.estimators.softmax import probabilities
@@ -35,7 +35,7 @@ def main() -> None:
     """Check agreement, time, print, save."""
     rows = [_measured(classes) for classes in REPEATS]
     result = {"samples": SAMPLES, "rows": rows}
-    write_result(RESULTS / "bench_predict.json", "python benchmarks/bench_predict.py", result)
+    write_result(RESULTS / "bench_predict.json", "python -m benchmarks.bench_predict", result)
     for row in rows:
         print(row)
 

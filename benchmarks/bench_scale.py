@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from harness import interleaved_seconds, medians, write_result
 
+from benchmarks.harness import interleaved_seconds, medians, write_result
 from deep.comparison.comparison import run_comparison
 from deep.comparison.config import DeepConfig
 from deep.comparison.presets import IMAGE_PRESETS
@@ -77,7 +77,7 @@ def main() -> None:
                 print(job, {where: f"{middle[where]:.1f} s, {peer / middle[where]:.2f}x" for where in backends})
         finally:
             cluster.close()
-    write_result(RESULT, "python benchmarks/bench_scale.py", {"workers": WORKERS, "rows": list(rows.values())})
+    write_result(RESULT, "python -m benchmarks.bench_scale", {"workers": WORKERS, "rows": list(rows.values())})
 
 
 def _timed(run: Callable[[RunContext], Record], folder: Path, backend: Backend) -> Record:

@@ -1,6 +1,6 @@
 """A sweep of ProjNormLinear over sigma against doing each sigma on its own.
 
-Run: ``python benchmarks/bench_toy.py`` (under a minute on two cores). At the paper's sizes with 41 sigmas, one BLAS
+Run: ``python -m benchmarks.bench_toy`` (under a minute on two cores). At the paper's sizes with 41 sigmas, one BLAS
 thread as every task of a run has. Peers: forming the shifted inputs and solving afresh for each sigma, and keeping the
 two Gram matrices with a Cholesky factorisation per sigma. All answers are compared before anything is timed.
 """
@@ -11,10 +11,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from harness import interleaved_seconds, medians, write_result
 from scipy import linalg
 from threadpoolctl import threadpool_limits
 
+from benchmarks.harness import interleaved_seconds, medians, write_result
 from projnorm_theory import projnorm_linear
 from simulations.toy import projnorm_sweep
 
@@ -54,7 +54,7 @@ def main() -> None:
         "times_faster": ratios,
         "largest_relative_disagreement": disagreement,
     }
-    write_result(args.out, "python benchmarks/bench_toy.py" + (" --quick" if args.quick else ""), result)
+    write_result(args.out, "python -m benchmarks.bench_toy" + (" --quick" if args.quick else ""), result)
     print(f"{SIGMAS.size} sigmas, d1 = {d1}, d2 = {d2}, m = {m}: sweep {median['sweep']:.4f} s")
     for name, ratio in ratios.items():
         print(f"  {name:16} {median[name]:.4f} s   {ratio:5.2f} x")

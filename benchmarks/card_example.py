@@ -1,6 +1,6 @@
 """The example of docs/estimate.md: a small network on digits that were moved sideways, a shift it is not calibrated on.
 
-Run: python benchmarks/card_example.py [FOLDER]; writes error_card.png there.
+Run: python -m benchmarks.card_example [FOLDER]; writes error_card.png there.
 """
 
 from __future__ import annotations

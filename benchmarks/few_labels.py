@@ -1,6 +1,6 @@
 """Do intervals from a few labels hold, and how many uniform labels is one chosen label worth?
 
-Run: python benchmarks/few_labels.py DATA IMAGES WEIGHTS CACHE. DATA has the sets of docs/benchmark-of-shifts.md, IMAGES
+Run: python -m benchmarks.few_labels DATA IMAGES WEIGHTS CACHE. DATA has the sets of docs/benchmark-of-shifts.md, IMAGES
 and WEIGHTS are those of its `cifar10`, and CACHE is a folder that an interrupted run resumes from, to be removed when
 `deep/labels` changes. Writes results/few_labels.json and results/figures/few_labels.png; an hour and a half on
 two busy cores.
@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from few_labels_draws import (
+from numpy.typing import NDArray
+
+from benchmarks.few_labels_draws import (
     BUDGETS,
     HAS_PPI,
     LEVEL,
@@ -39,11 +41,9 @@ from few_labels_draws import (
     Task,
     measured,
 )
-from few_labels_figure import draw
-from few_labels_sets import REPORTED, SETS, targets_of
-from harness import write_result
-from numpy.typing import NDArray
-
+from benchmarks.few_labels_figure import draw
+from benchmarks.few_labels_sets import REPORTED, SETS, targets_of
+from benchmarks.harness import write_result
 from benchmarks.shifts.problems import Places
 from figures.style import rendered
 from projnorm.core.arrays import Arrays
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
     }
     result = json.loads(json.dumps(result), parse_float=lambda text: round(float(text), _DIGITS))
     _show(result)
-    write_result(args.out / "few_labels.json", "python benchmarks/few_labels.py DATA IMAGES WEIGHTS CACHE", result)
+    write_result(args.out / "few_labels.json", "python -m benchmarks.few_labels DATA IMAGES WEIGHTS CACHE", result)
     (args.out / "figures").mkdir(parents=True, exist_ok=True)
     (args.out / "figures" / "few_labels.png").write_bytes(rendered(draw(result), "png"))
 

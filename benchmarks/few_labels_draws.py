@@ -11,12 +11,12 @@ import zlib
 from dataclasses import dataclass
 
 import numpy as np
-from few_labels_sets import Target
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import beta, betabinom, norm
 from sklearn.isotonic import IsotonicRegression
 
+from benchmarks.few_labels_sets import Target
 from projnorm.core.arrays import Arrays
 from projnorm.core.store import digest
 from projnorm.estimators.softmax import Floats

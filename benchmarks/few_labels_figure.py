@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from few_labels_draws import EXACT, GUARANTEED, POWER_TUNED, PPI, STRATIFIED, WALD
 from matplotlib.ticker import NullFormatter, NullLocator
 
+from benchmarks.few_labels_draws import EXACT, GUARANTEED, POWER_TUNED, PPI, STRATIFIED, WALD
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 
 CAPTION = (

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from kernel_networks import Inputs, call, count, rows
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from benchmarks.kernel_networks import Inputs, call, count, rows
 
 Kernel = Callable[[], np.ndarray]
 

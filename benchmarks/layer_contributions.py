@@ -1,6 +1,6 @@
 """Which layers of a network make ProjNorm follow the error: the squared distance of each part, and its R^2.
 
-Run: python benchmarks/layer_contributions.py RECORDS OUT.json [RUN], on a finished comparison with ProjNorm.
+Run: python -m benchmarks.layer_contributions RECORDS OUT.json [RUN], on a finished comparison with ProjNorm.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 
+from benchmarks.harness import write_result
 from deep.comparison.config import kind_of
 from deep.comparison.runs import open_run
 from projnorm.core.errors import InputError
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
         print(f"{part:10s} {rows[part]}")
     clean = float(total[0] / np.median(total))
     result = {"run": run.name, "clean_square_over_median": clean, "parts": rows}
-    write_result(Path(out), "python benchmarks/layer_contributions.py RECORDS OUT.json [RUN]", result)
+    write_result(Path(out), "python -m benchmarks.layer_contributions RECORDS OUT.json [RUN]", result)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Error estimates under corruptions of families that no calibration set has, and under other class shares.
 
-Run: python benchmarks/left_out_families.py digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
-python benchmarks/left_out_families.py CIFAR10.npz WEIGHTS.pth OUT.json
+Run: python -m benchmarks.left_out_families digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
+python -m benchmarks.left_out_families CIFAR10.npz WEIGHTS.pth OUT.json
 
 Each family of CIFAR-C is left out of the calibration in turn. The peer is temperature-scaled COT, with the network by a
 line that is fitted to the same calibration sets. Clean images are drawn in other class shares: Dirichlet(1),
@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 from torch import nn
 
+from benchmarks.harness import write_result
 from deep.training.loop import train
 from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.data.datasets import digits, load_splits
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     result = {"data": name, "level": LEVEL, "summary": _summary(rows), "rows": rows}
     for one in result["summary"]:
         print(one)
-    write_result(Path(arguments[-1]), "python benchmarks/left_out_families.py DATA [WEIGHTS] OUT.json", result)
+    write_result(Path(arguments[-1]), "python -m benchmarks.left_out_families DATA [WEIGHTS] OUT.json", result)
 
 
 def trained(arguments: list[str]) -> tuple[nn.Module, ImageNetInput, ImageSet, ImageSet]:

@@ -1,7 +1,7 @@
 """MaNo with its normalisation chosen for each target as in the paper, on the source, or always the same.
 
-Run: python benchmarks/mano_normalisation.py digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
-python benchmarks/mano_normalisation.py CIFAR10.npz WEIGHTS.pth OUT.json
+Run: python -m benchmarks.mano_normalisation digits OUT.json, or for ResNet18 on CIFAR-10 at 32 px
+python -m benchmarks.mano_normalisation CIFAR10.npz WEIGHTS.pth OUT.json
 
 The network and the targets, 19 families of corruptions at three severities, are those of left_out_families.py.
 """
@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
-from left_out_families import SEVERITIES, trained
 
+from benchmarks.harness import write_result
+from benchmarks.left_out_families import SEVERITIES, trained
 from projnorm.core.statistics import fit_quality
 from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.estimate.source_and_model import ModelSamples
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> None:
     }
     result = {"targets": len(errors), "source_is_sure": sure_there, "targets_that_are_sure": sum(sure), "rows": found}
     print(result)
-    write_result(Path(arguments[-1]), "python benchmarks/mano_normalisation.py DATA [WEIGHTS] OUT.json", result)
+    write_result(Path(arguments[-1]), "python -m benchmarks.mano_normalisation DATA [WEIGHTS] OUT.json", result)
 
 
 if __name__ == "__main__":

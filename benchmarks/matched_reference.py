@@ -1,6 +1,6 @@
 """Which reference of ProjNormLinear follows the error under corruptions, under other class shares, and under both.
 
-Run: python benchmarks/matched_reference.py RECORDS OUT.json [RUN], on a finished comparison on images (`projnorm deep
+Run: python -m benchmarks.matched_reference RECORDS OUT.json [RUN], on a finished comparison on images (`projnorm deep
 run`) in the folder RECORDS.
 
 Every target is drawn as it is and with other class shares, three times each, and scored in closed form on the inputs of
@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 from numpy.typing import NDArray
 
+from benchmarks.harness import write_result
 from deep.comparison import trained_networks
 from deep.comparison.runs import open_run
 from projnorm.core.progress import tracked
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> None:
     for name, row in found.items():
         print(f"{name:60s}", {kind: f"{value:.4f}" for kind, value in row.items()})
     result = {"run": run.name, "sets": len(errors), "rows": found}
-    write_result(Path(out), "python benchmarks/matched_reference.py RECORDS OUT.json [RUN]", result)
+    write_result(Path(out), "python -m benchmarks.matched_reference RECORDS OUT.json [RUN]", result)
 
 
 def _regression(columns: list[NDArray[np.float64]], errors: NDArray[np.float64], fitted: NDArray[np.bool_]) -> NDArray:

@@ -5,7 +5,7 @@ project:
 
     python3 -m venv nt-env
     nt-env/bin/pip install neural-tangents==0.6.5 tf2jax==0.3.6 jax==0.4.23 jaxlib==0.4.23 'numpy<2' 'scipy<1.13'
-    python benchmarks/bench_ntk.py --neural-tangents nt-env/bin/python
+    python -m benchmarks.bench_ntk --neural-tangents nt-env/bin/python
 
 It reads inputs, parameters and buffers of a torch network from an NPZ file, builds the same network in plain JAX with
 channels last, compiles `empirical_ntk_fn` with structured derivatives, writes the kernel to a second NPZ file and

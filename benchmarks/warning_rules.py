@@ -1,6 +1,6 @@
 """How well warnings separate ranges that miss from those that hold, with thresholds chosen without the suite.
 
-Run: python benchmarks/warning_rules.py projnorm-out/runs; reads what `projnorm benchmark` stored there and writes
+Run: python -m benchmarks.warning_rules projnorm-out/runs; reads what `projnorm benchmark` stored there and writes
 results/warning_rules.json. The mode is the default from outputs only.
 
 The conditions are those of `projnorm.estimate.warnings`. Each suite is left out in turn, the thresholds are those that
@@ -16,10 +16,10 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.harness import write_result
 from benchmarks.shifts.evaluate import OUTPUTS_ONLY
 from projnorm.estimate.hypotheses import Assessment, HypothesisTests
 from projnorm.estimators.scaling import Scaling
@@ -67,7 +67,7 @@ def main(runs: Path) -> None:
         "suite_left_out": _rates(left_out, missed, everywhere),
         "by_suite": by_suite,
     }
-    write_result(RESULTS / "warning_rules.json", "python benchmarks/warning_rules.py RUNS", result)
+    write_result(RESULTS / "warning_rules.json", "python -m benchmarks.warning_rules RUNS", result)
     for name in ("as_shipped", "chosen_on_all", "suite_left_out"):
         print(name, result[name])
     for row in by_suite:

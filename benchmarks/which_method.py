@@ -1,6 +1,6 @@
 """The table of docs/which-method.md: every method on all and on few samples of each target, with its cost.
 
-Run: python benchmarks/which_method.py RUN SMALL_SAMPLES OUT.json, with the folders of the records of `projnorm deep run
+Run: python -m benchmarks.which_method RUN SMALL_SAMPLES OUT.json, with the folders of the records of `projnorm deep run
 ... --methods all` and of `projnorm deep small-samples` on it. Prints rows of Markdown.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from harness import write_result
 
+from benchmarks.harness import write_result
 from benchmarks.studies.method_quality import SizeQuality, predictions, size_quality, smallest_size
 from figures.table import number
 from projnorm.core.records import load_record
@@ -40,7 +40,7 @@ def main(run: Path, small: Path, out: Path) -> None:
         rows.append({"method": method, "all": asdict(full), "few": few and asdict(few), "needs": needs})
         print(_row(method, full, few, needs))
     result = {"run": run.name, "small_samples": small.name, "m": whole, "few": FEW, "rows": rows}
-    write_result(out, "python benchmarks/which_method.py RUN SMALL_SAMPLES OUT.json", result)
+    write_result(out, "python -m benchmarks.which_method RUN SMALL_SAMPLES OUT.json", result)
 
 
 def _on_all(run: Path, size: int) -> dict[str, SizeQuality]:
