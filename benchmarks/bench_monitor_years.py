@@ -111,7 +111,7 @@ class Watched:
         ):
             if len(known):
                 correction = Recalibration.fit(known[:, 0], known[:, 1], known[:, 2], float(known[:, 3].mean()))
-                found.append(correction.interval(error, noise, LEVEL).error)
+                found.append(correction.interval(error, noise, LEVEL).value)
             else:
                 found.append(float(error))
             counts = StratumCounts([ROWS], [LABELS_A_BATCH], [int(wrong)])

@@ -18,11 +18,11 @@ from sklearn.isotonic import IsotonicRegression
 
 from benchmarks.few_labels_sets import Target
 from projnorm.core.arrays import Arrays
+from projnorm.core.statistics import Interval
 from projnorm.core.store import digest
 from projnorm.estimators.softmax import Floats
 from projnorm.labels.counts import (
     Counts,
-    ErrorInterval,
     StratumCounts,
     largest_multiplier,
     likeliest_division,
@@ -151,12 +151,12 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
         power_tuned = power_tuned_interval(y, target.expected, samples, of, strata.sizes, LEVEL)
         uniform = rng.choice(len(target.wrong), budget, replace=False)
         ppi = _ppi(target, uniform)
-        squares[number] = [(one.error - target.wrong.mean()) ** 2 for one in (power_tuned, ppi)]
+        squares[number] = [(one.value - target.wrong.mean()) ** 2 for one in (power_tuned, ppi)]
         counts = StratumCounts.of(of, y, strata.sizes)
         if number < draws:
             x = int(target.wrong[uniform].sum())
             intervals = (power_tuned, _clopper_pearson(x, budget), _wald(x, budget), ppi)
-            quick[number] = [(one.error, one.low, one.high) for one in intervals]
+            quick[number] = [(one.value, one.low, one.high) for one in intervals]
             holds[number] = (
                 _stratified_holds(counts, division),
                 _anytime_holds(counts, division, strata),
@@ -166,7 +166,7 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
         if number < slow_draws:
             found = [stratified_interval(counts, LEVEL), anytime_interval(counts, strata.expected, LEVEL)]
             found += [guaranteed_interval(counts, LEVEL)] if number < guaranteed else []
-            slow[number, : len(found)] = [(one.error, one.low, one.high) for one in found]
+            slow[number, : len(found)] = [(one.value, one.low, one.high) for one in found]
     of_uniform = _variance(np.zeros(len(target.wrong), dtype=np.int64), target.wrong, np.array([budget]))
     drawn = np.bincount(strata.of[samples], minlength=len(strata.sizes))
     of_stratified = _variance(strata.of, target.wrong, drawn)
@@ -263,14 +263,14 @@ def _likeliest(counts: StratumCounts, total: int) -> Floats:
     return likeliest_division(counts, brentq(lambda one: likeliest_division(counts, one).sum() - total, -end, end))
 
 
-def _clopper_pearson(x: int, n: int) -> ErrorInterval:
+def _clopper_pearson(x: int, n: int) -> Interval:
     low, high = _clopper_pearson_ends(np.array([x]), np.array([n]))
-    return ErrorInterval(x / n, float(low[0]), float(high[0]))
+    return Interval(x / n, float(low[0]), float(high[0]))
 
 
-def _wald(x: int, n: int) -> ErrorInterval:
+def _wald(x: int, n: int) -> Interval:
     low, high = _wald_ends(np.array([x]), np.array([n]))
-    return ErrorInterval(x / n, float(low[0]), float(high[0]))
+    return Interval(x / n, float(low[0]), float(high[0]))
 
 
 def _clopper_pearson_ends(x: Counts, n: Counts) -> tuple[Floats, Floats]:
@@ -285,11 +285,11 @@ def _wald_ends(x: Counts, n: Counts) -> tuple[Floats, Floats]:
     return np.maximum(rate - reach, 0.0), np.minimum(rate + reach, 1.0)
 
 
-def _ppi(target: Target, uniform: Counts) -> ErrorInterval:
+def _ppi(target: Target, uniform: Counts) -> Interval:
     """What ppi-python says of uniform labels, with power tuning; nan if it is not installed."""
     if ppi_mean_ci is None:
-        return ErrorInterval(math.nan, math.nan, math.nan)
+        return Interval(math.nan, math.nan, math.nan)
     rest = np.delete(target.expected, uniform)
     given = (target.wrong[uniform].astype(float), target.expected[uniform], rest)
     low, high = ppi_mean_ci(*given, alpha=1.0 - LEVEL)
-    return ErrorInterval(float(ppi_mean_pointestimate(*given)[0]), float(low[0]), float(high[0]))
+    return Interval(float(ppi_mean_pointestimate(*given)[0]), float(low[0]), float(high[0]))

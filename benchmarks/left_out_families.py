@@ -24,10 +24,10 @@ from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.data.datasets import digits, load_splits
 from projnorm.data.images import ImageNetInput, ImageSet
 from projnorm.estimate.calibration_sets import CalibrationSets
-from projnorm.estimate.fitted_source import OutputsEstimator, halves
+from projnorm.estimate.fitted_source import FittedSource, halves
 from projnorm.estimate.result import ErrorEstimate
 from projnorm.estimate.shifted_images import drawn_with_shares, other_shares
-from projnorm.estimate.source_and_model import ModelSamples
+from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.estimators.base import Resources
 from projnorm.models.preparation import one_thread
 from projnorm.models.recipe import Recipe
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     """Train, estimate, print, save."""
     name = "digits" if arguments[0] == "digits" else "cifar10"
     network, prepare, source, test = trained(arguments)
-    samples = ModelSamples(network, (source.images, source.labels), (), prepare, "cpu", None)
+    samples = SourceAndModel(network, (source.images, source.labels), (), prepare, "cpu", None)
     first, held_out = halves(samples.source, 0)
     sets = samples.shifted("auto", held_out, 0, keep_inputs=False)
     assert sets is not None
@@ -78,14 +78,14 @@ def trained(arguments: list[str]) -> tuple[nn.Module, ImageNetInput, ImageSet, I
     return network, prepare, source, splits.test
 
 
-def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, OutputsEstimator]:
+def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, FittedSource]:
     """The default with the network and its images, and from outputs alone."""
     known = (None, None, "any", None, LEVEL, Resources(), "", source)
-    return {"network": OutputsEstimator(*known, learnt_from, sets), "outputs": OutputsEstimator(*known, source, None)}
+    return {"network": FittedSource(*known, learnt_from, sets), "outputs": FittedSource(*known, source, None)}
 
 
 def _shares(
-    samples: ModelSamples, test: ImageSet, estimators: dict[str, OutputsEstimator], m: int
+    samples: SourceAndModel, test: ImageSet, estimators: dict[str, FittedSource], m: int
 ) -> list[dict[str, object]]:
     """Clean images in other class shares."""
     whole, rng, rows = samples.of((test.images, test.labels), "test"), np.random.default_rng(m), []
@@ -97,7 +97,7 @@ def _shares(
 
 
 def _corrupted(
-    samples: ModelSamples, test: ImageSet, family: str, estimators: dict[str, OutputsEstimator], m: int
+    samples: SourceAndModel, test: ImageSet, family: str, estimators: dict[str, FittedSource], m: int
 ) -> list[dict[str, object]]:
     """One family of corruptions, in the class shares of the source and in others."""
     rng, rows = np.random.default_rng((m, zlib.crc32(family.encode()))), []
@@ -111,7 +111,7 @@ def _corrupted(
     return rows
 
 
-def _rows(kind: str, target: Outputs, estimators: dict[str, OutputsEstimator], m: int) -> list[dict[str, object]]:
+def _rows(kind: str, target: Outputs, estimators: dict[str, FittedSource], m: int) -> list[dict[str, object]]:
     found: dict[str, ErrorEstimate] = {mode: one.estimate(target) for mode, one in estimators.items()}
     cot = {mode: next(one for one in estimate.methods if one.method == "COT") for mode, estimate in found.items()}
     return [

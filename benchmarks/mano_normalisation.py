@@ -18,7 +18,7 @@ from benchmarks.harness import write_result
 from benchmarks.left_out_families import SEVERITIES, trained
 from projnorm.core.statistics import fit_quality
 from projnorm.data.corruptions.families import FAMILIES, corrupt
-from projnorm.estimate.source_and_model import ModelSamples
+from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.estimators.mano import POWER, is_sure, quadratic
 from projnorm.estimators.softmax import probabilities
 from projnorm.models.preparation import one_thread
@@ -29,7 +29,7 @@ M = 1_000
 def main(arguments: list[str]) -> None:
     """Train, score, print, save."""
     network, prepare, source, test = trained(arguments)
-    samples = ModelSamples(network, (source.images, source.labels), (), prepare, "cpu", None)
+    samples = SourceAndModel(network, (source.images, source.labels), (), prepare, "cpu", None)
     sure_there = is_sure(samples.source.logits)
     rows, errors, sure = [], [], []
     for family in FAMILIES:

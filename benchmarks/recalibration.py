@@ -66,7 +66,7 @@ def misses(entry: Entry) -> dict[str, np.ndarray]:
             one = Recalibration.fit(draw[:t, 0], error[:t], draw[:t, 1], float(spread[:t].mean()))
             corrected = one.interval(error[t], noise[t], LEVEL)
             found["free"].append(abs(error[t] - truth[t]))
-            found["recalibrated"].append(abs(corrected.error - truth[t]))
+            found["recalibrated"].append(abs(corrected.value - truth[t]))
             found["labelled"].append(abs(draw[t - 1, 0] - truth[t]))
             found["free held"].append(low[t] <= truth[t] <= high[t])
             found["recalibrated held"].append(corrected.low <= truth[t] <= corrected.high)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +19,13 @@ ENDS, _DRAWS, _FEWEST_FAMILIES = ((1 - 0.95) / 2, (1 + 0.95) / 2), 2000, 3
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A number with a bootstrap interval at 95 %; nan where there are too few families."""
+    """A number with the ends of its interval; nan where there is none.
+
+    Attributes:
+        value: The number.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     value: float
     low: float = math.nan
@@ -26,11 +33,25 @@ class Interval:
 
     @classmethod
     def over(cls, draws: Counts | None, value: float, measure: Callable[[Counts], Floats]) -> Interval:
-        """A number with the interval of its measure over draws from `family_draws`."""
+        """A number with the bootstrap interval at 95 % of its measure over draws from `family_draws`."""
         measured = np.array([]) if draws is None else measure(draws)
         if not np.isfinite(measured).any():
             return cls(value)
         return cls(value, *np.nanquantile(measured, ENDS).tolist())
+
+    def at_least(self, reach: float) -> Interval:
+        """The interval of a share that reaches at least this far to either side, within 0 to 1."""
+        low, high = min(self.low, self.value - reach), max(self.high, self.value + reach)
+        return replace(self, low=max(0.0, low), high=min(1.0, high))
+
+
+def normal_reach(level: float) -> float:
+    """Half the length of a normal interval at this level, in standard deviations: 1.64 for 0.9.
+
+    >>> round(normal_reach(0.9), 4)
+    1.6449
+    """
+    return NormalDist().inv_cdf(0.5 + level / 2.0)
 
 
 @dataclass(frozen=True, slots=True)

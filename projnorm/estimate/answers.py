@@ -10,9 +10,8 @@ show. The constants were chosen on an earlier draw of most sets of the benchmark
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from statistics import NormalDist
 
+from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimate.hypotheses import Assessment
 
 # With two classes COT has half of the weight where excess times the squared difference from confidence is this.
@@ -21,26 +20,10 @@ _HALF = 1e-3
 _BELOW, _ABOVE, _LEAST = 0.2, 0.45, 0.005
 # COT is too low by about this part of what it says above the source, where networks are sure of their mistakes.
 _BEYOND = 0.3
-_USUAL_REACH = NormalDist().inv_cdf(0.95)
+_USUAL_REACH = normal_reach(0.9)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An error with the ends of its interval, and the sampling noise in it."""
-
-    error: float
-    low: float
-    high: float
-    sampling_noise: float
-
-    def at_least(self, spread: float, level: float) -> Answer:
-        """The answer with an interval that is no narrower than sampling noise and another spread make it."""
-        reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.hypot(self.sampling_noise, spread)
-        low, high = min(self.low, self.error - reach), max(self.high, self.error + reach)
-        return replace(self, low=max(0.0, low), high=min(1.0, high))
-
-
-def answer_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Answer:
+def answer_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
     """The estimate and the range.
 
     Args:
@@ -83,18 +66,18 @@ def _upper_cot(e: Assessment) -> float:
     return e.cot + _BEYOND * max(0.0, e.cot - e.source_error)
 
 
-def answer_from_methods(errors: list[float], sizes: tuple[int, int], level: float) -> Answer:
+def answer_from_methods(errors: list[float], sizes: tuple[int, int], level: float) -> Interval:
     """The mean of what several methods say, with a range over them and the same allowance; arguments as above."""
     error = min(1.0, max(0.0, sum(errors) / len(errors)))
     return _ranged(error, errors, _ABOVE, sizes, level)
 
 
-def _ranged(error: float, said: list[float], above: float, sizes: tuple[int, int], level: float) -> Answer:
+def _ranged(error: float, said: list[float], above: float, sizes: tuple[int, int], level: float) -> Interval:
     """An error with a range over everything that was said, sampling noise and the allowance."""
     noise = sampling_noise(error, *sizes)
-    reach = NormalDist().inv_cdf(0.5 + level / 2.0)
+    reach = normal_reach(level)
     scale = reach / _USUAL_REACH
     low, high = min(error, *said), max(error, *said)
     low -= math.hypot(reach * noise, scale * (_BELOW * low + _LEAST))
     high += math.hypot(reach * noise, scale * (above * high + _LEAST))
-    return Answer(error, max(0.0, low), min(1.0, high), noise)
+    return Interval(error, max(0.0, low), min(1.0, high))

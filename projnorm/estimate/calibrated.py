@@ -17,7 +17,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from projnorm.estimate.answers import Answer, answer_from_outputs, sampling_noise
+from projnorm.core.statistics import Interval, normal_reach
+from projnorm.estimate.answers import answer_from_outputs, sampling_noise
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.estimate.hypotheses import Assessment
 from projnorm.estimate.score_regression import ScoreRegression
@@ -120,17 +121,17 @@ class CalibratedAnswers:
         shift: str,
         sizes: tuple[int, int],
         level: float,
-    ) -> Answer:
+    ) -> Interval:
         """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
-        if self.takes_class_shares(assessment, scores, shift):
+        if self.prefers_class_shares(assessment, scores, shift):
             return self._accepted(assessment, shift, sizes, level)
         law = self.mixture(scores, assessment, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
         wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
-        return Answer(error, low, high, sampling_noise(error, *sizes)).at_least(0.0, level)
+        return Interval(error, low, high).at_least(normal_reach(level) * sampling_noise(error, *sizes))
 
-    def takes_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
+    def prefers_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
         """Whether "class shares" answers: it is stated, or neither the outputs nor the regressions refute it."""
         if shift != "any" or not _explained_by_shares(assessment):
             return shift == "classes"
@@ -170,17 +171,18 @@ class CalibratedAnswers:
     def _likeness(self, scores: Mapping[str, float]) -> float:
         return float(self.likeness.predict([scores[one] for one in self.methods[1]]).mean[0])
 
-    def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Answer:
+    def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
         """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""
         plain = answer_from_outputs(assessment, shift, sizes, level)
         if len(self.accepted) < _FEWEST_ACCEPTED:
             return plain
+        error = plain.value
         estimates, errors = self.accepted.T
-        nearest = np.argsort(np.abs(estimates - plain.error), kind="stable")[:_NEAREST]
+        nearest = np.argsort(np.abs(estimates - error), kind="stable")[:_NEAREST]
         missed = errors[nearest] - estimates[nearest]
         low, high = np.quantile(missed, [0.5 - level / 2.0, 0.5 + level / 2.0]).tolist()
-        ends = plain.error + min(0.0, low), plain.error + max(0.0, high)
-        return Answer(plain.error, *ends, plain.sampling_noise).at_least(0.0, level)
+        ends = error + min(0.0, low), error + max(0.0, high)
+        return Interval(error, *ends).at_least(normal_reach(level) * sampling_noise(error, *sizes))
 
 
 def _explained_by_shares(assessment: Assessment) -> bool:

@@ -14,7 +14,7 @@ from projnorm.estimators.softmax import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LearntSize:
+class CalibrationAtSize:
     """What draws of one size from the calibration sets taught.
 
     Attributes:
@@ -33,7 +33,7 @@ class LearntSize:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LearntSets:
+class CalibrationBySize:
     """What calibration sets taught, by the number of samples drawn from them.
 
     Attributes:
@@ -42,7 +42,7 @@ class LearntSets:
     """
 
     origin: str
-    sizes: Mapping[int, LearntSize]
+    sizes: Mapping[int, CalibrationAtSize]
 
     def size_for(self, count: int) -> int:
         """The size that a target of this many samples is judged by: the nearest in ratio."""

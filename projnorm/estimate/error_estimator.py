@@ -15,11 +15,11 @@ from projnorm.core.files import decoding
 from projnorm.estimate.calibration_sets import CalibrationSets
 from projnorm.estimate.estimate import estimator_of, with_labels
 from projnorm.estimate.estimator_file import fingerprint, read_estimator, write_estimator
-from projnorm.estimate.fitted_source import OutputsEstimator
+from projnorm.estimate.fitted_source import FittedSource
 from projnorm.estimate.options import EstimateOptions, check_options, device_of, one_thread_for
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.source_and_model import ModelSamples, as_outputs
+from projnorm.estimate.source_and_model import SourceAndModel, as_outputs
 from projnorm.labels.labelled import AUTO, Labelled
 from projnorm.models.batches import as_batches
 from projnorm.models.classifiers import ArrayClassifier, Classifier, as_classifier, outputs_of
@@ -46,7 +46,7 @@ class ErrorEstimator:
         recalibration: What labels of earlier batches correct; None where there were none.
     """
 
-    fitted: OutputsEstimator
+    fitted: FittedSource
     classifier: Classifier | None
     model: Any
     options: EstimateOptions
@@ -71,7 +71,7 @@ class ErrorEstimator:
         check_options(options)
         wanted = _whole_sizes(sizes)
         with one_thread_for(model, options):
-            samples = ModelSamples.of_options(model, source, options)
+            samples = SourceAndModel.of_options(model, source, options)
             fitted = estimator_of(samples, options)
             if isinstance(fitted.calibration, CalibrationSets):
                 fitted = fitted.for_sizes(wanted or _default_sizes(fitted.calibration.size))

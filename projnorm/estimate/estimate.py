@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Interval
 from projnorm.data.tables import stem
-from projnorm.estimate.fitted_source import OutputsEstimator, halves
+from projnorm.estimate.fitted_source import FittedSource, halves
 from projnorm.estimate.options import EstimateOptions, asked_methods, check_options, one_thread_for
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.source_and_model import ModelSamples, known_shares
+from projnorm.estimate.source_and_model import SourceAndModel, known_shares
 from projnorm.estimators.registry import ESTIMATORS
-from projnorm.labels.counts import ErrorInterval
 from projnorm.labels.labelled import AUTO, Labelled, LabelledError, labelled_error, metrics_from_labels
 from projnorm.labels.metrics import MetricEstimate
 from projnorm.models.batches import Collate
@@ -74,7 +74,7 @@ def estimate_error(
     known = Labelled.of(labelled)
     check_options(options)
     with one_thread_for(model, options):
-        sets = ModelSamples.of_options(model, source, options)
+        sets = SourceAndModel.of_options(model, source, options)
         outputs = sets.of(target, name, needs_labels=False)
         require_alike(sets.source, outputs)
         estimator = estimator_of(sets, options)
@@ -82,14 +82,14 @@ def estimate_error(
 
 
 def with_labels(
-    estimator: OutputsEstimator, outputs: Outputs, known: Labelled, interval: str, *, metrics: bool
+    estimator: FittedSource, outputs: Outputs, known: Labelled, interval: str, *, metrics: bool
 ) -> ErrorEstimate:
     """The estimate for a target of which some labels are known, if asked for with metrics besides the error."""
     free = estimator.estimate(outputs)
     rows = estimator.class_probabilities(outputs, free.error)
-    said = ErrorInterval(free.error, free.low, free.high)
+    said = Interval(free.error, free.low, free.high)
     found = labelled_error(known, outputs, rows, said, interval=interval, level=estimator.level)
-    doubts = {_REFUTED: found.refutes_label_free, _GAPS: not known.is_beginning}
+    warnings_for = {_REFUTED: found.refutes_label_free, _GAPS: not known.is_beginning}
     return replace(
         free,
         error=found.error,
@@ -98,7 +98,7 @@ def with_labels(
         based_on=("labels",),
         warnings=(
             *estimator.general_warnings(outputs),
-            *(warning for warning, holds in doubts.items() if holds),
+            *(warning for warning, holds in warnings_for.items() if holds),
         ),
         labelled=found,
         metrics=_labelled_metrics(estimator, outputs, known, found) if metrics else (),
@@ -106,7 +106,7 @@ def with_labels(
 
 
 def _labelled_metrics(
-    estimator: OutputsEstimator, outputs: Outputs, known: Labelled, found: LabelledError
+    estimator: FittedSource, outputs: Outputs, known: Labelled, found: LabelledError
 ) -> tuple[MetricEstimate, ...]:
     """Metrics from labels; the accuracy is that of the estimate, whose interval is exact."""
     accuracy, *others = metrics_from_labels(known, outputs, level=estimator.level, seed=estimator.seed)
@@ -185,7 +185,7 @@ def estimate_errors(
     check_options(options)
     with one_thread_for(model, options):
         # Sets that cannot be read are refused before the model is run on shifted copies of the source.
-        sets = ModelSamples.of_options(model, source, options)
+        sets = SourceAndModel.of_options(model, source, options)
         outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
         for one in outputs:
             require_alike(sets.source, one)
@@ -193,20 +193,20 @@ def estimate_errors(
         return [estimator.estimate(one, metrics=metrics) for one in outputs]
 
 
-def estimator_of(sets: ModelSamples, options: EstimateOptions) -> OutputsEstimator:
+def estimator_of(sets: SourceAndModel, options: EstimateOptions) -> FittedSource:
     """What is learnt from the source; the options are those of `estimate_errors`, checked before."""
     calibration, seed = options.get("calibration", "auto"), options.get("seed", 0)
     asked, wanted = asked_methods(options.get("methods", "default"))
     learnt_from, held_out = halves(sets.source, seed)
     shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
-    return OutputsEstimator(
+    return FittedSource(
         asked,
         wanted,
         options.get("shift", "any"),
         known_shares(options.get("class_shares"), sets),
         options.get("level", 0.9),
         sets.resources(options.get("init"), seed),
-        _remedy(has_model=sets.classifier is not None, calibration=calibration),
+        _how_to_calibrate(has_model=sets.classifier is not None, calibration=calibration),
         sets.source,
         sets.source if shifted is None else learnt_from,
         shifted,
@@ -262,7 +262,7 @@ def _look_at_inputs(methods: tuple[str, ...] | None) -> bool:
     return any(ESTIMATORS[name].needs & {"inputs", "table", "network", "initial"} for name in methods or ())
 
 
-def _remedy(*, has_model: bool, calibration: Any) -> str:
+def _how_to_calibrate(*, has_model: bool, calibration: Any) -> str:
     """How a user could have calibration sets."""
     remedy = "pass labelled shifted sets as `calibration`"
     if not has_model:

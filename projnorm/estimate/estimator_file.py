@@ -17,8 +17,8 @@ from projnorm.core.atomic import write_atomically
 from projnorm.core.errors import InputError
 from projnorm.core.files import decoding, parse_json, read_file
 from projnorm.estimate.calibrated import CalibratedAnswers
-from projnorm.estimate.calibration_by_size import LearntSets, LearntSize
-from projnorm.estimate.fitted_source import OutputsEstimator
+from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
+from projnorm.estimate.fitted_source import FittedSource
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.estimate.score_regression import ScoreRegression
 from projnorm.estimators.base import Resources
@@ -31,7 +31,7 @@ _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("input
 
 
 def write_estimator(
-    path: Path, fitted: OutputsEstimator, recalibration: Recalibration | None, probe: tuple[float, ...]
+    path: Path, fitted: FittedSource, recalibration: Recalibration | None, probe: tuple[float, ...]
 ) -> None:
     """Write what was learnt, with the answers for a few samples of the source."""
     document, arrays = _described(fitted, recalibration)
@@ -41,12 +41,12 @@ def write_estimator(
     write_atomically(path, to_npz({name.replace("/", "|"): value for name, value in arrays.items()}))
 
 
-def fingerprint(fitted: OutputsEstimator, recalibration: Recalibration | None) -> str:
+def fingerprint(fitted: FittedSource, recalibration: Recalibration | None) -> str:
     """A short text that differs for estimators that learnt something else."""
     return _checksum(*_described(fitted, recalibration))[:_SHOWN]
 
 
-def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, NDArray[np.float64]]:
+def read_estimator(path: Path) -> tuple[FittedSource, Recalibration | None, NDArray[np.float64]]:
     """What `write_estimator` wrote; an `InputError` for any other file."""
     with decoding(f"{path}: is no whole file of an error estimator"):
         found = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
@@ -63,7 +63,7 @@ def read_estimator(path: Path) -> tuple[OutputsEstimator, Recalibration | None, 
 
 
 def _described(
-    fitted: OutputsEstimator, recalibration: Recalibration | None
+    fitted: FittedSource, recalibration: Recalibration | None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What was learnt, as plain values and arrays."""
     arrays: dict[str, NDArray[Any]] = {
@@ -78,12 +78,12 @@ def _described(
         "level": float(fitted.level),
         "seed": int(fitted.seed),
         "slice_spread": fitted.slice_spread,
-        "remedy": fitted.remedy,
+        "how_to_calibrate": fitted.how_to_calibrate,
         "recalibration": None if recalibration is None else list(astuple(recalibration)),
     }
     if fitted.class_shares is not None:
         arrays["class_shares"] = fitted.class_shares
-    if isinstance(fitted.calibration, LearntSets):
+    if isinstance(fitted.calibration, CalibrationBySize):
         document["origin"] = fitted.calibration.origin
         document["sizes"] = list(fitted.calibration.sizes)
         learnt = fitted.learnt_from
@@ -94,20 +94,20 @@ def _described(
     return document, arrays
 
 
-def _fitted(document: Mapping[str, Any], arrays: Arrays, path: Path) -> OutputsEstimator:
+def _fitted(document: Mapping[str, Any], arrays: Arrays, path: Path) -> FittedSource:
     source = _outputs(arrays, "source", path)
     calibration = None
     if "sizes" in document:
         sizes = {size: _size(arrays, size, document[f"methods of {size}"]) for size in document["sizes"]}
-        calibration = LearntSets(document["origin"], sizes)
-    return OutputsEstimator(
+        calibration = CalibrationBySize(document["origin"], sizes)
+    return FittedSource(
         None,
         None,
         document["shift"],
         arrays.get("class_shares"),
         float(document["level"]),
         Resources(seed=int(document["seed"])),
-        document["remedy"],
+        document["how_to_calibrate"],
         source,
         source if calibration is None else _outputs(arrays, "learnt_from", path),
         calibration,
@@ -125,7 +125,7 @@ def _outputs(arrays: Arrays, group: str, path: Path) -> Outputs:
     return replace(found, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))
 
 
-def _size_arrays(one: LearntSize) -> dict[str, NDArray[Any]]:
+def _size_arrays(one: CalibrationAtSize) -> dict[str, NDArray[Any]]:
     """What was learnt for one size as arrays."""
     arrays = {"names": one.names, "families": one.families, "errors": one.errors}
     arrays |= {f"scores/{method}": values for method, values in one.scores.items()}
@@ -138,7 +138,7 @@ def _size_arrays(one: LearntSize) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _size(arrays: Arrays, size: int, methods: Any) -> LearntSize:
+def _size(arrays: Arrays, size: int, methods: Any) -> CalibrationAtSize:
     own = {name.removeprefix(f"{size}/"): value for name, value in arrays.items() if name.startswith(f"{size}/")}
     scores = {name.removeprefix("scores/"): own[name] for name in own if name.startswith("scores/")}
     answers = None
@@ -151,7 +151,7 @@ def _size(arrays: Arrays, size: int, methods: Any) -> LearntSize:
         rest = [own[f"answers/{name}"] for name in ("own", "other", "accepted")]
         widest = float(own["answers/widest"])
         answers = CalibratedAnswers((first, second), inputs, both, likeness, rest[0], rest[1], rest[2], widest)
-    return LearntSize(own["names"], own["families"], own["errors"], scores, answers)
+    return CalibrationAtSize(own["names"], own["families"], own["errors"], scores, answers)
 
 
 def _checksum(document: Mapping[str, Any], arrays: Arrays) -> str:

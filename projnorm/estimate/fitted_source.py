@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +12,16 @@ from numpy.typing import NDArray
 from projnorm.core.errors import InputError
 from projnorm.core.formatting import joined, percent
 from projnorm.core.progress import tracked
-from projnorm.core.statistics import Floats, Interval, Line, family_draws, left_out_predictions
-from projnorm.estimate.answers import Answer, answer_from_methods, answer_from_outputs
+from projnorm.core.statistics import Floats, Interval, Line, family_draws, left_out_predictions, normal_reach
+from projnorm.estimate.answers import answer_from_methods, answer_from_outputs, sampling_noise
 from projnorm.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
-from projnorm.estimate.calibration_by_size import LearntSets, LearntSize
+from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.calibration_sets import CalibrationSets, Draw
 from projnorm.estimate.hypotheses import INPUTS, Assessment, HypothesisResult, HypothesisTests
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.estimate.result import CalibrationSummary, Coverage, ErrorEstimate, MethodResult
 from projnorm.estimate.slices import slice_spread
-from projnorm.estimate.warnings import calibrated_doubts, doubts
+from projnorm.estimate.warnings import calibrated_warnings_for, warnings_for
 from projnorm.estimators.base import Estimator, Resources
 from projnorm.estimators.registry import ESTIMATORS, build
 from projnorm.estimators.scaling import Scaling
@@ -78,7 +77,7 @@ class PerSampleEstimate:
 
 
 @dataclass(frozen=True, eq=False)
-class OutputsEstimator:
+class FittedSource:
     """Everything about an estimate but the outputs on a target.
 
     Attributes:
@@ -88,7 +87,7 @@ class OutputsEstimator:
         class_shares: Class shares of the targets, where they are known.
         level: Level of the intervals.
         resources: What methods may be built from besides outputs.
-        remedy: How the user could have calibration sets, in words.
+        how_to_calibrate: How the user could have calibration sets, in words.
         source: Labelled outputs.
         learnt_from: The part of them that methods learn from: half where calibration sets are made of the other half.
         calibration: Labelled shifted sets, or what was learnt from them for some sizes; None where there are none.
@@ -101,10 +100,10 @@ class OutputsEstimator:
     class_shares: Floats | None
     level: float
     resources: Resources
-    remedy: str
+    how_to_calibrate: str
     source: Outputs
     learnt_from: Outputs
-    calibration: CalibrationSets | LearntSets | None
+    calibration: CalibrationSets | CalibrationBySize | None
     known_spread: float | None = None
     _cache: dict[tuple[str, int], object] = field(default_factory=dict, init=False, repr=False)
 
@@ -170,11 +169,11 @@ class OutputsEstimator:
             rng=np.random.default_rng(self.seed),
         )
 
-    def for_sizes(self, sizes: Sequence[int]) -> OutputsEstimator:
+    def for_sizes(self, sizes: Sequence[int]) -> FittedSource:
         """The same with what calibration sets teach of targets of these sizes, in place of the sets."""
         if not isinstance(self.calibration, CalibrationSets):
             return self
-        learnt = LearntSets(self.calibration.origin, {size: self.learnt(size) for size in sizes})
+        learnt = CalibrationBySize(self.calibration.origin, {size: self.learnt(size) for size in sizes})
         return replace(self, calibration=learnt)
 
     @property
@@ -234,7 +233,7 @@ class OutputsEstimator:
         scaled = self._scaling(target)
         scores = dict.fromkeys(self._run, math.nan)
         # A target that is not much larger than what was learnt for is scored as a whole.
-        part = len(target) if isinstance(self.calibration, LearntSets) and len(target) < 2 * m else m
+        part = len(target) if isinstance(self.calibration, CalibrationBySize) and len(target) < 2 * m else m
         scores |= {method: part_score(one, scaled, part, self.seed) for method, one in self._estimators(m).items()}
         notes = {method: _note(self._lacking(method), score) for method, score in scores.items()}
         if self.wanted is not None and not any(math.isfinite(scores[one]) for one in self.wanted):
@@ -249,14 +248,15 @@ class OutputsEstimator:
         sizes = (len(self.source), len(target))
         if self.wanted is None:
             based_on, hypotheses = _based_on(assessment, self.shift), assessment.results
-            answer = answer_from_outputs(assessment, self.shift, sizes, self.level).at_least(
-                self.slice_spread, self.level
-            )
+            answer = answer_from_outputs(assessment, self.shift, sizes, self.level)
+            spread = math.hypot(sampling_noise(answer.value, *sizes), self.slice_spread)
+            answer = answer.at_least(normal_reach(self.level) * spread)
         else:
             based_on, hypotheses = tuple(one for one in self.wanted if math.isfinite(scores[one])), ()
             if raw := [method for method in based_on if not ESTIMATORS[method].is_error]:
                 more = f"pass {FEWEST_SETS - 1} labelled shifted sets or more as `calibration`"
-                remedy = f"; {more if self.calibration is not None else self.remedy}" if self.remedy else ""
+                remedy = more if self.calibration is not None else self.how_to_calibrate
+                remedy = f"; {remedy}" if self.how_to_calibrate else ""
                 raise InputError(f"{joined(raw)}: scores that are no errors need calibration{remedy}.")
             answer = answer_from_methods([scores[one] for one in based_on], sizes, self.level)
         results = [
@@ -291,23 +291,23 @@ class OutputsEstimator:
             HypothesisResult(one.name, one.error, p_value, p_value < _INPUTS_ALPHA) if one.name == INPUTS else one
             for one in assessment.results
         ]
-        takes_shares = answers.takes_class_shares(assessment, scores, shift)
-        if shift == "any" and not takes_shares and not assessment.accepts_no_shift:
+        prefers_shares = answers.prefers_class_shares(assessment, scores, shift)
+        if shift == "any" and not prefers_shares and not assessment.accepts_no_shift:
             hypotheses[1] = replace(hypotheses[1], refuted=True)
         law = answers.mixture(scores, assessment, self.shift)
         means = np.clip(law.means, 0.0, 1.0).tolist()
         hypotheses[2:] = [replace(one, error=mean) for one, mean in zip(hypotheses[2:], means, strict=True)]
         far = law.deviations[0] > _EXTRAPOLATION * answers.widest
-        warnings = (_OUTSIDE,) if far and not takes_shares and not assessment.accepts_no_shift else ()
+        warnings = (_OUTSIDE,) if far and not prefers_shares and not assessment.accepts_no_shift else ()
         based_on = answers.methods[0] if shift == "inputs" else answers.methods[1]
-        if takes_shares:
+        if prefers_shares:
             based_on = _based_on(assessment, shift)
         estimate = self._estimate(target, answer, based_on, results, tuple(hypotheses) if self.wanted is None else ())
         return replace(estimate, warnings=warnings, calibration=self._summary(learnt, answers))
 
-    def learnt(self, m: int) -> LearntSize:
+    def learnt(self, m: int) -> CalibrationAtSize:
         """What the calibration sets teach of targets with `m` samples."""
-        if isinstance(self.calibration, LearntSets):
+        if isinstance(self.calibration, CalibrationBySize):
             return self.calibration.sizes[m]
         key = ("learnt", m)
         if key not in self._cache:
@@ -320,9 +320,9 @@ class OutputsEstimator:
             answers = None if few else CalibratedAnswers.fit(draws, scores, assessment, regressed)
             names = np.array([draw.drawn_from.name for draw in own])
             families, errors = np.array([draw.family for draw in own]), np.array([draw.error for draw in own])
-            self._cache[key] = LearntSize(names, families, errors, table, answers)
+            self._cache[key] = CalibrationAtSize(names, families, errors, table, answers)
         found = self._cache[key]
-        assert isinstance(found, LearntSize)
+        assert isinstance(found, CalibrationAtSize)
         return found
 
     def _score_draws(
@@ -348,12 +348,12 @@ class OutputsEstimator:
         table = {one: np.array([row[one] for row in own]) for one in estimators}
         return table, {one: np.array([row[one] for row in rows]) for one in both}, assessment
 
-    def _summary(self, learnt: LearntSize, answers: CalibratedAnswers) -> CalibrationSummary:
+    def _summary(self, learnt: CalibrationAtSize, answers: CalibratedAnswers) -> CalibrationSummary:
         """How well the regression on draws with their own shares predicts those of families left out."""
         assert self.calibration is not None
         left_out, errors = answers.inputs.left_out(), answers.inputs.values
         families = answers.inputs.families
-        reach = NormalDist().inv_cdf(0.5 + self.level / 2.0) * left_out.deviation
+        reach = normal_reach(self.level) * left_out.deviation
         held = np.abs(left_out.mean - errors) <= reach
         draws = family_draws(families, np.random.default_rng(self.seed))
         share = Interval.over(draws, float(held.mean()), lambda counts: counts @ held / counts.sum(axis=1))
@@ -397,9 +397,9 @@ class OutputsEstimator:
             return []
         n = len(self.source)
         if estimate.calibration is None:
-            found = doubts(assessment, n, self.shift)
+            found = warnings_for(assessment, n, self.shift)
         else:
-            found = calibrated_doubts(assessment, n, self.shift, estimate.low)
+            found = calibrated_warnings_for(assessment, n, self.shift, estimate.low)
         if self.shift == "classes" and not assessment.accepts_class_shares:
             found.append(_MORE_THAN_SHARES)
         return found
@@ -407,7 +407,7 @@ class OutputsEstimator:
     def _estimate(
         self,
         target: Outputs,
-        answer: Answer,
+        answer: Interval,
         based_on: tuple[str, ...],
         results: list[MethodResult],
         hypotheses: tuple[HypothesisResult, ...],
@@ -415,7 +415,7 @@ class OutputsEstimator:
         return ErrorEstimate(
             target.name,
             len(target),
-            answer.error,
+            answer.value,
             answer.low,
             answer.high,
             self.level,
@@ -423,9 +423,9 @@ class OutputsEstimator:
             self.source.error,
             len(self.source),
             (*results, *_not_asked(self._run)),
-            answer.sampling_noise,
+            sampling_noise(answer.value, len(self.source), len(target)),
             hypotheses=hypotheses,
-            remedy=self.remedy,
+            how_to_calibrate=self.how_to_calibrate,
             assumed="known class shares" if self.class_shares is not None else self.shift,
         )
 
@@ -472,7 +472,7 @@ def _based_on(assessment: Assessment, shift: str) -> tuple[str, ...]:
     return ("COT", assessment.confidence_method) if len(assessment.shares) == 2 else ("COT",)
 
 
-def _by_line(method: str, score: float, learnt: LearntSize, note: str) -> MethodResult:
+def _by_line(method: str, score: float, learnt: CalibrationAtSize, note: str) -> MethodResult:
     """What a method says by a line of its own, from its score to the error."""
     known = learnt.scores.get(method)
     if known is None or not math.isfinite(score):
@@ -496,7 +496,7 @@ def _not_asked(asked: tuple[str, ...]) -> list[MethodResult]:
     return [MethodResult(method, note="not run: name it in methods") for method in left_out]
 
 
-def _too_few(learnt: LearntSize) -> str:
+def _too_few(learnt: CalibrationAtSize) -> str:
     """A warning that calibration sets were not used."""
     count = len(learnt.names)
     if count < FEWEST_SETS:

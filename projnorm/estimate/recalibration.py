@@ -17,14 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimate.result import ErrorEstimate
 from projnorm.estimators.softmax import Floats
-from projnorm.labels.counts import ErrorInterval
 
 # Variance between batches before any labels, as a part of that of an estimate, and the batches that this is worth.
 _PRIOR_PART, _PRIOR_BATCHES = 0.6, 4.0
@@ -58,10 +57,10 @@ class Recalibration:
         known = [one.labelled for one in estimates if one.labelled is not None]
         if not known or len(known) < len(estimates):
             raise InputError("`estimates` must be of labelled targets, one or more; pass `labelled` to each.")
-        reach = 2.0 * _reach(estimates[0].level)
+        reach = 2.0 * normal_reach(estimates[0].level)
         return cls.fit(
             np.array([one.error for one in known]),
-            np.array([one.label_free.error for one in known]),
+            np.array([one.label_free.value for one in known]),
             np.array([one.counts.noise for one in known]),
             float(np.mean([(one.label_free.high - one.label_free.low) / reach for one in known])),
         )
@@ -91,11 +90,11 @@ class Recalibration:
         shift = float(weights @ differences) / precision
         return cls(shift, math.sqrt(1.0 / precision + between), len(differences))
 
-    def interval(self, error: float, sampling_noise: float, level: float) -> ErrorInterval:
+    def interval(self, error: float, sampling_noise: float, level: float) -> Interval:
         """The corrected error of a batch, with its interval."""
         corrected = min(1.0, max(0.0, error + self.shift))
-        reach = _reach(level) * math.hypot(self.deviation, sampling_noise)
-        return ErrorInterval(corrected, max(0.0, corrected - reach), min(1.0, corrected + reach))
+        reach = normal_reach(level) * math.hypot(self.deviation, sampling_noise)
+        return Interval(corrected, max(0.0, corrected - reach), min(1.0, corrected + reach))
 
     def apply(self, estimate: ErrorEstimate) -> ErrorEstimate:
         """The corrected estimate of a target; one that has labels of its own stays as it is."""
@@ -104,12 +103,8 @@ class Recalibration:
         found = self.interval(estimate.error, estimate.sampling_noise, estimate.level)
         return replace(
             estimate,
-            error=found.error,
+            error=found.value,
             low=found.low,
             high=found.high,
             recalibrated_by=self.batches,
         )
-
-
-def _reach(level: float) -> float:
-    return NormalDist().inv_cdf(0.5 + level / 2.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.formatting import joined, percent
-from projnorm.core.statistics import Floats, Interval
+from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.hypotheses import HypothesisResult
 from projnorm.labels.labelled import LabelledError
 from projnorm.labels.metrics import MetricEstimate
@@ -115,7 +115,7 @@ class ErrorEstimate:
         class_shares: Class shares of the target: known ones, or those that are likeliest if only they changed.
         calibration: What a calibrated estimate is based on; None where there were no calibration sets.
         truth: True error, where the target came with labels; they serve for nothing else.
-        remedy: How to have calibration sets, where there are none.
+        how_to_calibrate: How to have calibration sets, where there are none.
         assumed: What the user said of the shift: "any", "classes", "inputs" or "known class shares".
         labelled: What labels of some samples say, where there were any; error and interval are then theirs.
         recalibrated_by: Number of labelled batches that corrected the estimate and its interval.
@@ -139,7 +139,7 @@ class ErrorEstimate:
     class_shares: tuple[float, ...] = ()
     calibration: CalibrationSummary | None = None
     truth: float | None = None
-    remedy: str = ""
+    how_to_calibrate: str = ""
     assumed: str = "any"
     labelled: LabelledError | None = None
     recalibrated_by: int = 0
@@ -152,7 +152,7 @@ class ErrorEstimate:
         interval as its quantile.
         """
         end = self.high if threshold >= self.error else self.low
-        reach = NormalDist().inv_cdf(0.5 + self.level / 2.0)
+        reach = normal_reach(self.level)
         spread = max(abs(end - self.error) / reach, 1e-9)
         return 1.0 - NormalDist(self.error, spread).cdf(threshold)
 
@@ -197,7 +197,7 @@ class ErrorEstimate:
             return (
                 f"{head}, without calibration sets. The range covers {self.covers}, measured on a benchmark; a change "
                 "of what the inputs mean can exceed it."
-                f"{f' For a better founded answer, {self.remedy}.' if self.remedy else ''}"
+                f"{f' For a better founded answer, {self.how_to_calibrate}.' if self.how_to_calibrate else ''}"
             )
         count = len(set(c.families.tolist()))
         return (
@@ -209,7 +209,9 @@ class ErrorEstimate:
 
     def to_dict(self) -> dict[str, object]:
         """The estimate as plain JSON values, with the sentence and what the interval covers."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("remedy", "assumed")}
+        own = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("how_to_calibrate", "assumed")
+        }
         return own | {
             "covers": self.covers,
             "sentence": self.sentence,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SUM_TOLERANCE = 1e-3
 
 
-class ModelSamples:
+class SourceAndModel:
     """The source, and how other samples are turned into what the model says of them."""
 
     def __init__(
@@ -59,7 +59,7 @@ class ModelSamples:
             raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
 
     @classmethod
-    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> ModelSamples:
+    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> SourceAndModel:
         """The source with a model, run as the options of `estimate_errors` say."""
         device = device_of(model, options.get("device", "auto"))
         others, prepare = options.get("others", ()), options.get("prepare")
@@ -104,7 +104,7 @@ class ModelSamples:
         )
 
 
-def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: ModelSamples) -> Floats | None:
+def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: SourceAndModel) -> Floats | None:
     """Known class shares of the targets, one for each column."""
     if shares is None:
         return None

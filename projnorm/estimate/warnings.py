@@ -19,9 +19,9 @@ _LESS_SURE, _PART_OF_COT = 1.5, 0.75
 _FEWEST_PER_CLASS = 15
 
 
-def doubts(assessment: Assessment, n: int, shift: str) -> list[str]:
-    """Warnings about the answer from outputs; arguments as in `calibrated_doubts`."""
-    found = _common_doubts(assessment, n, shift)
+def warnings_for(assessment: Assessment, n: int, shift: str) -> list[str]:
+    """Warnings about the answer from outputs; arguments as in `calibrated_warnings_for`."""
+    found = _common_warnings(assessment, n, shift)
     e = assessment
     may_be_inputs = _is_open(e, shift) and not e.accepts_class_shares
     less_sure = e.confidence_error > _LESS_SURE * e.source_error
@@ -33,7 +33,7 @@ def doubts(assessment: Assessment, n: int, shift: str) -> list[str]:
     return found
 
 
-def calibrated_doubts(assessment: Assessment, n: int, shift: str, low: float) -> list[str]:
+def calibrated_warnings_for(assessment: Assessment, n: int, shift: str, low: float) -> list[str]:
     """Warnings about the answer from calibration sets.
 
     Args:
@@ -42,7 +42,7 @@ def calibrated_doubts(assessment: Assessment, n: int, shift: str, low: float) ->
         shift: What the user says of the shift: "any", "classes" or "inputs".
         low: Lower end of the interval.
     """
-    found = _common_doubts(assessment, n, shift)
+    found = _common_warnings(assessment, n, shift)
     if _is_open(assessment, shift) and assessment.adapted_error < low:
         found.append(
             f"Confidence, adapted to the likeliest class shares, expects an error of "
@@ -52,8 +52,8 @@ def calibrated_doubts(assessment: Assessment, n: int, shift: str, low: float) ->
     return found
 
 
-def _common_doubts(assessment: Assessment, n: int, shift: str) -> list[str]:
-    """Warnings about either answer; arguments as in `calibrated_doubts`."""
+def _common_warnings(assessment: Assessment, n: int, shift: str) -> list[str]:
+    """Warnings about either answer; arguments as in `calibrated_warnings_for`."""
     e, found = assessment, []
     classes = len(e.shares)
     if classes <= MOST_CLASSES and n < _FEWEST_PER_CLASS * classes:

@@ -16,15 +16,6 @@ Counts = NDArray[np.int64]
 _HALVINGS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorInterval:
-    """An error with the ends of an interval."""
-
-    error: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class StratumCounts:
     """What labels say of every stratum.

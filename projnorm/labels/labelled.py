@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from projnorm.core.errors import InputError
 from projnorm.core.formatting import percent
+from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimators.softmax import Floats, probabilities
-from projnorm.labels.counts import ErrorInterval, StratumCounts
+from projnorm.labels.counts import StratumCounts
 from projnorm.labels.metrics import MetricEstimate, labelled_metrics
 from projnorm.labels.plan import LABEL, SAMPLE, LabelPlan, read_labels
 from projnorm.labels.sequence import anytime_interval
@@ -61,8 +61,8 @@ class LabelledError:
     design: str
     counts: StratumCounts
     expected: Floats
-    power_tuned: ErrorInterval
-    label_free: ErrorInterval
+    power_tuned: Interval
+    label_free: Interval
 
     @property
     def labels(self) -> int:
@@ -83,8 +83,8 @@ class LabelledError:
         widths = [100 * (one.high - one.low) for one in (free, self)]
         return (
             f"{wrong:,} of {self.labels:,} labelled samples are wrong. The interval holds whatever the shift is, for "
-            f"{_MEANINGS[self.interval]}. Without labels the estimate was {percent(free.error)}, {percent(free.low)} "
-            f"to {percent(free.high)}; the labels {verdict} it, move it by {100 * (self.error - free.error):+.1f} "
+            f"{_MEANINGS[self.interval]}. Without labels the estimate was {percent(free.value)}, {percent(free.low)} "
+            f"to {percent(free.high)}; the labels {verdict} it, move it by {100 * (self.error - free.value):+.1f} "
             f"points and change the width from {widths[0]:.1f} to {widths[1]:.1f} points."
         )
 
@@ -101,8 +101,8 @@ class LabelledError:
                     self.counts.sizes, self.counts.labelled, self.counts.wrong, self.expected, strict=True
                 )
             ],
-            "power_tuned": asdict(self.power_tuned),
-            "label_free": asdict(self.label_free),
+            "power_tuned": _ends(self.power_tuned),
+            "label_free": _ends(self.label_free),
             "refutes_label_free": self.refutes_label_free,
         }
 
@@ -194,7 +194,7 @@ def labelled_error(
     labelled: Labelled,
     outputs: Outputs,
     rows: Floats,
-    label_free: ErrorInterval,
+    label_free: Interval,
     *,
     interval: str = AUTO,
     level: float = 0.9,
@@ -227,7 +227,7 @@ def labelled_error(
     else:
         found = (stratified_interval if interval == FIXED else guaranteed_interval)(counts, level)
     return LabelledError(
-        found.error,
+        found.value,
         found.low,
         found.high,
         level,
@@ -261,7 +261,7 @@ def power_tuned_interval(
     strata: NDArray[np.int64],
     sizes: NDArray[np.int64],
     level: float,
-) -> ErrorInterval:
+) -> Interval:
     r"""The prediction-powered estimate with power tuning, within strata.
 
     .. math:: \sum_h \frac{N_h}{N} \Bigl(\lambda \bar f_h + \frac{1}{n_h} \sum_{i \in h} (y_i - \lambda f_i)\Bigr)
@@ -294,9 +294,14 @@ def power_tuned_interval(
     # The mean of f over the target, which is known, in place of its estimate.
     error = float(weights @ y - power * (weights @ f - expected.mean()))
     deviation = math.sqrt(max(0.0, yy - 2.0 * power * yf + power**2 * ff))
-    reach = float(ndtri(0.5 + level / 2.0)) * deviation
+    reach = normal_reach(level) * deviation
     error = min(1.0, max(0.0, error))
-    return ErrorInterval(error, max(0.0, error - reach), min(1.0, error + reach))
+    return Interval(error, max(0.0, error - reach), min(1.0, error + reach))
+
+
+def _ends(interval: Interval) -> dict[str, float]:
+    """An error with the ends of its interval, as JSON has it."""
+    return {"error": interval.value, "low": interval.low, "high": interval.high}
 
 
 def _begins(known: NDArray[np.bool_]) -> bool:

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaln, logsumexp
 
+from projnorm.core.statistics import Interval
 from projnorm.estimators.softmax import Floats
 from projnorm.labels.counts import (
-    ErrorInterval,
     StratumCounts,
     largest_multiplier,
     likeliest_division,
@@ -38,7 +38,7 @@ _HALVINGS = 40
 _LEAST_EXPECTED = 0.02
 
 
-def anytime_interval(counts: StratumCounts, expected: ArrayLike, level: float = 0.9) -> ErrorInterval:
+def anytime_interval(counts: StratumCounts, expected: ArrayLike, level: float = 0.9) -> Interval:
     """The stratified estimate with the interval of a confidence sequence; every stratum needs a label.
 
     Args:
@@ -48,7 +48,7 @@ def anytime_interval(counts: StratumCounts, expected: ArrayLike, level: float = 
     """
     least = log_marginal(counts, expected) - math.log(1.0 / (1.0 - level))
     low, high = (_end(counts, least, sign) for sign in (-1.0, 1.0))
-    return ErrorInterval(counts.estimate, low, high)
+    return Interval(counts.estimate, low, high)
 
 
 def log_marginal(counts: StratumCounts, expected: ArrayLike) -> float:

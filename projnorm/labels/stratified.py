@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.core.statistics import Interval
 from projnorm.estimators.softmax import Floats
 from projnorm.labels.counts import (
     Counts,
-    ErrorInterval,
     StratumCounts,
     largest_multiplier,
     likeliest_division,
@@ -49,13 +49,13 @@ _NO_RISE = 1e-7
 _HALVINGS = 30
 
 
-def stratified_interval(counts: StratumCounts, level: float = 0.9) -> ErrorInterval:
+def stratified_interval(counts: StratumCounts, level: float = 0.9) -> Interval:
     """The stratified estimate with an interval at the likeliest division of errors; every stratum needs a label."""
     low, high = (_likeliest_end(one, level) for one in (counts, counts.mirrored))
     return _around(counts.estimate, low, 1.0 - high)
 
 
-def guaranteed_interval(counts: StratumCounts, level: float = 0.9) -> ErrorInterval:
+def guaranteed_interval(counts: StratumCounts, level: float = 0.9) -> Interval:
     """The stratified estimate with an interval that holds with at least this probability, whatever the errors are."""
     low, high = (_guaranteed_end(one, level) for one in (counts, counts.mirrored))
     return _around(counts.estimate, low, 1.0 - high)
@@ -72,9 +72,9 @@ def tail_probability(counts: StratumCounts, total: int) -> float:
     return max(search.best(start) for start in search.starts(total))
 
 
-def _around(error: float, low: float, high: float) -> ErrorInterval:
+def _around(error: float, low: float, high: float) -> Interval:
     """An interval that has the estimate in it: that of the likeliest division may be another, by less than a sample."""
-    return ErrorInterval(error, min(low, error), max(high, error))
+    return Interval(error, min(low, error), max(high, error))
 
 
 def _likeliest_end(counts: StratumCounts, level: float) -> float:

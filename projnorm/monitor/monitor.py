@@ -262,7 +262,7 @@ class Monitor:
     def _add_labels(self, name: str, counts: StratumCounts) -> None:
         interval = stratified_interval(counts, self._fitted.level)
         sizes, labelled, wrong = (tuple(array.tolist()) for array in (counts.sizes, counts.labelled, counts.wrong))
-        self._write(LabelsLine(name, sizes, labelled, wrong, interval.error, interval.low, interval.high))
+        self._write(LabelsLine(name, sizes, labelled, wrong, interval.value, interval.low, interval.high))
 
     def _counts_of_plan(self, chosen: ChosenSamples, plan: LabelPlan, path: Path) -> StratumCounts:
         """What the labels in a file say, which must be of the samples that were chosen."""

@@ -8,10 +8,9 @@ from types import MappingProxyType
 from typing import Self
 
 import numpy as np
-from scipy.special import ndtri
 
+from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimate.recalibration import Recalibration
-from projnorm.labels.counts import ErrorInterval
 from projnorm.monitor.alarm import Alarm, labelled_log_values
 from projnorm.monitor.batch_report import BatchReport
 from projnorm.monitor.lines import BatchLine, LabelsLine, Line, ResetLine, SettingsLine
@@ -85,7 +84,7 @@ class MonitorState:
             line.name,
             line.time,
             line.m,
-            interval.error,
+            interval.value,
             interval.low,
             interval.high,
             line.not_refuted,
@@ -103,7 +102,7 @@ class MonitorState:
 
     def _after_labels(self, line: LabelsLine) -> Self:
         counts, batch = line.counts, self.batches[line.name]
-        spread = (batch.high - batch.low) / (2.0 * float(ndtri(0.5 + self.level / 2.0)))
+        spread = (batch.high - batch.low) / (2.0 * normal_reach(self.level))
         alarm = self.by_labels.after(labelled_log_values(self.by_labels.threshold, counts))
         report = replace(
             self.reports[line.name],
@@ -121,10 +120,10 @@ class MonitorState:
             labelled=(*self.labelled, LabelledBatch(line.error, batch.error, counts.noise, spread)),
         )
 
-    def _corrected(self, line: BatchLine) -> ErrorInterval:
+    def _corrected(self, line: BatchLine) -> Interval:
         """The estimate for a batch, corrected by the labels of earlier ones."""
         if not self.labelled:
-            return ErrorInterval(line.error, line.low, line.high)
+            return Interval(line.error, line.low, line.high)
         errors, label_free, noises, spreads = (
             np.array([getattr(batch, name) for batch in self.labelled])
             for name in ("error", "label_free", "noise", "spread")

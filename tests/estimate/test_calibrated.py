@@ -76,9 +76,9 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
 def test_a_target_is_predicted_by_the_regression_of_the_hypothesis_it_looks_like():
     answers = learnt(families=60)  # so many draws outweigh the odds that shares stay as they are
     own, other = {"A": 0.2, "B": 0.0}, {"A": 0.2, "B": 1.0}
-    assert answers.answer(assessment(), own, "any", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
-    assert answers.answer(assessment(), other, "any", SIZES, 0.9).error == pytest.approx(0.4, abs=0.06)
-    assert answers.answer(assessment(), other, "inputs", SIZES, 0.9).error == pytest.approx(0.2, abs=0.03)
+    assert answers.answer(assessment(), own, "any", SIZES, 0.9).value == pytest.approx(0.2, abs=0.03)
+    assert answers.answer(assessment(), other, "any", SIZES, 0.9).value == pytest.approx(0.4, abs=0.06)
+    assert answers.answer(assessment(), other, "inputs", SIZES, 0.9).value == pytest.approx(0.2, abs=0.03)
     assert answers.weight_of_inputs(own) > 0.9
     assert answers.weight_of_inputs(other) < 0.5
     assert answers.p_value_of_inputs(other) < 0.1 < answers.p_value_of_inputs(own)
@@ -110,8 +110,8 @@ def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed
     few, many = learnt(), learnt(accepted=30)
     for answers in (few, many):
         found = answers.answer(accepted, scores, "any", SIZES, 0.9)
-        assert found.error == pytest.approx(0.16)
-        assert answers.answer(assessment(), scores, "classes", SIZES, 0.9).error == pytest.approx(0.16)
+        assert found.value == pytest.approx(0.16)
+        assert answers.answer(assessment(), scores, "classes", SIZES, 0.9).value == pytest.approx(0.16)
     assert len(few.accepted) == 0
     # All estimates were three points too low, and nothing else.
     np.testing.assert_allclose(many.accepted[:, 1] - many.accepted[:, 0], 0.03, atol=1e-9)
@@ -125,16 +125,16 @@ def test_class_shares_are_overruled_where_the_regressions_contradict_them():
     misfit = replace(YES, statistic=15.0)
     for scores, error, test in ((inputs, 0.3, YES), (both, 0.6, misfit)):
         agrees, contradicts = (assessment(NO, test, adapted_error=one) for one in (error, 0.1))
-        assert answers.takes_class_shares(agrees, scores, "any")
-        assert not answers.takes_class_shares(contradicts, scores, "any")
+        assert answers.prefers_class_shares(agrees, scores, "any")
+        assert not answers.prefers_class_shares(contradicts, scores, "any")
         law = answers.mixture(scores, contradicts, "any")
-        assert answers.answer(contradicts, scores, "any", SIZES, 0.9).error == pytest.approx(law.quantile(0.5))
+        assert answers.answer(contradicts, scores, "any", SIZES, 0.9).value == pytest.approx(law.quantile(0.5))
         # What is stated is not overruled, and what the outputs refute is not taken.
-        assert answers.takes_class_shares(contradicts, scores, "classes")
-        assert not answers.takes_class_shares(agrees, scores, "inputs")
-        assert not answers.takes_class_shares(assessment(NO, NO, adapted_error=error), scores, "any")
+        assert answers.prefers_class_shares(contradicts, scores, "classes")
+        assert not answers.prefers_class_shares(agrees, scores, "inputs")
+        assert not answers.prefers_class_shares(assessment(NO, NO, adapted_error=error), scores, "any")
     # What class shares fit well is left to them, unless the target clearly has those of the source.
-    assert answers.takes_class_shares(assessment(NO, YES, adapted_error=0.1), both, "any")
+    assert answers.prefers_class_shares(assessment(NO, YES, adapted_error=0.1), both, "any")
 
 
 def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
@@ -142,7 +142,7 @@ def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
     for score in (-1.0, 0.0, 0.2, 3.0):
         for m in (1, 20, 10**6):
             found = answers.answer(assessment(), {"A": score, "B": 0.0}, "any", (1000, m), 0.9)
-            assert 0.0 <= found.low <= found.error <= found.high <= 1.0
+            assert 0.0 <= found.low <= found.value <= found.high <= 1.0
     one = answers.answer(assessment(), {"A": 0.2, "B": 0.0}, "any", (1000, 1), 0.9)
     assert one.high - one.low > 0.5
 

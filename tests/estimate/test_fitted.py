@@ -21,7 +21,7 @@ from torch import nn
 from projnorm.core.arrays import from_npz, to_npz
 from projnorm.core.errors import InputError
 from projnorm.estimate.calibrated import CalibratedAnswers
-from projnorm.estimate.calibration_by_size import LearntSets
+from projnorm.estimate.calibration_by_size import CalibrationBySize
 from projnorm.estimate.choose import chosen_samples
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.estimate import estimate_error
@@ -198,7 +198,7 @@ def test_labels_are_taken_as_estimate_error_takes_them(tmp_path):
 
 
 def test_a_target_is_judged_by_the_size_that_is_nearest_in_ratio():
-    sets = LearntSets("given", dict.fromkeys((60, 120, 240)))
+    sets = CalibrationBySize("given", dict.fromkeys((60, 120, 240)))
     assert [sets.size_for(m) for m in (1, 84, 85, 169, 170, 10**6)] == [60, 60, 120, 120, 240, 240]
 
 

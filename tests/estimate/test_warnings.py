@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from projnorm.estimate.estimate import estimate_error
-from projnorm.estimate.warnings import calibrated_doubts, doubts
+from projnorm.estimate.warnings import calibrated_warnings_for, warnings_for
 from tests.estimate.test_answers import NO, YES, assessment
 from tests.small import gaussian_outputs
 
@@ -24,8 +24,8 @@ def sound(no_shift=NO, class_shares=NO, **values):
 @pytest.mark.parametrize("found", [sound(), sound(NO, YES), sound(YES, YES)])
 def test_an_answer_without_a_reason_for_doubt_is_not_warned_of(found):
     for shift in ("any", "classes", "inputs"):
-        assert doubts(found, N, shift) == []
-        assert calibrated_doubts(found, N, shift, 0.1) == []
+        assert warnings_for(found, N, shift) == []
+        assert calibrated_warnings_for(found, N, shift, 0.1) == []
 
 
 SHARES = {"distance": 0.5, "resolution": 0.3}
@@ -42,46 +42,46 @@ LESS_SURE = {"confidence_error": 0.18, "predicted_distance": 0.1}
     ],
 )
 def test_each_condition_is_a_warning_of_its_own(values, needed, wanted):
-    (warning,) = doubts(sound(**values), N, "any")
+    (warning,) = warnings_for(sound(**values), N, "any")
     assert wanted in warning
     assert "a few labels would decide" in warning.lower()
     # Each part of a condition is needed, and nothing is doubted that shows no shift.
-    assert doubts(sound(YES, YES, **values), N, "any") == []
+    assert warnings_for(sound(YES, YES, **values), N, "any") == []
     for name in needed:
         others = {one: value for one, value in values.items() if one != name}
-        assert doubts(sound(**others), N, "any") == []
+        assert warnings_for(sound(**others), N, "any") == []
 
 
 def test_what_the_user_states_is_not_doubted():
     for values in (SHARES, LESS_SURE):
         for shift in ("classes", "inputs"):
-            assert doubts(sound(**values), N, shift) == []
-        assert doubts(sound(**values, has_known_shares=True), N, "any") == []
-    assert len(doubts(sound(**BETTER), N, "inputs")) == 1
-    assert doubts(sound(**BETTER), N, "classes") == []
-    assert doubts(sound(**BETTER, has_known_shares=True), N, "any") == []
+            assert warnings_for(sound(**values), N, shift) == []
+        assert warnings_for(sound(**values, has_known_shares=True), N, "any") == []
+    assert len(warnings_for(sound(**BETTER), N, "inputs")) == 1
+    assert warnings_for(sound(**BETTER), N, "classes") == []
+    assert warnings_for(sound(**BETTER, has_known_shares=True), N, "any") == []
 
 
 def test_lost_confidence_is_told_from_a_change_of_two_classes_and_of_class_shares():
-    assert doubts(sound(**LESS_SURE, classes=2), N, "any") == []
-    assert doubts(sound(NO, YES, **LESS_SURE), N, "any") == []
-    assert calibrated_doubts(sound(**LESS_SURE), N, "any", 0.1) == [], "calibration sets have lost confidence too"
+    assert warnings_for(sound(**LESS_SURE, classes=2), N, "any") == []
+    assert warnings_for(sound(NO, YES, **LESS_SURE), N, "any") == []
+    assert calibrated_warnings_for(sound(**LESS_SURE), N, "any", 0.1) == [], "calibration sets have lost confidence too"
 
 
 def test_few_labelled_samples_of_each_class_are_warned_of():
-    (warning,) = doubts(sound(YES, YES), 44, "any")
+    (warning,) = warnings_for(sound(YES, YES), 44, "any")
     assert "The source has 44 labelled samples of 3 classes" in warning
-    assert doubts(sound(YES, YES), 45, "any") == []
-    assert doubts(sound(YES, YES, classes=100), 500, "any") == [], "many classes share one covariance"
+    assert warnings_for(sound(YES, YES), 45, "any") == []
+    assert warnings_for(sound(YES, YES, classes=100), 500, "any") == [], "many classes share one covariance"
 
 
 def test_an_interval_above_what_adapted_confidence_expects_is_warned_of():
     found = sound(adapted_error=0.16)
-    (warning,) = calibrated_doubts(found, N, "any", 0.17)
+    (warning,) = calibrated_warnings_for(found, N, "any", 0.17)
     assert "expects an error of 16.0 %, below the interval" in warning
-    assert calibrated_doubts(found, N, "any", 0.15) == []
-    assert calibrated_doubts(found, N, "inputs", 0.17) == []
-    assert calibrated_doubts(sound(YES, YES, adapted_error=0.16), N, "any", 0.17) == []
+    assert calibrated_warnings_for(found, N, "any", 0.15) == []
+    assert calibrated_warnings_for(found, N, "inputs", 0.17) == []
+    assert calibrated_warnings_for(sound(YES, YES, adapted_error=0.16), N, "any", 0.17) == []
 
 
 def test_a_model_that_lost_confidence_only_is_warned_of():

@@ -155,7 +155,7 @@ def test_for_one_stratum_both_intervals_are_that_of_clopper_and_pearson(one, lev
     low = possible[hypergeom.sf(x - 1, size, possible, n) > alpha][0]
     high = possible[hypergeom.cdf(x, size, possible, n) > alpha][-1]
     found = guaranteed_interval(one, level)
-    np.testing.assert_allclose([found.error, found.low, found.high], [x / n, low / size, high / size])
+    np.testing.assert_allclose([found.value, found.low, found.high], [x / n, low / size, high / size])
     # The other one ends between whole numbers, where the probability is the tail's.
     found = stratified_interval(one, level)
     assert (np.ceil(found.low * size - 1e-4), np.floor(found.high * size + 1e-4)) == (low, high)
@@ -169,11 +169,11 @@ def test_right_and_wrong_are_treated_alike_and_a_higher_level_is_no_narrower(int
     more, more_mirrored = ((), ()) if interval in FIXED_INTERVALS else ((expected,), (1 - expected,))
     found, wide = (interval(one, *more, level=level) for level in (0.7, 0.95))
     mirrored = interval(one.mirrored, *more_mirrored, level=0.7)
-    ends = [1 - mirrored.error, 1 - mirrored.high, 1 - mirrored.low]
-    np.testing.assert_allclose([found.error, found.low, found.high], ends, atol=1e-6)
+    ends = [1 - mirrored.value, 1 - mirrored.high, 1 - mirrored.low]
+    np.testing.assert_allclose([found.value, found.low, found.high], ends, atol=1e-6)
     assert wide.low - 1e-6 <= found.low <= found.high <= wide.high + 1e-6
     if interval is not guaranteed_interval:  # whose ends are whole numbers of errors
-        assert found.low - 1e-6 <= found.error <= found.high + 1e-6
+        assert found.low - 1e-6 <= found.value <= found.high + 1e-6
     whole = StratumCounts(one.sizes, one.sizes, one.wrong)
     all_labelled = interval(whole, *more)
     np.testing.assert_allclose([all_labelled.low, all_labelled.high], whole.wrong.sum() / whole.total, atol=1e-9)
@@ -286,4 +286,4 @@ def test_a_right_prediction_narrows_an_anytime_interval():
     one = StratumCounts([2000, 500], [30, 30], [1, 15])
     right, wrong = (anytime_interval(one, expected) for expected in ((0.03, 0.5), (0.6, 0.02)))
     assert right.high - right.low < 0.9 * (wrong.high - wrong.low)
-    assert right.error == wrong.error == pytest.approx((2000 / 30 + 500 / 2) / 2500)
+    assert right.value == wrong.value == pytest.approx((2000 / 30 + 500 / 2) / 2500)

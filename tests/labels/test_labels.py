@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import norm
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Interval
 from projnorm.estimate.choose import choose_labels, chosen_samples
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.estimate import estimate_error
-from projnorm.labels.counts import ErrorInterval
 from projnorm.labels.labelled import Labelled, labelled_error, power_tuned_interval
 from projnorm.labels.plan import LabelPlan
 from projnorm.labels.sequence import anytime_interval
@@ -142,7 +142,7 @@ def test_what_cannot_be_chosen_is_said(estimator, plan, source, target, budget, 
         choose_labels(None, source, target, budget, more=more, **options)
 
 
-FREE = ErrorInterval(0.1, 0.05, 0.15)
+FREE = Interval(0.1, 0.05, 0.15)
 UNIFORM = np.arange(0, 200, 5)
 LABELS = TARGET.labels[UNIFORM]
 
@@ -272,7 +272,7 @@ def test_the_power_tuned_interval_is_that_of_the_definition(slope):
     found = power_tuned_interval(y, f, samples, strata, sizes, 0.9)
     plain, power = plain_power_tuned(y, f, samples, strata, sizes, 0.9)
     assert power == 0 if slope < 0 else power > 0.5 * (slope == 1)
-    np.testing.assert_allclose([found.error, found.low, found.high], plain, atol=2e-4)
+    np.testing.assert_allclose([found.value, found.low, found.high], plain, atol=2e-4)
 
 
 def test_a_perfect_prediction_leaves_no_noise_and_a_constant_one_the_stratified_mean():
@@ -280,8 +280,8 @@ def test_a_perfect_prediction_leaves_no_noise_and_a_constant_one_the_stratified_
     f = np.where(np.arange(100) % 5 == 0, 1.0, 0.0)
     f[:20] = y
     exact = power_tuned_interval(y, f, samples, strata, sizes, 0.9)
-    np.testing.assert_allclose([exact.error, exact.low, exact.high], f.mean(), atol=1e-9)
-    assert power_tuned_interval(y, np.full(100, 0.1), samples, strata, sizes, 0.9).error == pytest.approx(0.25)
+    np.testing.assert_allclose([exact.value, exact.low, exact.high], f.mean(), atol=1e-9)
+    assert power_tuned_interval(y, np.full(100, 0.1), samples, strata, sizes, 0.9).value == pytest.approx(0.25)
 
 
 def test_labels_replace_the_estimate_and_refute_it_where_they_contradict_it(plan):
@@ -289,7 +289,7 @@ def test_labels_replace_the_estimate_and_refute_it_where_they_contradict_it(plan
     found = estimate_error(None, SOURCE, TARGET, labelled=filled(plan), metrics=True)
     one = found.labelled
     assert (found.error, found.low, found.high) == (one.error, one.low, one.high)
-    assert (one.label_free.error, one.label_free.low, one.label_free.high) == (free.error, free.low, free.high)
+    assert (one.label_free.value, one.label_free.low, one.label_free.high) == (free.error, free.low, free.high)
     assert (found.based_on, found.truth, found.warnings) == (("labels",), TARGET.error, ())
     assert found.low <= TARGET.error <= found.high
     assert (found.metrics[0].name, found.metrics[0].value) == ("accuracy", pytest.approx(1 - found.error))
