@@ -63,7 +63,14 @@ if TYPE_CHECKING:
     )
     from projnorm_theory.ridge import RidgeBalance, RidgeErrorBound, balancing_ridge, ridge_error_bound
     from projnorm_theory.row_space import RowSpace
-    from projnorm_theory.sharp import AttainingTruths, SharpInterval, attaining_truths, sharp_interval
+    from projnorm_theory.sharp import (
+        AttainingTruths,
+        InfeasibleRatioError,
+        SharpInterval,
+        attaining_truths,
+        sharp_ends,
+        sharp_interval,
+    )
     from projnorm_theory.sign_labels import SignEquivalents, sign_equivalents
     from projnorm_theory.spectra import (
         Alignment,
@@ -84,6 +91,7 @@ __all__ = [
     "AverageRatio",
     "DeterministicProjNorm",
     "Equivalents",
+    "InfeasibleRatioError",
     "InputError",
     "JointInterval",
     "LinearPair",
@@ -128,6 +136,7 @@ __all__ = [
     "proposition_bound",
     "ridge_error_bound",
     "scaled_loss",
+    "sharp_ends",
     "sharp_interval",
     "sign_equivalents",
     "spectrum",

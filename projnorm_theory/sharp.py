@@ -1,6 +1,8 @@
 """The sharp label-free interval: from the smallest to the largest test loss that the inputs leave possible.
 
-Section 4 of docs/theory.md.
+`sharp_interval` computes it. The theorem and its proof are section 4 of docs/theory.md, "The sharp interval": every
+ground truth that fits the training data has a loss in it, and `attaining_truths` builds one at each end, so no interval
+that knows only the inputs, the training labels and `rho` can be smaller. What rounding does to it is in section 10.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from projnorm_theory.validation import EPS, FloatArray, as_finite_result, as_ran
 
 # Rounding units in the lengths whose difference of squares is a radius.
 _RADIUS_ROUNDINGS = 8
+
+
+class InfeasibleRatioError(InputError):
+    """No ground truth that fits the training data has this ratio of projected norms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +101,8 @@ def sharp_interval(
         rho: :math:`\|\tilde P\theta_\star\| / \|P\theta_\star\|`, or a range (low, high) of it.
 
     Raises:
-        InputError: If a shape is wrong, an entry is not finite, `Y` is zero, or no ground truth has such a `rho`.
+        InputError: If a shape is wrong, an entry is not finite or `Y` is zero.
+        InfeasibleRatioError: If no ground truth has such a `rho`.
 
     >>> interval = sharp_interval([[1.0, 0.0]], [2.0], [[0.0, 3.0]])
     >>> round(interval.lower, 9), round(interval.upper, 9)  # orthogonal rows: (3 * 2)^2 whatever theta* is
@@ -121,7 +128,7 @@ def sharp_interval(
     outcomes = [_extremes(pair, coordinates, basis, rho, slack=slack, rounding=rounding) for basis in bases]
     feasible = [outcome for outcome in outcomes if isinstance(outcome, _Extremes)]
     if not feasible:
-        raise InputError(str(outcomes[0]))
+        raise InfeasibleRatioError(str(outcomes[0]))
     best = min(feasible, key=lambda extremes: extremes.lower.value)
     worst = max(feasible, key=lambda extremes: extremes.upper.value)
 
@@ -153,6 +160,31 @@ def sharp_interval(
     )
 
 
+def sharp_ends(
+    X: ArrayLike | LinearPair, Y: ArrayLike, X_ood: ArrayLike | None = None, *, rho: float | tuple[float, float] = 1.0
+) -> FloatArray:
+    """Both ends of the sharp interval, shape ``(2,)``; nan where no ground truth has such a `rho`.
+
+    Args:
+        X: Training inputs, shape ``(n, d)``; or a `LinearPair`, and then no `X_ood`.
+        Y: Training responses, shape ``(n,)`` or ``(n, c)``.
+        X_ood: Shifted inputs, shape ``(m, d)``.
+        rho: As for `sharp_interval`.
+
+    Raises:
+        InputError: If a shape is wrong, an entry is not finite or `Y` is zero.
+
+    >>> X, Y, X_ood = [[1.0, 0.0]], [2.0], [[3.0, 0.0]]  # one row space: rho can only be 1, and the loss 0
+    >>> sharp_ends(X, Y, X_ood).round(9).tolist(), sharp_ends(X, Y, X_ood, rho=2.0).tolist()
+    ([0.0, 0.0], [nan, nan])
+    """
+    try:
+        interval = sharp_interval(X, Y, X_ood, rho=rho)
+    except InfeasibleRatioError:
+        return np.full(2, np.nan)
+    return np.array([interval.lower, interval.upper])
+
+
 def attaining_truths(
     X: ArrayLike, Y: ArrayLike, X_ood: ArrayLike, *, rho: float | tuple[float, float] = 1.0
 ) -> AttainingTruths:
@@ -168,6 +200,14 @@ def attaining_truths(
 
     Raises:
         InputError: As `sharp_interval` does.
+
+    >>> truths = attaining_truths([[1.0, 0.0]], [2.0], [[0.6, 0.8]])
+    >>> truths.best.round(6).tolist(), truths.worst.round(6).tolist()  # at equal projections: tan and -cot of half
+    ([2.0, 1.0], [2.0, -4.0])
+    >>> [round(float((0.6 * t[0] + 0.8 * t[1] - 0.6 * 2) ** 2), 6) for t in (truths.best, truths.worst)]
+    [0.64, 10.24]
+    >>> round(truths.interval.lower, 6), round(truths.interval.upper, 6)
+    (0.64, 10.24)
     """
     train = RowSpace.from_matrix(X)
     ood = RowSpace.from_matrix(X_ood, name="X_ood", columns=train.dim)

@@ -31,6 +31,7 @@ from projnorm_theory import (
     min_norm_solution,
     ood_loss,
     proposition_bound,
+    sharp_ends,
     sharp_interval,
     spherical_loss,
 )
@@ -94,17 +95,23 @@ class Instance:
     dial: float
 
 
-def run_bound_check(config: BoundConfig, context: RunContext) -> Record:
+def run_bound_check(config: BoundConfig | None = None, context: RunContext | None = None) -> Record:
     """The record of the verification, computed batch by batch where it is missing.
 
     The first designs that break an interval which must hold are saved beside the record, for `load_instance`.
+
+    Args:
+        config: Number and size of the designs. Default: 100,000 small ones and 200 large ones.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
     """
+    config = config or BoundConfig()
     total = config.instances + config.large
     batches = [range(start, min(start + 500, config.instances)) for start in range(0, config.instances, 500)]
     batches += [range(start, min(start + 4, total)) for start in range(config.instances, total, 4)]
     work = partial(check_batch, config)
     record = recorded("bound", config, context, items=batches, work=work, meanings=MEANINGS)
-    save_violations(record, context.root / record.id)
+    if context is not None:
+        save_violations(record, context.root / record.id)
     return record
 
 
@@ -179,14 +186,6 @@ def holds(loss: FloatArray | float, ends: FloatArray) -> NDArray[np.bool_]:
     return (loss >= lower * (1 - RELATIVE_SLACK) - upper * ROUNDING_OF_UPPER) & (loss <= upper * (1 + RELATIVE_SLACK))
 
 
-def sharp_ends(pair: LinearPair, Y: FloatArray, *, rho: float = 1.0) -> tuple[float, float]:
-    """Ends of the sharp interval; nan where no linear ground truth has such a `rho`."""
-    try:
-        return _ends(sharp_interval(pair, Y, rho=rho))
-    except ValueError:
-        return math.nan, math.nan
-
-
 def violations(record: Record) -> dict[int, tuple[str, ...]]:
     """Instances on which an interval that must hold does not, with the intervals."""
     loss, family = record.arrays["loss"], record.arrays["family"]
@@ -205,7 +204,7 @@ def save_violations(record: Record, folder: Path) -> None:
 
 
 def save_instance(instance: Instance, path: Path) -> None:
-    """Write an instance to a file that `load_instance` and ``projnorm replay`` read."""
+    """Write an instance to a file that `load_instance` and ``projnorm bound --replay`` read."""
     design = instance.design
     arrays = {
         "X": design.X,

@@ -62,8 +62,14 @@ MEANINGS = {
 }
 
 
-def run_counterexample(config: CounterexampleConfig, context: RunContext) -> Record:
-    """The record of the sweep over the angle, computed where it is missing."""
+def run_counterexample(config: CounterexampleConfig | None = None, context: RunContext | None = None) -> Record:
+    """The record of the sweep over the angle, computed where it is missing.
+
+    Args:
+        config: The angles.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+    """
+    config = config or CounterexampleConfig()
     phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))
     return recorded("counterexample", config, context, items=[phi], work=counterexample_sweep, meanings=MEANINGS)
 

@@ -27,10 +27,11 @@ from projnorm_theory import (
     min_norm_solution,
     ood_loss,
     scaled_loss,
+    sharp_ends,
     sharp_interval,
     spherical_loss,
 )
-from simulations.bound_check import holds, sharp_ends
+from simulations.bound_check import holds
 from simulations.designs import FloatArray, haar
 from simulations.two_ratios import two_ratio_interval
 
@@ -78,8 +79,14 @@ class IntervalWidthsConfig(Config):
             raise InputError(f"`dim` must be larger than `n`; got {self.dim} and {self.n}.")
 
 
-def run_interval_widths(config: IntervalWidthsConfig, context: RunContext) -> Record:
-    """The record of the comparison, computed setting by setting where it is missing."""
+def run_interval_widths(config: IntervalWidthsConfig | None = None, context: RunContext | None = None) -> Record:
+    """The record of the comparison, computed setting by setting where it is missing.
+
+    Args:
+        config: Sizes and spectra of the designs.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+    """
+    config = config or IntervalWidthsConfig()
     settings = list(product(config.decays, SHIFTS, TRUTHS))
     work = partial(compare_setting, config)
     return recorded(

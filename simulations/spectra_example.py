@@ -47,8 +47,14 @@ class SpectraConfig(Config):
             raise InputError(f"`dim` must be at least 2 n - k = {2 * self.n - self.k}; got {self.dim}.")
 
 
-def run_spectra_example(config: SpectraConfig, context: RunContext) -> Record:
-    """The record of the example, computed where it is missing."""
+def run_spectra_example(config: SpectraConfig | None = None, context: RunContext | None = None) -> Record:
+    """The record of the example, computed where it is missing.
+
+    Args:
+        config: Sizes and structure of the design.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+    """
+    config = config or SpectraConfig()
     work = partial(spectra_example, config)
     return recorded("spectra", config, context, items=[config.seed], work=work, meanings=MEANINGS)
 

@@ -56,11 +56,16 @@ MEANINGS = {
 }
 
 
-def run_tail_angle(config: TailAngleConfig, context: RunContext) -> Record:
+def run_tail_angle(config: TailAngleConfig | None = None, context: RunContext | None = None) -> Record:
     """The record of the sweep, computed angle by angle where it is missing.
 
     The ground truths at one angle share the training labels, so all of them have the same three intervals.
+
+    Args:
+        config: Sizes and angles.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
     """
+    config = config or TailAngleConfig()
     degrees = np.linspace(90.0, config.smallest_angle, config.angles).tolist()
     work = partial(tail_angle_trial, config)
     return recorded("tail-angle", config, context, items=degrees, work=work, meanings=MEANINGS, assemble=stacked)

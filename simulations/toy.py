@@ -14,9 +14,8 @@ from scipy.special import expit, xlogy
 from projnorm.core.arrays import Arrays
 from projnorm.core.config import Config, seed_setting, setting
 from projnorm.core.records import Record, RunContext, recorded
-from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, proposition_bound
+from projnorm_theory import LinearPair, RowSpace, generalised_bound, min_norm_solution, proposition_bound, sharp_ends
 from projnorm_theory.sign_labels import OUTPUTS
-from simulations.bound_check import sharp_ends
 from simulations.designs import FloatArray
 from simulations.toy_designs import DESIGNS, ToyDesign
 
@@ -65,8 +64,14 @@ class ToyConfig(Config):
     seed: int = seed_setting()
 
 
-def run_toy(config: ToyConfig, context: RunContext) -> Record:
-    """The record of the experiment, computed trial by trial where it is missing; a trial depends on the seed alone."""
+def run_toy(config: ToyConfig | None = None, context: RunContext | None = None) -> Record:
+    """The record of the experiment, computed trial by trial where it is missing; a trial depends on the seed alone.
+
+    Args:
+        config: Design, sizes and seed. Default: the paper's.
+        context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+    """
+    config = config or ToyConfig()
     return recorded(
         "toy",
         config,

@@ -45,7 +45,6 @@ COMMANDS = {
     "monitor": ("monitor:monitor", "Watch the error of a model over batches, with alarms."),
     "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
     "figures": ("report:figures", "Draw every theory figure."),
-    "replay": ("report:replay", "Check the intervals on one saved design."),
     "deep presets": ("deep:presets", "List the configurations that have a name."),
     "deep gallery": ("deep:gallery", "Draw one picture under every corruption."),
     "runs": ("runs:list_all", "List earlier runs."),
@@ -197,7 +196,7 @@ def _overview(group: str) -> str:
     names = [name for name in summaries if not group or f"{name} ".startswith(f"{group} ")]
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
     lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
-    first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures", "replay")
+    first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures")
     width = max(map(len, names)) + 2
     for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
         first_line, others = f"  {name:<{width}}", " " * (width + 2)

@@ -17,6 +17,7 @@ from projnorm.cli.options import (
     OutOption,
     Parser,
     PlanOption,
+    ReplayOption,
     RunOptions,
     make_parser,
     parse,
@@ -38,6 +39,7 @@ _OPTIONAL = {
     "analyse": AnalyseOption,
     "download": DownloadOption,
     "plan": PlanOption,
+    "replay": ReplayOption,
     "costs": CostOptions,
 }
 
@@ -62,6 +64,8 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
     config = own.from_json(settings, base)
     out = options[OutOption]
     context = run_context(out, options[RunOptions], options.get(DeviceOption), options.get(MemoryOption))
+    if experiment.replay and (saved := options[ReplayOption].replay):
+        return answer(resolve(experiment.replay)(Path(saved)), as_json=out.json)
     if experiment.plan and options[PlanOption].dry_run:
         from figures.run_plan import show as show_plan
 

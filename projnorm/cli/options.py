@@ -102,6 +102,13 @@ class AnalyseOption(Config):
 
 
 @dataclass(frozen=True)
+class ReplayOption(Config):
+    """Whether one saved design is checked instead."""
+
+    replay: str = setting("", "Check the intervals on this design, which a run saved, and compute nothing else.")
+
+
+@dataclass(frozen=True)
 class PlanOption(Config):
     """Whether a run is only planned."""
 

@@ -1,4 +1,4 @@
-"""`projnorm figures`, `report` and `replay`: theory figures, the page that shows them, and one saved design."""
+"""`projnorm figures` and `report`: theory figures, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from projnorm.cli.experiment import run_context
 from projnorm.cli.options import FigureOptions, OutOption, RunOptions
-from projnorm.cli.output import announce, answer, say, say_json, say_paths, write_figures
+from projnorm.cli.output import announce, say, say_json, say_paths, write_figures
 from projnorm.core.config import Config, seed_setting, setting
 from projnorm.core.experiments import experiment
 from projnorm.core.records import Record
@@ -23,14 +23,6 @@ class ReportOptions(Config):
 
     full: bool = setting(False, "Publication quality: the paper's sizes and 100,000 designs.")
     seed: int = seed_setting()
-
-
-@dataclass(frozen=True)
-class ReplayOptions(Config):
-    """Which design."""
-
-    file: str = setting(help="Design that `projnorm bound` saved.", positional=True)
-    json: bool = setting(False, "Print machine-readable output only.")
 
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
@@ -67,13 +59,6 @@ def report(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: 
         say_json({"report": str(page), "records": {name: record.id for name, record in records.items()}})
         return
     say(f"Records in {out.root}, figures in {out.figures}.\nOpen {page} in a browser.")
-
-
-def replay(options: ReplayOptions) -> int:
-    """Check every interval on one saved design. Exit code 1 if one fails where it must hold."""
-    from figures.bound import show_instance
-
-    return answer(show_instance(Path(options.file)), as_json=options.json)
 
 
 def _records(options: ReportOptions, out: OutOption, run: RunOptions) -> dict[str, Record]:

@@ -49,6 +49,7 @@ class Experiment:
     show: str  # function of a record and its folder that gives a `figures.report.Report`
     presets: str = ""  # named configurations, one of which the command takes by position
     analyse: str = ""  # as `show`, for --analyse: what else the record says
+    replay: str = ""  # function of a file that a run saved, for --replay: a `figures.report.Report` about it
     plan: str = ""  # function of a configuration and a `RunContext` that gives a `RunPlan`
     costs: str = ""  # function of a configuration, a `RunContext` and a `CostAssumptions` that gives a `CostReport`
     download: str = ""  # function of a configuration that fetches its data or weights
@@ -87,6 +88,7 @@ EXPERIMENTS = (
         "simulations.bound_check:BoundConfig",
         "simulations.bound_check:run_bound_check",
         "figures.bound:show",
+        replay="figures.bound:show_instance",
     ),
     Experiment(
         "intervals",

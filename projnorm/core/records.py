@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from projnorm import __version__
@@ -178,7 +179,7 @@ def begin_run(kind: str, config: Config, context: RunContext) -> Path:
 def recorded(
     kind: str,
     config: Config,
-    context: RunContext,
+    context: RunContext | None,
     *,
     items: Sequence[T],
     work: Callable[[T], Arrays],
@@ -194,7 +195,7 @@ def recorded(
     Args:
         kind: Name of the experiment.
         config: Its configuration, which names the record.
-        context: Where and how it runs.
+        context: Where and how it runs; None to compute it in this process and leave no files.
         items: One argument of `work` for each task.
         work: Computes one task. It must depend on its argument alone.
         meanings: For every array, what it holds and in which unit.
@@ -203,6 +204,19 @@ def recorded(
         facts: What else the record should say.
         inputs: Hashes of what the numbers depend on besides the configuration.
     """
+    if context is None:
+        with TemporaryDirectory() as scratch:
+            return recorded(
+                kind,
+                config,
+                RunContext(Path(scratch)),
+                items=items,
+                work=work,
+                meanings=meanings,
+                assemble=assemble,
+                facts=facts,
+                inputs=inputs,
+            )
     if (record := existing_record(kind, config, context, inputs)) is not None:
         return record
     with context.store("").lock(record_id(kind, config)):

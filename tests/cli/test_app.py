@@ -133,8 +133,8 @@ def test_a_broken_interval_exits_1_and_saves_the_design(tmp_path, monkeypatch):
         assert len(broken) > 5
         saved = sorted(tmp_path.rglob("violation-*.npz"))
         assert len(saved) == min(10, len(broken))
-        assert run_cli("replay", str(saved[0])).code == 1
-    assert run_cli("replay", str(saved[0])).code == 0, "with the honest interval it holds"
+        assert run_cli("bound", "--replay", str(saved[0])).code == 1
+    assert run_cli("bound", "--replay", str(saved[0])).code == 0, "with the honest interval it holds"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_an_instance_is_replayed_with_exit_code_1_if_it_violates(tmp_path, famil
     theta_star = np.array([[1.0], [1.0], [np.tan(0.35)]])
     path = tmp_path / "instance.npz"
     np.savez(path, X=X, X_ood=X_ood, theta_star=theta_star, k=1, family=family, dial=0.0)
-    result = run_cli("replay", str(path))
+    result = run_cli("bound", "--replay", str(path))
     assert (result.code, "paper" in result.out) == (code, True)
-    rows = {row["interval"]: row for row in json.loads(run_cli("replay", str(path), "--json").out)["rows"]}
+    rows = {row["interval"]: row for row in json.loads(run_cli("bound", "--replay", str(path), "--json").out)["rows"]}
     assert (rows["paper"]["must_hold"], rows["paper"]["holds"], rows["sharp"]["holds"]) == (bool(code), False, True)
 
 
@@ -231,9 +231,9 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("toy", "--width", "banana"), ("--width must be column, page or a number of inches", "banana")),
         (("toy", "--config", "zero.toml"), ("--n must be at least 1; got 0",)),
         (("toy", "--config=other.toml"), ("there is no setting `nn`",)),
-        (("replay", "missing.npz"), ("missing.npz", "No such file")),
-        (("replay", "zero.toml"), ("zero.toml is not a saved design",)),
-        (("replay", "."), ("is a folder, not a file",)),
+        (("bound", "--replay", "missing.npz"), ("missing.npz", "No such file")),
+        (("bound", "--replay", "zero.toml"), ("zero.toml is not a saved design",)),
+        (("bound", "--replay", "."), ("is a folder, not a file",)),
         (("runs", "show"), ("must match one run",)),
         (("deep", "analyse", "weep"), ("deep analyse weep", "did you mean deep analyse sweep?")),
         (("deep", "run"), ("PRESET must be one of",)),

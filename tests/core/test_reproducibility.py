@@ -229,7 +229,7 @@ CASES = {
 }
 # They list, draw or print what others computed, or compute it again to compare.
 COMPUTE_NOTHING = {
-    "env", "completion", "replay", "runs", "runs rm", "runs verify", "deep gallery", "deep presets",
+    "env", "completion", "runs", "runs rm", "runs verify", "deep gallery", "deep presets",
 }  # fmt: skip
 
 
