@@ -26,9 +26,9 @@ bench: .venv
 figures: .venv
 	$(BIN)/projnorm figures --full
 
-# The figures on the page of examples.
+# Figures and outputs in the gallery of examples.
 examples: .venv
-	for script in examples/*.py; do $(BIN)/python $$script docs/images; done
+	for script in examples/*.py; do $(BIN)/python $$script docs/images > docs/images/$$(basename $$script .py).txt; done
 
 # The site, into $(SITE); warnings are errors, and so is anything that a page loads from another host.
 docs: .venv

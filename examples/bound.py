@@ -13,16 +13,19 @@ import numpy as np
 
 import projnorm as pn
 
+# Inputs with a power-law spectrum; half of the coordinates of the new ones have twice the scale.
 rng = np.random.default_rng(0)
 scale = np.arange(1, 201) ** -0.5  # eigenvalues that decay like a power law
 X, X_ood, theta_star = rng.normal(size=(80, 200)) * scale, rng.normal(size=(60, 200)) * scale, rng.normal(size=200)
 X_ood[:, 100:] *= 2  # the shift
 Y, Y_ood = X @ theta_star, X_ood @ theta_star
 
+# Both intervals for a range of values of rho share one factorisation, the pair.
 pair = pn.LinearPair.from_features(X, X_ood)
 rho = np.linspace(0.7, 1.1, 30)
 sharp = [pn.sharp_interval(pair, Y, rho=value) for value in rho]
 general = [pn.generalised_bound(pair, Y, rho=value) for value in rho]
+# With labels of the new data, which one does not have, the true rho and the true loss can be looked up.
 truth = pn.check_assumptions(X, Y, X_ood, Y_ood, k=0)
 print(f"True loss {truth.test_loss:.3f} at rho = {truth.norms.rho:.2f}.")
 interval = pn.sharp_interval(pair, Y, rho=(0.7, 1.1))

@@ -15,11 +15,13 @@ from sklearn.ensemble import RandomForestClassifier
 
 import projnorm as pn
 
+# The estimator is fitted to the labelled source once, and then asked without labels and with more and more of them.
 X, y = load_digits(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X[:600], y[:600])
 X_new, y_new = X[1200:] + np.random.default_rng(0).normal(0, 4, X[1200:].shape), y[1200:]
 estimator = pn.ErrorEstimator.fit((X[600:1200], y[600:1200]), model=model)
 
+# `choose_labels` extends the plan by ten samples a round. `interval="anytime"` allows looking after every round.
 plan, steps = None, [(0, estimator.estimate(X_new))]
 while steps[-1][0] == 0 or steps[-1][1].high - steps[-1][1].low > 0.2:
     plan = pn.choose_labels(model, (X[600:1200], y[600:1200]), X_new, 10, more=plan)
@@ -27,9 +29,10 @@ while steps[-1][0] == 0 or steps[-1][1].high - steps[-1][1].low > 0.2:
     steps.append((len(plan), estimator.estimate(X_new, labelled=plan, interval="anytime")))
     print(f"{len(plan)} labels: {steps[-1][1]}")
 
-counts, found = zip(*steps, strict=True)
-error = np.array([one.error for one in found])
-ends = np.array([[one.error - one.low, one.high - one.error] for one in found]).T
+# The first point has no labels: it rests on an assumption about the shift. The others do not.
+counts, estimates = zip(*steps, strict=True)
+error = np.array([estimate.error for estimate in estimates])
+ends = np.array([[e.error - e.low, e.high - e.error] for e in estimates]).T
 figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
 axis.errorbar(counts, 100 * error, 100 * ends, marker="o", capsize=3, label="estimate, 90 % interval")
 axis.axhline(100 * np.mean(model.predict(X_new) != y_new), color="k", ls="--", label="truth")

@@ -10,6 +10,8 @@ from torch import nn
 
 import projnorm as pn
 
+# Five networks, three of them from `transformers`, all without changes. Parameters are followed through the calls of
+# torch, so it does not matter which modules they belong to.
 torch.manual_seed(0)
 images, tokens = torch.randn(12, 3, 32, 32), torch.randint(1, 500, (12, 16))
 batch = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}  # what a tokenizer gives
@@ -24,6 +26,7 @@ ten = nn.Sequential(nn.Flatten(), nn.Linear(3072, 64), nn.GELU(), nn.Linear(64, 
 lstm = nn.LSTM(96, 8, batch_first=True)  # its parameters are left to plain autograd
 lstm.register_forward_hook(lambda _module, _inputs, outputs: outputs[0][:, -1])  # the last state
 
+# A line each. What no rule covers, such as the weights of an LSTM, is left to autograd, and the result names it.
 kernels = {
     "vision transformer": pn.gram(vit.eval(), images),
     "group norm": pn.gram(resnet.eval(), images),

@@ -17,11 +17,13 @@ from sklearn.preprocessing import StandardScaler
 
 import projnorm as pn
 
+# Any pipeline will do; the estimator keeps what it learnt from the labelled source.
 X, y = load_digits(return_X_y=True)
 model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:600], y[:600])
 estimator = pn.ErrorEstimator.fit((X[600:1200], y[600:1200]), model=model)
 rng = np.random.default_rng(0)
 
+# A batch a day. The second alarm looks at labels alone, so it holds even where estimates are wrong.
 with tempfile.TemporaryDirectory() as folder:  # in a folder that lasts, tomorrow's batch continues
     monitor = pn.Monitor(estimator, folder, threshold=0.2)
     for day in range(1, 43):

@@ -15,11 +15,12 @@ from sklearn.datasets import load_digits
 
 import projnorm as pn
 
+# The classifier whose error is asked for, and the initial weights that it was trained from.
 data, labels = load_digits(return_X_y=True)
 images = (data / 16).astype(np.float32)
 torch.manual_seed(0)
 initial = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
-recipe, short = pn.models.Recipe(steps=200, lr=0.1, batch=100), pn.models.Recipe(steps=20, lr=0.1, batch=100)
+recipe, short = pn.Recipe(steps=200, lr=0.1, batch=100), pn.Recipe(steps=20, lr=0.1, batch=100)
 network = pn.deep.train(copy.deepcopy(initial), images[:900], labels[:900], recipe, seed=0).eval()
 
 
@@ -28,6 +29,7 @@ def outputs(inputs, truth):
     return pn.Outputs(network(torch.from_numpy(inputs)).detach().numpy(), labels=truth, inputs=inputs)
 
 
+# `fit` trains the reference; `score` trains once more for each target, for twenty steps.
 noise = np.random.default_rng(0).normal(size=images[900:].shape).astype(np.float32)
 method = pn.ProjNorm(initial, recipe=short).fit(outputs(images[:897], labels[:897]))  # trains the reference
 targets = [outputs(images[900:] + sigma * noise, labels[900:]) for sigma in (0, 0.1, 0.2, 0.3, 0.5, 0.8)]

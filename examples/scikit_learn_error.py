@@ -14,17 +14,21 @@ from sklearn.ensemble import RandomForestClassifier
 
 import projnorm as pn
 
+# A model, labelled data that it was not trained on, and new data in six strengths of noise. The labels `y[1200:]` are
+# used at the end only, to show the truth.
 X, y = load_digits(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X[:600], y[:600])
 rng = np.random.default_rng(0)
 noise = (0, 1, 2, 3, 4, 6)
 targets = {f"noise {sigma}": X[1200:] + rng.normal(0, sigma, X[1200:].shape) for sigma in noise}
 
+# The model is asked once per data set; several targets share everything that is learnt from the validation set.
 estimates = pn.estimate_errors(model, (X[600:1200], y[600:1200]), targets)
 truth = [np.mean(model.predict(inputs) != y[1200:]) for inputs in targets.values()]
 for estimate, true in zip(estimates, truth, strict=True):
     print(f"{estimate.target}: {estimate.error:.1%} [{estimate.low:.1%}, {estimate.high:.1%}], in truth {true:.1%}")
 
+# Each estimate has `error`, `low` and `high`; the bars are not symmetric.
 error = np.array([estimate.error for estimate in estimates])
 ends = np.array([[e.error - e.low, e.high - e.error] for e in estimates]).T
 figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")

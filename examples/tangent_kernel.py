@@ -15,15 +15,18 @@ from sklearn.datasets import load_digits
 
 import projnorm as pn
 
+# A network at its initial weights: the kernel is that of the linear model around them.
 data, labels = load_digits(return_X_y=True)
 images = torch.tensor(data / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
 torch.manual_seed(0)
 layers = [torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(1024, 1)]
 network = torch.nn.Sequential(*layers).eval()
 
+# One call gives the kernel of the training images, and for each target the two blocks that ProjNormLinear needs.
 train, new, noise = images[:300], images[300:600], (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 kernels = pn.gram(network, train, {f"{sigma}": new + sigma * torch.randn(new.shape) for sigma in noise})
 Y = np.eye(10)[labels[:300]] - np.eye(10)[labels[:300]].mean(axis=0)
+# ProjNormLinear from the blocks, and the error of the kernel regression for comparison, which needs the labels.
 norms, errors = [], []
 for sigma in noise:
     k_train, k_cross, k_new = kernels.train, kernels.ood_train(f"{sigma}"), kernels.ood(f"{sigma}")

@@ -12,10 +12,13 @@ import matplotlib.pyplot as plt
 
 import projnorm as pn
 
+# One record holds every quantity of the experiment, as an array of trials x sigmas with its meaning beside it. A run
+# in a folder that lasts is read from its record the next time.
 config = pn.ToyConfig(d1=400, d2=200, n=200, m=200, sigmas=(0, 1, 2, 3, 4, 5), trials=10, interval_trials=0)
 with tempfile.TemporaryDirectory() as folder:
     record = pn.run_toy(config, pn.RunContext(Path(folder)))
 
+# Three of them: what one wants to know, and two things that can be computed without labels.
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")
 names = {"test_error": "test error", "projnorm_linear": "ProjNormLinear", "confidence": "confidence score"}
 for axis, (name, label) in zip(axes, names.items(), strict=True):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from projnorm.estimators.doc import DoC
     from projnorm.estimators.registry import ESTIMATORS
     from projnorm.labels.plan import LabelPlan
+    from projnorm.models.recipe import Recipe
     from projnorm.monitor.monitor import Monitor
     from projnorm.outputs.outputs import Outputs, read_outputs
     from projnorm_theory import (

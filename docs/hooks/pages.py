@@ -1,4 +1,4 @@
-"""Pages that are made while the site is built: the API, the command line, the examples, and documents from the root.
+"""Pages that are made while the site is built: the API, the command line, and documents from the root.
 
 Links in the documents are written between files of the repository, so that they work on GitHub; here they become links
 between pages.
@@ -6,7 +6,6 @@ between pages.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import importlib
@@ -37,17 +36,6 @@ GROUND = (
     "projnorm.core.errors",
 )
 DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-EXAMPLES = (
-    "scikit_learn_error",
-    "few_labels",
-    "monitor_pipeline",
-    "toy",
-    "bound",
-    "tangent_kernel",
-    "kernels_of_networks",
-    "projnorm_of_classifier",
-    "compare_estimators",
-)
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)")
 
@@ -59,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, target, content=(ROOT / source).read_text("utf-8")))
     for path in sorted((ROOT / "results").rglob("*.*")):
         files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
-    pages = api_pages() | {"command-line.md": command_line_page(), "examples.md": examples_page()}
+    pages = api_pages() | {"command-line.md": command_line_page()}
     for uri, content in pages.items():
         files.append(File.generated(config, uri, content=content))
     return files
@@ -84,7 +72,7 @@ def _on_site(path: str) -> str:
     if path == "README.md":
         return "index.md"
     if path.startswith("examples"):
-        return "examples.md"
+        return path.replace(".py", ".md") if path.endswith(".py") else "examples.md"
     return DOCUMENTS.get(path, path.removeprefix("docs/"))
 
 
@@ -173,19 +161,3 @@ def _help(name: str) -> str:
         if run([*name.split(), "--help"]):
             raise SystemExit(f"`projnorm {name} --help` failed")
     return printed.getvalue()
-
-
-def examples_page() -> str:
-    """Each example with the figure that it draws; its docstring is the question."""
-    text = [
-        "# Examples\n",
-        "Short scripts, each of which answers one question: `python examples/NAME.py FOLDER` prints the answer and",
-        "draws a figure into `FOLDER`, or into the current folder.\n",
-    ]
-    for name in EXAMPLES:
-        source = (ROOT / "examples" / f"{name}.py").read_text("utf-8")
-        question, _, explanation = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
-        code = source.partition('"""\n\n')[2]
-        text += [f"## {question}\n", explanation.strip(), "", f"![{question}](images/{name}.png)\n"]
-        text += [f"```python title='examples/{name}.py'\n{code}```\n"]
-    return "\n".join(text)
