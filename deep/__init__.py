@@ -28,9 +28,9 @@ if TYPE_CHECKING:
         TextData,
         TextNetwork,
     )
-    from deep.comparison.costs import run_costs
     from deep.comparison.kernels_of_run import run_ntk_predict
     from deep.comparison.label_shift import run_label_shift
+    from deep.comparison.plan import plan_run
     from deep.comparison.presets import PRESETS, preset
     from deep.comparison.runs import open_run
     from deep.comparison.score_quality import Quality, qualities

@@ -9,7 +9,6 @@ from typing import Any
 
 from projnorm.cli.options import (
     AnalyseOption,
-    CostOptions,
     DeviceOption,
     DownloadOption,
     FigureOptions,
@@ -40,7 +39,6 @@ _OPTIONAL = {
     "download": DownloadOption,
     "plan": PlanOption,
     "replay": ReplayOption,
-    "costs": CostOptions,
 }
 
 
@@ -70,10 +68,6 @@ def run_experiment(experiment: Experiment, argv: Sequence[str]) -> int:
         from figures.run_plan import show as show_plan
 
         return answer(show_plan(resolve(experiment.plan)(config, context)), as_json=out.json)
-    if experiment.costs and options[CostOptions].dry_run:
-        from figures.costs import show
-
-        return answer(show(resolve(experiment.costs)(config, context, options[CostOptions])), as_json=out.json)
     if experiment.download and options[DownloadOption].download:
         resolve(experiment.download)(config)
     from figures.report import save_tables

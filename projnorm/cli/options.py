@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from projnorm.core.config import Config, Setting, setting, settings
-from projnorm.core.costs import CostAssumptions
 from projnorm.core.errors import InputError
 
 NONE = "none"
 _WIDTH = 80
+# Options this similar to one that does not exist are suggested; --fresh is .67 similar to --preset.
+_ALIKE = 0.75
 
 
 @dataclass(frozen=True)
@@ -115,19 +116,6 @@ class PlanOption(Config):
     dry_run: bool = setting(False, "Print the plan of the run, with its multiply-adds and bytes, and compute nothing.")
 
 
-@dataclass(frozen=True)
-class CostOptions(CostAssumptions):
-    """What a dry run assumes of the devices."""
-
-    dry_run: bool = setting(False, "Print what the run would cost, and compute nothing.")
-
-    def check(self) -> None:
-        """Refuse assumptions that would be ignored."""
-        defaults = (CostAssumptions.devices, CostAssumptions.tflops)
-        if not self.dry_run and (self.devices, self.tflops) != defaults:
-            raise InputError("`devices` and `tflops` are for `dry_run`.")
-
-
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are exceptions, and whose help fits 80 columns."""
 
@@ -153,8 +141,11 @@ class Parser(argparse.ArgumentParser):
         """Raise an `InputError` instead of printing the usage."""
         if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
             known = [flag for action in self._actions for flag in action.option_strings]
-            near = difflib.get_close_matches(unknown[1], known, n=1)
+            near = difflib.get_close_matches(unknown[1], known, n=1, cutoff=_ALIKE)
+            positional = unknown[1].removeprefix("--").upper()
             hint = f"; did you mean {near[0]}?" if near else ""
+            if any(action.dest == positional for action in self._actions):
+                hint = f"; {positional} is given without a flag, before the options"
             message = f"there is no option {unknown[1]}{hint}"
         raise InputError(f"{message} (`{self.prog} --help` lists the options)")
 

@@ -51,7 +51,6 @@ class Experiment:
     analyse: str = ""  # as `show`, for --analyse: what else the record says
     replay: str = ""  # function of a file that a run saved, for --replay: a `figures.report.Report` about it
     plan: str = ""  # function of a configuration and a `RunContext` that gives a `RunPlan`
-    costs: str = ""  # function of a configuration, a `RunContext` and a `CostAssumptions` that gives a `CostReport`
     download: str = ""  # function of a configuration that fetches its data or weights
     device: bool = False  # whether it computes on the device of the context
     memory: bool = False  # whether it keeps to the memory of the context
@@ -163,7 +162,7 @@ EXPERIMENTS = (
         "deep.comparison.comparison:run_comparison",
         "figures.comparison:show",
         presets="deep.comparison.presets:PRESETS",
-        costs="deep.comparison.costs:run_costs",
+        plan="deep.comparison.plan:plan_run",
         download="deep.comparison.modality:download",
         device=True,
     ),

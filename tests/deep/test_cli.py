@@ -96,7 +96,7 @@ def test_presets_and_gallery(projnorm, tmp_path):
 
 def test_a_dry_run_says_what_it_takes_for_granted_and_leaves_nothing(projnorm, tmp_path):
     out = fine(projnorm("deep", "run", "cpu-cifar10-resnet18", "--dry-run"))
-    for word in ("ProjNorm on targets", "11,181,642 parameters", "nothing was measured on a GPU", "Note: images"):
+    for word in ("ProjNorm on targets", "11,181,642", "samples trained on", "Note: images"):
         assert word in out
     assert "outputs of targets" in fine(projnorm("deep", "run", "templates", "--dry-run"))
     assert not list(tmp_path.rglob("*"))
@@ -108,6 +108,9 @@ def test_a_dry_run_says_what_it_takes_for_granted_and_leaves_nothing(projnorm, t
 def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
     torch.save(SmallCNN(4, (8, 8, 8)).state_dict(), tmp_path / "narrow.pth")
     assert_refused(projnorm("deep", "run", "nonsense"), "digits", "'nonsense'")
+    refused = projnorm("deep", "run", "digits", "--preset", "digits", "--dry-run")
+    assert_refused(refused, "PRESET is given without a flag")
+    assert "--fresh" not in refused.err
     for options, *words in (
         (("--methods", "ATC,Oracle"), "must be one of", "got 'Oracle'"),
         (("--device", "abacus"), "must be auto or one of"),
