@@ -26,7 +26,7 @@ from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores
 from figures.ntk_experiment import target_rows
 from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
-from ntk.experiments.experiment import Experiment, run_analysis
+from ntk.experiments.experiment import KernelExperiment, run_analysis
 from ntk.kernel_config import KernelKind
 from projnorm.core.backends import Backend
 from projnorm.core.records import Record, RunContext
@@ -52,7 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     config = configured(args.data, args.records / "texts", args.samples)
     record = run_analysis(config, RunContext(args.records, memory=6e9, backend=Backend(os.cpu_count() or 1)))
-    experiment = Experiment.of(config)
+    experiment = KernelExperiment.from_config(config)
     of_kernel = {"ProjNormLinear on the tangent kernel": record.arrays["projnorm"]}
     of_classifier, errors = classified(experiment)
     tables = {
@@ -98,7 +98,7 @@ def configured(data: Path, folder: Path, samples: int) -> NtkConfig:
     )
 
 
-def classified(experiment: Experiment) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
+def classified(experiment: KernelExperiment) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
     """Scores of every method that needs outputs only, and the errors of the classifier they are about."""
     network = load_pair_classifier(ENCODER, num_outputs=2, seed=0).model.body.base_model
     model = LogisticRegression(max_iter=2000).fit(vectors(network, experiment.train.inputs), experiment.train.labels)

@@ -25,10 +25,10 @@ from deep.comparison.scores import Row, Scores
 from deep.comparison.trained_networks import data_of, network_hash, network_of, outputs_of
 from ntk.experiments.analysis import Responses
 from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
-from ntk.experiments.experiment import MEANINGS, Experiment, analyse, analysis_arrays, facts
+from ntk.experiments.experiment import MEANINGS, KernelExperiment, analyse, analysis_arrays, facts
 from ntk.experiments.networks import Networks
 from ntk.experiments.samples import Target as KernelTarget
-from ntk.experiments.variants import PLAIN, VARIANTS, Blocks, variant_values
+from ntk.experiments.variants import PLAIN, VARIANTS, KernelBlocks, variant_values
 from ntk.tiles.kernels import Kernels
 from projnorm.core.arrays import Arrays
 from projnorm.core.errors import InputError
@@ -158,7 +158,9 @@ def _quality(arrays: Arrays, values: NDArray[np.float64]) -> Quality:
     return quality(scores, METHOD, rng=np.random.default_rng(0))
 
 
-def _arrays(config: NtkPredictConfig, run: Run, experiment: Experiment, kernels: Kernels) -> tuple[Arrays, list[str]]:
+def _arrays(
+    config: NtkPredictConfig, run: Run, experiment: KernelExperiment, kernels: Kernels
+) -> tuple[Arrays, list[str]]:
     """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels)
     values, errors, seed = [], [], run.config.seed
@@ -166,12 +168,12 @@ def _arrays(config: NtkPredictConfig, run: Run, experiment: Experiment, kernels:
     for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):
         predicted = outputs_of(run, whole.samples).predicted
         errors.append(whole.error(predicted))
-        blocks = Blocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
+        blocks = KernelBlocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         chosen = subsample_indices(len(predicted), len(target.samples), seed)
         rows = []
         for size in config.subsets:
             first, few = np.arange(size), subsample_indices(len(predicted), size, seed)
-            responses = Responses.of(experiment.train.labels[first], experiment.classes)
+            responses = Responses.from_labels(experiment.train.labels[first], experiment.classes)
             part = blocks.part(first, np.flatnonzero(np.isin(chosen, few)))
             rows.append(_variants(part, responses, predicted[few], train.accumulate))
         values.append([*rows, _variants(blocks, train.responses, predicted[chosen], train.accumulate)])
@@ -186,13 +188,13 @@ def _arrays(config: NtkPredictConfig, run: Run, experiment: Experiment, kernels:
     return arrays, [f"{name}: {warning}" for name, target in analysed.items() for warning in target.warnings]
 
 
-def _variants(blocks: Blocks, responses: Responses, labels: NDArray[np.int64], accumulate: str) -> list[float]:
+def _variants(blocks: KernelBlocks, responses: Responses, labels: NDArray[np.int64], accumulate: str) -> list[float]:
     """Every variant; the labels are the network's of the target."""
     by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
     return [by_variant[variant] for variant in VARIANTS]
 
 
-def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
+def _experiment(config: NtkPredictConfig, run: Run) -> KernelExperiment:
     """The comparison's images under kernels: the first `n`, which are in a drawn order, and `m` of each target."""
     c, data = image_config(run.config), data_of(run)
     n, m = config.n or min(_N, len(data.train)), config.m or c.data.m
@@ -212,7 +214,7 @@ def _experiment(config: NtkPredictConfig, run: Run) -> Experiment:
     images = NtkImages(c.data.data, c.data.targets, c.data.families, c.data.severities, n, m)
     networks = Networks.on_images([_scalar_network(config, run, c.seed + head) for head in range(config.heads)], size)
     ntk_config = NtkConfig(images, network, kernel=config.kernel, seed=c.seed, top=config.top)
-    return Experiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
+    return KernelExperiment(ntk_config, networks, _images(data.train, np.arange(n)), tuple(targets), data.classes)
 
 
 def _scalar_network(config: NtkPredictConfig, run: Run, seed: int) -> LoadedNetwork:

@@ -51,7 +51,7 @@ class Responses:
     centre: Floats
 
     @classmethod
-    def of(cls, labels: ArrayLike, classes: int) -> Responses:
+    def from_labels(cls, labels: ArrayLike, classes: int) -> Responses:
         """From labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; anything else is an `InputError`."""
         if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < _FEWEST_CLASSES:
             raise InputError(f"`classes` must be a whole number of at least {_FEWEST_CLASSES}; got {classes!r}.")
@@ -251,13 +251,13 @@ def _measured(pair: LinearPair, Y: Floats, Y_ood: Floats) -> _Measured:
 
 
 def _predict(pair: LinearPair, responses: Responses, labels: ArrayLike | None, ridge: float) -> TargetPrediction:
-    found = projnorm_linear_of_pair(pair, responses.train, ridge=ridge)
+    linear = projnorm_linear_of_pair(pair, responses.train, ridge=ridge)
     weights = pair.ridge_coordinates(pair.fit(responses.train), ridge)
     predicted = (pair.ood_predictions(weights) + responses.centre).argmax(axis=1)
     error = math.nan
     if labels is not None:
         error = float(np.mean(predicted != _as_labels(_of_all(labels, len(predicted)), len(responses.centre))))
-    return TargetPrediction(found.value, found.error_estimate, found.theta_norm, ridge, predicted, error)
+    return TargetPrediction(linear.value, linear.error_estimate, linear.theta_norm, ridge, predicted, error)
 
 
 def _one_hot(labels: ArrayLike, classes: int) -> Floats:

@@ -55,7 +55,7 @@ MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Experiment:
+class KernelExperiment:
     """Everything that an experiment works on."""
 
     config: NtkConfig
@@ -65,11 +65,11 @@ class Experiment:
     classes: int
 
     @classmethod
-    def of(cls, config: GramConfig, samples: DrawnSamples | None = None) -> Experiment:
+    def from_config(cls, config: GramConfig, samples: DrawnSamples | None = None) -> KernelExperiment:
         """Corrupt the samples and load the networks; `samples` are those of the configuration, if they are there."""
         samples = samples or DrawnSamples.load(config)
         targets = samples.targets()
-        networks = Networks.of(config.network, seed=config.seed)
+        networks = Networks.from_config(config.network, seed=config.seed)
         if not isinstance(config, NtkConfig):
             config = NtkConfig(config.data, config.network, config.kernel, config.seed)
         return cls(config, networks, samples.train, targets, samples.classes)
@@ -101,13 +101,13 @@ def run_gram(config: GramConfig, context: RunContext) -> Record:
     samples = DrawnSamples.load(config)
     if (record := existing_record(GRAM_KIND, config, context, samples.inputs)) is not None:
         return record
-    return _kernels(Experiment.of(config, samples), samples.inputs, context)[1]
+    return _kernels(KernelExperiment.from_config(config, samples), samples.inputs, context)[1]
 
 
-def compute_kernels(config: GramConfig, context: RunContext) -> tuple[Experiment, Kernels, Record]:
+def compute_kernels(config: GramConfig, context: RunContext) -> tuple[KernelExperiment, Kernels, Record]:
     """As `run_gram`, with the kernels themselves; tiles that are there are read."""
     samples = DrawnSamples.load(config)
-    experiment = Experiment.of(config, samples)
+    experiment = KernelExperiment.from_config(config, samples)
     return experiment, *_kernels(experiment, samples.inputs, context)
 
 
@@ -123,7 +123,7 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
     inputs = samples.inputs_with_labels
     if (record := existing_record(KIND, config, context, inputs)) is not None:
         return record
-    experiment = Experiment.of(config, samples)
+    experiment = KernelExperiment.from_config(config, samples)
     task = experiment.task(context)
     with Store(_tiles(config, context)).lock():  # while tiles are read, nobody begins afresh
         started = time.perf_counter()
@@ -132,13 +132,13 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
         warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
         warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
         arrays = analysis_arrays(experiment, train, targets)
-        said = {**facts(experiment, kernels), "inputs": inputs, "warnings": warnings}
+        described = {**facts(experiment, kernels), "inputs": inputs, "warnings": warnings}
         begin_run(KIND, config, context)
-        return finish_record(KIND, config, context, arrays, MEANINGS, started=started, facts=said)
+        return finish_record(KIND, config, context, arrays, MEANINGS, started=started, facts=described)
 
 
 def _kernels(
-    experiment: Experiment, inputs: Mapping[str, str], context: RunContext, task: GramTask | None = None
+    experiment: KernelExperiment, inputs: Mapping[str, str], context: RunContext, task: GramTask | None = None
 ) -> tuple[Kernels, Record]:
     config, started = experiment.config.gram, time.perf_counter()
     task = task or experiment.task(context)
@@ -148,8 +148,8 @@ def _kernels(
     if record is None or record.facts.get("inputs") != dict(inputs):
         diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
         arrays = {"sets": np.array([TRAIN, *kernels.targets]), "trace": np.array([d.sum() for d in diagonals])}
-        said = {**facts(experiment, kernels), "inputs": dict(inputs)}
-        record = finish_record(GRAM_KIND, config, context, arrays, _GRAM_MEANINGS, started=started, facts=said)
+        described = {**facts(experiment, kernels), "inputs": dict(inputs)}
+        record = finish_record(GRAM_KIND, config, context, arrays, _GRAM_MEANINGS, started=started, facts=described)
     return kernels, record
 
 
@@ -157,10 +157,10 @@ def _tiles(config: GramConfig, context: RunContext) -> Path:
     return context.root.absolute() / record_id(GRAM_KIND, config.gram) / "tiles"
 
 
-def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
+def analyse(experiment: KernelExperiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
     """Every target of an experiment, one after the other."""
     config = experiment.config
-    responses = Responses.of(experiment.train.labels, experiment.classes)
+    responses = Responses.from_labels(experiment.train.labels, experiment.classes)
     train = analyse_train(kernels.train, responses, accumulate=config.kernel.accumulate)
     targets = {}
     for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
@@ -170,7 +170,7 @@ def analyse(experiment: Experiment, kernels: Kernels) -> tuple[TrainAnalysis, di
     return train, targets
 
 
-def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
+def facts(experiment: KernelExperiment, kernels: Kernels) -> dict[str, Any]:
     """What a reader of the record needs to know besides the configuration."""
     networks, plan = experiment.networks, kernels.plan
     return {
@@ -193,7 +193,7 @@ def facts(experiment: Experiment, kernels: Kernels) -> dict[str, Any]:
 
 
 def analysis_arrays(
-    experiment: Experiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
+    experiment: KernelExperiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
 ) -> dict[str, np.ndarray]:
     """What `analyse` found, as the arrays that `MEANINGS` describes."""
     targets = list(analysed.values())

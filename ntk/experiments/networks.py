@@ -47,7 +47,7 @@ class Networks:
     as_inputs: Callable[[NDArray[Any]], Values] = torch.from_numpy
 
     @classmethod
-    def of(cls, network: NtkNetwork, *, seed: int) -> Networks:
+    def from_config(cls, network: NtkNetwork, *, seed: int) -> Networks:
         """The networks of a configuration; `seed` is that of the first last layer."""
         if network.is_text:
             return _text_networks(network, seed)
@@ -68,7 +68,7 @@ class Networks:
 
 
 def network_hashes(network: NtkNetwork) -> dict[str, str]:
-    """Hashes of the files that `Networks.of` reads."""
+    """Hashes of the files that `Networks.from_config` reads."""
     if not network.model:
         return {"weights_sha256": weights_hash(network.architecture, network.weights)}
     path = model_path(network)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ntk.experiments.config import GramConfig, NtkConfig
-from ntk.experiments.experiment import Experiment
+from ntk.experiments.experiment import KernelExperiment
 from ntk.experiments.samples import DrawnSamples, Reader, Target
 from ntk.tiles.kernels import GramTask
 from ntk.tiles.plan import FITS, ON_DISK, TRAIN, Plan
@@ -64,11 +64,11 @@ def plan_kernels(config: GramConfig, context: RunContext) -> RunPlan:
 def _task(config: GramConfig, context: RunContext) -> GramTask:
     """The kernels of as many samples as are asked for, all of which are the first of their set."""
     data, first = config.data, np.arange(1)
-    read = Reader.of(config.network)
+    read = Reader.from_network(config.network)
     train, test = (part.take(first) for part in read.splits(data.data))
     given = [(Target(stem(path), GIVEN, 0, read.one(path))) for path in map(Path, data.targets)]
     config = replace(config, network=replace(config.network, weights=RANDOM))
-    experiment = Experiment.of(config, DrawnSamples(config, train, test, first, tuple(given), classes=2))
+    experiment = KernelExperiment.from_config(config, DrawnSamples(config, train, test, first, tuple(given), classes=2))
     sizes = {target.name: min(data.m, len(target.samples)) for target in given}
     sets = {TRAIN: (train, data.n), **{t.name: (t.samples, sizes.get(t.name, data.m)) for t in experiment.targets}}
     as_inputs = experiment.networks.as_inputs
@@ -90,17 +90,21 @@ def _layers(plan: Plan) -> tuple[dict[str, str | int], ...]:
 
 
 def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+    held, batch_sizes = plan.panels_in_memory, plan.batch_sizes
     overflow = {FITS: "all panels fit into memory", ON_DISK: "panels are written to disk and read again"}
     passing = plan.passes * plan.fill_multiply_adds
     forming = sum(map(plan.tile_multiply_adds, plan.tiles)) - plan.multiply_adds
     return (
         ("samples", f"{plan.samples:,}"),
-        ("panels", f"{len(plan.panels):,} of {plan.cut.panel:,} samples, {plan.room:,} of them in memory"),
+        (
+            "panels",
+            f"{len(plan.panels):,} of {batch_sizes.panel:,} samples, {held:,} of them in memory",
+        ),
         ("tiles", f"{len(plan.tiles):,}, for {plan.pairs:,} pairs of samples"),
         ("memory", f"at most about {plan.peak_bytes / 1e9:.2f} GB, of {plan.memory / 1e9:.3g} GB allowed"),
         ("overflow", overflow.get(plan.overflow, "samples of dropped panels pass the network again")),
         ("disk", f"{plan.tile_bytes / 1e9:.3g} GB of tiles, {plan.disk_bytes() / 1e9:.3g} GB of panels"),
-        ("samples through the network", f"{plan.passes:,}, in batches of {plan.cut.batch:,}"),
+        ("samples through the network", f"{plan.passes:,}, in batches of {batch_sizes.batch:,}"),
         ("multiply-adds of these passes", f"{passing:.3g}, {plan.fill_multiply_adds:.3g} for each sample"),
         ("multiply-adds of products", f"{plan.multiply_adds:.3g}"),
         ("multiply-adds of gradients formed for tiles", f"{forming:.3g}"),
@@ -118,10 +122,10 @@ def _notes(task: GramTask) -> tuple[str, ...]:
 def _values(plan: Plan) -> dict[str, object]:
     return {
         "sets": dict(plan.sets),
-        "cut": plan.cut.to_json(),
+        "batch_sizes": plan.batch_sizes.to_json(),
         "tiles": len(plan.tiles),
         "panels": len(plan.panels),
-        "panels_kept": plan.room,
+        "panels_kept": plan.panels_in_memory,
         "overflow": plan.overflow,
         **{name: getattr(plan, name) for name in (*_VALUES, "peak_bytes", "memory")},
     }

@@ -47,7 +47,7 @@ class Reader:
     one: Callable[[Path], SampleSet]
 
     @classmethod
-    def of(cls, network: NtkNetwork) -> Reader:
+    def from_network(cls, network: NtkNetwork) -> Reader:
         """The reader for a network: texts for a folder of transformers, any inputs for a user's own, else images."""
         if network.model:
             model_path(network)  # said before anything is read
@@ -73,7 +73,7 @@ class DrawnSamples:
     def load(cls, config: GramConfig) -> DrawnSamples:
         """Read the samples and draw those that are asked for."""
         data, rng = config.data, np.random.default_rng(config.seed)
-        read = Reader.of(config.network)
+        read = Reader.from_network(config.network)
         whole, test = read.splits(data.data)
         classes = 1 + int(max(whole.labels.max(), -1 if test.known_labels is None else test.known_labels.max()))
         train = whole.take(draw_indices(whole, data.n, rng, "n"))

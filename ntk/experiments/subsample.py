@@ -12,7 +12,7 @@ import numpy as np
 
 from ntk.experiments.analysis import Responses, analyse_train, predict_target
 from ntk.experiments.config import NtkConfig, SubsampleConfig
-from ntk.experiments.experiment import Experiment, run_analysis
+from ntk.experiments.experiment import KernelExperiment, run_analysis
 from ntk.kernel_config import COORDINATES
 from projnorm.core.arrays import Arrays
 from projnorm.core.device import choose_device, on_device, torch_threads
@@ -92,12 +92,12 @@ def _rms(values: np.ndarray) -> float:
 
 def _compare(draw: _Draw, *, config: NtkConfig, exact: Arrays, context: RunContext) -> Arrays:
     kind, count, seed = draw
-    experiment = Experiment.of(config)
+    experiment = KernelExperiment.from_config(config)
     with torch_threads(1):  # parallelism is over the draws, as in every list of tasks
         kernels = experiment.task(context, kind=kind, count=count, seed=seed).run()
     # Coordinates are kept as they are; a projection already has the right scale.
     scale = kernels.parameters / count if kind == COORDINATES else 1.0
-    responses = Responses.of(experiment.train.labels, experiment.classes)
+    responses = Responses.from_labels(experiment.train.labels, experiment.classes)
     train = analyse_train(scale * kernels.train, responses, accumulate=config.kernel.accumulate)
     targets = []
     for target in experiment.targets:

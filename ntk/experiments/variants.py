@@ -43,41 +43,43 @@ PLAIN = Variant()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class KernelBlocks:
     """The three blocks of a kernel; shapes ``(n, n)``, ``(m, n)`` and ``(m, m)``."""
 
     train: Floats
     ood_train: Floats
     ood: Floats
 
-    def part(self, train: NDArray[np.intp], ood: NDArray[np.intp]) -> Blocks:
+    def part(self, train: NDArray[np.intp], ood: NDArray[np.intp]) -> KernelBlocks:
         """The blocks of some samples of each set."""
-        return Blocks(self.train[np.ix_(train, train)], self.ood_train[np.ix_(ood, train)], self.ood[np.ix_(ood, ood)])
+        return KernelBlocks(
+            self.train[np.ix_(train, train)], self.ood_train[np.ix_(ood, train)], self.ood[np.ix_(ood, ood)]
+        )
 
-    def unit(self) -> Blocks:
+    def unit(self) -> KernelBlocks:
         """As if every feature vector had length one."""
         a, b = np.sqrt(self.train.diagonal()), np.sqrt(self.ood.diagonal())
-        return Blocks(self.train / np.outer(a, a), self.ood_train / np.outer(b, a), self.ood / np.outer(b, b))
+        return KernelBlocks(self.train / np.outer(a, a), self.ood_train / np.outer(b, a), self.ood / np.outer(b, b))
 
-    def centred(self) -> Blocks:
+    def centred(self) -> KernelBlocks:
         """As if the training mean were taken off every feature vector."""
         column, grand = self.train.mean(axis=0), self.train.mean()
         row = self.ood_train.mean(axis=1)
-        return Blocks(
+        return KernelBlocks(
             self.train - column[:, None] - column + grand,
             self.ood_train - row[:, None] - column + grand,
             self.ood - row[:, None] - row + grand,
         )
 
-    def of(self, features: str) -> Blocks:
+    def with_features(self, features: str) -> KernelBlocks:
         """The blocks of features as a `Variant` names them."""
         blocks = self.unit() if features.startswith("unit") else self
         return blocks.centred() if features.endswith("centred") else blocks
 
     def noise(self, features: str, accumulate: str) -> float:
-        """Error of `of(features)` against its largest eigenvalue: centring takes off a mean, not its rounding."""
+        """Error of treated features against the largest eigenvalue: centring takes off a mean, not its rounding."""
         before = self.unit() if features.startswith("unit") else self
-        after = self.of(features)
+        after = self.with_features(features)
         return max(
             kernel_noise(changed, accumulate, scale=float(rounded.diagonal().max()))
             for changed, rounded in ((after.train, before.train), (after.ood, before.ood))
@@ -85,7 +87,7 @@ class Blocks:
 
 
 def variant_values(
-    blocks: Blocks,
+    blocks: KernelBlocks,
     responses: Floats,
     network: Floats,
     *,
@@ -99,7 +101,7 @@ def variant_values(
     """
     values = {}
     for features, group in itertools.groupby(variants, key=lambda variant: variant.features):
-        chosen = blocks.of(features)
+        chosen = blocks.with_features(features)
         noise = blocks.noise(features, accumulate)
         pair = LinearPair.from_gram(chosen.train, chosen.ood_train, chosen.ood, noise=noise)
         means = chosen.train.trace() / len(chosen.train), chosen.ood.trace() / len(chosen.ood)

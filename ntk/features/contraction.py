@@ -36,15 +36,15 @@ _PAIRS_AT_ONCE = 1 << 22
 
 
 class Workspace:
-    """Room for gradients that are formed, multiplied and forgotten."""
+    """Memory for gradients that are formed, multiplied and forgotten."""
 
     def __init__(self, samples: int) -> None:
-        """Room for so many samples at once; nothing is allocated before it is used."""
+        """Memory for `samples` samples at once; nothing is allocated before it is used."""
         self.samples = samples
         self._buffers: dict[int, Tensor] = {}
 
     def rows(self, slot: int, like: Tensor, columns: int) -> Tensor:
-        """Room in a slot for one row per row of `like`, of its type; what was in the slot is lost."""
+        """Memory in a slot for one row per row of `like`, of its type; what was in the slot is lost."""
         needed = len(like) * columns
         buffer = self._buffers.get(slot)
         if buffer is None or buffer.numel() < needed or (buffer.dtype, buffer.device) != (like.dtype, like.device):
@@ -135,7 +135,7 @@ class DirectRows(LayerRule):
 
 
 class DirectFormed(_Kept):
-    """The gradients formed when they are needed, where inputs and output gradients take less room."""
+    """The gradients formed when they are needed, where inputs and output gradients take less memory."""
 
     route = "direct"
 
@@ -230,7 +230,7 @@ class StructuredConv(_Kept):
         """Products of output gradients at every pair of positions, and of pixels at every pair in a phase."""
         super().__init__(use)
         (_, *shape_in), (_, *shape_out) = self.shapes
-        self.geometry = g = ConvGeometry.of(operation.window, tuple(shape_in), tuple(shape_out))
+        self.geometry = g = ConvGeometry.from_window(operation.window, tuple(shape_in), tuple(shape_out))
         of_pixels = sum(g.phase_size(phase) ** 2 * g.channels_in for phase in g.phases())
         self.multiply_adds = g.positions**2 * g.channels_out + of_pixels
 
@@ -311,9 +311,9 @@ def upper_product(rows: Tensor) -> Tensor:
     return out
 
 
-def _put(given: Factors, out: Factors, use: Use) -> None:
+def _put(tensors: Factors, out: Factors, use: Use) -> None:
     """Copy tensors of the shapes that a rule was made for; `copy_` would repeat a sample with a single token."""
-    for kept, tensor in zip(out, given, strict=True):
+    for kept, tensor in zip(out, tensors, strict=True):
         if kept.shape != tensor.shape:
             raise TraceMismatchError(use.parameters)
         kept.copy_(tensor)

@@ -171,7 +171,7 @@ class Engine:
         ]
 
     def fill(self, panel: list[Factors], x: Samples, *, batch: int) -> list[Factors]:
-        """The factors of the samples `x`, `batch` at a time, in the room of `panel`; returns views of it."""
+        """The factors of the samples `x`, `batch` at a time, in the memory of `panel`; returns views of it."""
         filled = [tuple(t[: len(x)] for t in factors) for factors in panel]
         for start in range(0, len(x), batch):
             part = slice(start, start + batch)
@@ -228,11 +228,11 @@ class Engine:
         except (InputError, torch.OutOfMemoryError):
             raise
         except _OF_A_NETWORK as error:
-            given = ", ".join(
+            kinds = ", ".join(
                 f"{str(t.dtype).removeprefix('torch.')} samples of shape {tuple(t.shape[1:])}"
                 for t in self.example.tensors.values()
             )
-            raise InputError(f"inputs must suit the network; given {given}, it says: {reason(error)}.") from error
+            raise InputError(f"inputs must suit the network; given {kinds}, it says: {reason(error)}.") from error
 
     def _looked_at(self, network: TracedNetwork, *, check: bool) -> CheckedNetwork:
         """The example captured by a network, which is compared with plain autograd if asked to."""
@@ -327,7 +327,7 @@ def _on(device: torch.device, model: nn.Module) -> nn.Module:
 
 
 def _empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Room for factors. On the CPU numpy allocates it: it asks for large pages, which torch does not by default."""
+    """Memory for factors. On the CPU numpy allocates it: it asks for large pages, which torch does not by default."""
     if device.type != "cpu":
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(shape, dtype=str(dtype).removeprefix("torch.")))

@@ -78,7 +78,7 @@ def gradient_features(
         OSError: If the file cannot be written.
     """
     config = config or KernelConfig(kind=COORDINATES)
-    samples, out = Samples.of(x, "x"), None if out is None else Path(out)
+    samples, out = Samples.from_inputs(x, "x"), None if out is None else Path(out)
     used, _ = used_parameters(as_networks(model, "model")[0], config.layers, frozen=config.frozen)
     parameters = sum(p.numel() for p in used.values())
     if config.kind == COORDINATES and config.count == DEFAULT_COUNT:

@@ -31,9 +31,10 @@ from ntk.trace.operations import Convolution, Embedding, Linear
 from ntk.trace.parameter_groups import UNUSED
 from ntk.trace.uses import Use
 
-# Directions that the inputs of a layer are projected onto: at least the first number, and one for so many of the sums
-# that follow, or of the sums for each position. Where a layer has one position its gradient has rank one, and the error
-# of its kernel is one over the root of the directions; many positions average it out.
+# Directions that the inputs of a layer are projected onto: at least the first number, one for every
+# `_SUMS_PER_DIRECTION` sums that follow, and one for every `_SUMS_PER_POSITION` sums for each position. Where a layer
+# has one position its gradient has rank one, and the error of its kernel is one over the root of the directions; many
+# positions average it out.
 _FEWEST_DIRECTIONS, _SUMS_PER_DIRECTION, _SUMS_PER_POSITION = 64, 1024, 16
 
 
@@ -50,7 +51,7 @@ class ProjectionMap(FeatureMap):
         self.fingerprint = hashlib.sha256(b"".join(t.cpu().numpy().tobytes() for t in drawn)).hexdigest()
         device = sample[0].device
         halves = (torch.split(t.to(device), sizes) for t in (buckets, signs))
-        self._sums = [_SignedSums(*one) for one in zip(*halves, strict=True)]
+        self._sums = [_SignedSums(*drawn_for_part) for drawn_for_part in zip(*halves, strict=True)]
         self.shapes, self.dtypes = ((width,),), (None,)
         # One product for all layers together.
         parameters = sum(layer.group.size for layer in sample)

@@ -18,7 +18,7 @@ from torch import nn
 from ntk.features.engine import Engine
 from ntk.kernel_config import KernelConfig
 from ntk.tiles.panels import PanelFiles, disk_rate
-from ntk.tiles.plan import ON_DISK, RECOMPUTED, TRAIN, Cut, Plan, chunks, loads, make_plan
+from ntk.tiles.plan import ON_DISK, RECOMPUTED, TRAIN, BatchSizes, Plan, chunks, loads, make_plan
 from ntk.tiles.tile_runs import TileRuns, count_processes, tile_name
 from ntk.tiles.tiles import Tiles, read_manifest
 from ntk.trace.inputs import Inputs, Prepare, Samples
@@ -197,9 +197,11 @@ class GramTask:
         """Compute the tiles that are not in `folder`; arguments and errors are those of `gram`."""
         with nullcontext() if folder is None else Store(folder).lock():
             manifest = {} if fresh or folder is None else read_manifest(folder)
-            cut = _resumed_cut(manifest)
-            plan = self.plan if cut in (None, self.plan.cut) else plan_tiles(self.engine, self._sets, cut=cut)
-            # What is there was computed with so many threads, and another number may change the last bit of a sum.
+            batch_sizes = _resumed_batch_sizes(manifest)
+            plan = self.plan
+            if batch_sizes not in (None, plan.batch_sizes):
+                plan = plan_tiles(self.engine, self._sets, batch_sizes=batch_sizes)
+            # Another number of threads than that of the tiles which are there may change the last bit of a sum.
             threads = _resumed_threads(manifest) or (torch.get_num_threads() if backend is None else 1)
             with full_precision(), torch_threads(threads):
                 fingerprints = {} if folder is None else self._fingerprints()
@@ -232,7 +234,7 @@ class GramTask:
         return {
             **{key: value for key, value in self.engine.config.to_json().items() if key not in _NOT_IN_THE_NUMBERS},
             "device": str(self.engine.device),
-            "cut": plan.cut.to_json(),
+            "batch_sizes": plan.batch_sizes.to_json(),
             "threads": threads,
             "torch": torch.__version__,
             "sets": dict(plan.sets),
@@ -245,7 +247,7 @@ class GramTask:
         """
         plan, config = plan or self.plan, self.engine.config
         on_disk = replace(plan, overflow=ON_DISK)
-        again = sum(plan.samples_in(loads(run, plan.room)) for run in chunks(plan, workers))
+        again = sum(plan.samples_in(loads(run, plan.panels_in_memory)) for run in chunks(plan, workers))
         if again == plan.samples or config.disk == "never":
             return plan
         folder.mkdir(parents=True, exist_ok=True)
@@ -262,8 +264,8 @@ class GramTask:
         if (workers == 1 and plan.overflow != RECOMPUTED) or backend.scheduler:  # a cluster may not see the folder
             yield plan, None
             return
-        with nullcontext("") if tiles.store is not None else tempfile.TemporaryDirectory() as place:
-            folder = tiles.store.folder if tiles.store is not None else Path(place)
+        with nullcontext("") if tiles.store is not None else tempfile.TemporaryDirectory() as temporary:
+            folder = tiles.store.folder if tiles.store is not None else Path(temporary)
             plan = self.planned(folder, plan, workers)
             files = PanelFiles(folder / "panels") if plan.overflow == ON_DISK else None
             yield plan, files
@@ -293,17 +295,17 @@ class GramTask:
         """The entries of the samples that the network was looked at with are those that it had then."""
         expected = self.engine.example_kernel()
         scale = np.sqrt(np.outer(expected.diagonal(), expected.diagonal()))
-        found, each = np.empty_like(expected), self.engine.rows_per_sample
+        kernel, each = np.empty_like(expected), self.engine.rows_per_sample
         where = [_panel_of(plan, name, row * each) for name, row in self._probes]
         for a, (i, r) in enumerate(where):
             for b, (j, c) in enumerate(where):
                 if tile_name((i, j)) in tiles:
-                    found[a, b] = tiles.get(tile_name((i, j)))[r, c]
+                    kernel[a, b] = tiles.get(tile_name((i, j)))[r, c]
                 elif tile_name((j, i)) in tiles:
-                    found[a, b] = tiles.get(tile_name((j, i)))[c, r]
+                    kernel[a, b] = tiles.get(tile_name((j, i)))[c, r]
                 else:  # two targets have no block in common
-                    found[a, b] = expected[a, b]
-        self.engine.self_check.require_same(found, expected, scale)
+                    kernel[a, b] = expected[a, b]
+        self.engine.self_check.require_same(kernel, expected, scale)
 
 
 def _tensors(names: Collection[str]) -> str:
@@ -337,8 +339,8 @@ def _panel_of(plan: Plan, name: str, row: int) -> tuple[int, int]:
     )
 
 
-def plan_tiles(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None = None) -> Plan:
-    """The plan that `gram` follows; `cut` groups the samples as tiles that are there were cut."""
+def plan_tiles(engine: Engine, sets: Mapping[str, Samples], *, batch_sizes: BatchSizes | None = None) -> Plan:
+    """The plan that `gram` follows; `batch_sizes` are those of tiles that are there already."""
     sizes = replace(engine.sizes, fixed=engine.sizes.fixed + sum(x.nbytes for x in sets.values()))
     return make_plan(
         {name: len(x) for name, x in sets.items()},
@@ -348,13 +350,13 @@ def plan_tiles(engine: Engine, sets: Mapping[str, Samples], *, cut: Cut | None =
         batch=engine.batch,
         memory=engine.config.memory,
         networks=engine.views,
-        cut=cut,
+        batch_sizes=batch_sizes,
     )
 
 
 def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dict[str, Samples]:
     """The inputs by name, the training set first; a target that is given without a name is called "target"."""
-    first = Samples.of(train, f"inputs of {TRAIN}")
+    first = Samples.from_inputs(train, f"inputs of {TRAIN}")
     if targets is None:
         named: Mapping[Any, Any] = {}
     elif not isinstance(targets, Mapping) or (isinstance(first.values, dict) and set(targets) == set(first.values)):
@@ -363,7 +365,7 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dic
         named = targets
     if TRAIN in named:
         raise InputError(f"a target must not be called {TRAIN!r}.")
-    sets = {TRAIN: first} | {str(name): Samples.of(x, f"inputs of {name}") for name, x in named.items()}
+    sets = {TRAIN: first} | {str(name): Samples.from_inputs(x, f"inputs of {name}") for name, x in named.items()}
     for name, x in sets.items():
         if x.form != first.form:
             raise InputError(
@@ -380,10 +382,10 @@ def _shown(samples: Samples) -> str:
     return ", ".join(f"{name} {shape}".strip() for name, shape in samples.form.items())
 
 
-def _resumed_cut(manifest: Mapping[str, Any]) -> Cut | None:
-    """How the tiles of a manifest were cut, so that a resumed run cuts the rest the same way."""
+def _resumed_batch_sizes(manifest: Mapping[str, Any]) -> BatchSizes | None:
+    """Batch sizes of the tiles of a manifest, which a resumed run keeps."""
     try:
-        return Cut.from_json(manifest.get("cut", {}))
+        return BatchSizes.from_json(manifest.get("batch_sizes", {}))
     except InputError:
         return None
 

@@ -38,12 +38,12 @@ class PanelFiles:
             for array in _arrays(filled):
                 file.write(array)
 
-    def get(self, panel: int, room: list[Factors], samples: int) -> list[Factors] | None:
-        """Read a panel of so many samples into `room`; None where it is not there, or damaged and now deleted."""
+    def get(self, panel: int, buffer: list[Factors], samples: int) -> list[Factors] | None:
+        """Read a panel of `samples` samples into `buffer`; None where it is not there, or damaged and now deleted."""
         path = self._path(panel)
         if path is None:
             return None
-        filled = [tuple(t[:samples] for t in factors) for factors in room]
+        filled = [tuple(t[:samples] for t in factors) for factors in buffer]
         checksum, complete = 0, path.stat().st_size == sum(t.nbytes for factors in filled for t in factors)
         with path.open("rb") as file:
             for factors in filled:

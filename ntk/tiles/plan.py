@@ -38,7 +38,7 @@ _SCRATCH = 0.25e9
 
 
 @dataclass(frozen=True)
-class Cut(Config):
+class BatchSizes(Config):
     """Grouping of the samples; another grouping may change the last bit of a sum."""
 
     panel: int = setting(help="Number of samples in a panel.", least=1)
@@ -68,8 +68,8 @@ class Plan:
         sets: Number of samples of each set by name; "train" first.
         panels: All panels, set by set.
         tiles: Pairs of indices into `panels`, in the order they are computed; of a symmetric block the upper half.
-        room: Number of panels held at once.
-        cut: Grouping of the samples.
+        panels_in_memory: Number of panels held at once.
+        batch_sizes: Grouping of the samples.
         layers: Route and cost of each layer.
         networks: Number of networks whose kernels are averaged.
         sample_bytes: Number of bytes kept for a sample.
@@ -82,8 +82,8 @@ class Plan:
     sets: Mapping[str, int]
     panels: tuple[Panel, ...]
     tiles: tuple[Tile, ...]
-    room: int
-    cut: Cut
+    panels_in_memory: int
+    batch_sizes: BatchSizes
     layers: tuple[LayerCost, ...]
     networks: int
     sample_bytes: int
@@ -116,13 +116,15 @@ class Plan:
         rows, columns = (self.panels[index].samples for index in tile)
         products = self.pairs_of(tile) * sum(layer.multiply_adds for layer in self.layers)
         forming = sum(layer.forming for layer in self.layers if layer.formed)
-        formed = _formed_samples(rows, columns, self.cut.formed, diagonal=tile[0] == tile[1]) if forming else 0
+        formed = _formed_samples(rows, columns, self.batch_sizes.formed, diagonal=tile[0] == tile[1]) if forming else 0
         return self.networks * (products + formed * forming)
 
     @property
     def passes(self) -> int:
         """Number of samples sent through each network, again where their panel was dropped."""
-        return self.samples_in(loads(self.tiles, self.room)) if self.overflow == RECOMPUTED else self.samples
+        return (
+            self.samples_in(loads(self.tiles, self.panels_in_memory)) if self.overflow == RECOMPUTED else self.samples
+        )
 
     def disk_bytes(self, workers: int = 1) -> int:
         """Number of bytes of the panels on disk: those of the training set and of one group of targets at a time."""
@@ -159,41 +161,41 @@ def make_plan(
     batch: int,
     memory: float,
     networks: int = 1,
-    cut: Cut | None = None,
+    batch_sizes: BatchSizes | None = None,
 ) -> Plan:
     """Fit panels of at most `panel` samples, which pass a network at most `batch` at once, to `memory` bytes.
 
-    `sets` are numbers of samples by name, "train" among them. A `cut` that is given, that of tiles which are there
-    already, is kept.
+    `sets` are numbers of samples by name, "train" among them. `batch_sizes` that are given, those of tiles
+    which are there already, are kept.
     """
-    if cut is None:
-        cut = _fit(sets, sizes, memory, panel=panel, batch=batch)
-    count = _panel_count(sets, cut.panel)
-    standing, panel_bytes = _standing_bytes(sizes, cut), max(1, cut.panel * sizes.sample)
-    room = min(int((memory - standing) // panel_bytes), count)
-    if room < min(2, count):
+    if batch_sizes is None:
+        batch_sizes = _fit(sets, sizes, memory, panel=panel, batch=batch)
+    count = _panel_count(sets, batch_sizes.panel)
+    standing, panel_bytes = _standing_bytes(sizes, batch_sizes), max(1, batch_sizes.panel * sizes.sample)
+    panels_in_memory = min(int((memory - standing) // panel_bytes), count)
+    if panels_in_memory < min(2, count):
         least = standing + 2 * panel_bytes
         raise InputError(
             f"`memory` of {memory / 1e9:.3g} GB is too small; {math.ceil(least / 1e7) / 100:g} GB is needed."
         )
-    panels = _panels(sets, cut.panel)
+    panels = _panels(sets, batch_sizes.panel)
     return Plan(
         dict(sets),
         panels,
-        tuple(_tiles(panels, room)),
-        room,
-        cut,
+        tuple(_tiles(panels, panels_in_memory)),
+        panels_in_memory,
+        batch_sizes,
         tuple(layers),
         networks,
         sizes.sample,
-        standing + room * panel_bytes,
+        standing + panels_in_memory * panel_bytes,
         memory,
-        FITS if room == count else RECOMPUTED,
+        FITS if panels_in_memory == count else RECOMPUTED,
     )
 
 
-def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, batch: int) -> Cut:
-    """The largest panels up to `panel` of which two fit, then as many gradients formed at once as there is room for."""
+def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, batch: int) -> BatchSizes:
+    """The largest panels up to `panel` of which two fit, then as many gradients formed at once as the memory allows."""
     panel = min(panel, max(sets.values()))
     while True:
         batch = min(batch, panel)
@@ -201,25 +203,32 @@ def _fit(sets: Mapping[str, int], sizes: Sizes, memory: float, *, panel: int, ba
             batch //= 2
         formed = min(panel, _LEAST_FORMED) if sizes.formed else 0
         needed = min(2, _panel_count(sets, panel)) * panel * sizes.sample
-        if panel == 1 or _standing_bytes(sizes, Cut(panel, batch, formed)) + needed <= memory:
+        if panel == 1 or _standing_bytes(sizes, BatchSizes(panel, batch, formed)) + needed <= memory:
             break
         panel //= 2
     while 0 < formed < panel:
-        more = Cut(panel, batch, min(2 * formed, panel))
+        more = BatchSizes(panel, batch, min(2 * formed, panel))
         if _standing_bytes(sizes, more) + needed > memory:
             break
         formed = more.formed
-    return Cut(panel, batch, formed)
+    return BatchSizes(panel, batch, formed)
 
 
-def _standing_bytes(sizes: Sizes, cut: Cut) -> float:
+def _standing_bytes(sizes: Sizes, batch_sizes: BatchSizes) -> float:
     """Bytes held besides the panels."""
-    formed = 2 * cut.formed * sizes.formed
-    return _INTERPRETER + _SCRATCH + sizes.fixed + cut.batch * sizes.capture + _TILES * cut.panel**2 + formed
+    formed = 2 * batch_sizes.formed * sizes.formed
+    return (
+        _INTERPRETER
+        + _SCRATCH
+        + sizes.fixed
+        + batch_sizes.batch * sizes.capture
+        + _TILES * batch_sizes.panel**2
+        + formed
+    )
 
 
 def set_groups(plan: Plan, workers: int) -> list[list[str]]:
-    """Sets whose panels are filled together: one by one for one worker, else so many that each worker has some."""
+    """Sets whose panels are filled together: one by one for one worker, else as many as give each worker some."""
     groups: list[list[str]] = [[]]
     panels = 0
     for name in plan.sets:
@@ -232,7 +241,7 @@ def set_groups(plan: Plan, workers: int) -> list[list[str]]:
 
 
 def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
-    """The tiles cut into tasks, each a run of consecutive tiles that a worker begins with no panel filled.
+    """The tiles divided into tasks, each a run of consecutive tiles that a worker begins with no panel filled.
 
     One worker has one task, in which no panel is filled that the plan does not fill. Of several, a task ends with the
     tile that brings it to an eighth of a worker's share of all multiply-adds, if filling the panels that the task
@@ -246,8 +255,8 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
         return (plan.tiles,)
     costs = [plan.tile_multiply_adds(tile) for tile in plan.tiles]
     share = sum(costs) / workers
-    unbroken, alone = (Filling(plan.tiles, plan.room) for _ in range(2))
-    cut: list[tuple[Tile, ...]] = []
+    unbroken, alone = (PanelCache(plan.tiles, plan.panels_in_memory) for _ in range(2))
+    tasks: list[tuple[Tile, ...]] = []
     start, done, again, held = 0, 0, 0, 0
     for position, cost in enumerate(costs):
         extra = plan.samples_in(panel for panel, _ in alone.at(position))
@@ -256,25 +265,25 @@ def chunks(plan: Plan, workers: int) -> tuple[tuple[Tile, ...], ...]:
         held += plan.bytes_of(plan.tiles[position])
         enough = done >= _EARLY * share and again <= _FILLED_AGAIN * done
         if enough or done >= _LATE * share or held >= _HELD * plan.memory:
-            cut.append(plan.tiles[start : position + 1])
+            tasks.append(plan.tiles[start : position + 1])
             start, done, again, held = position + 1, 0, 0, 0
             alone.forget()
-    return (*cut, plan.tiles[start:]) if start < len(plan.tiles) else tuple(cut)
+    return (*tasks, plan.tiles[start:]) if start < len(plan.tiles) else tuple(tasks)
 
 
-def loads(tiles: Sequence[Tile], room: int) -> Iterator[int]:
-    """Panels in the order in which they are filled, for tiles computed in this order with `room` panels held."""
-    filling = Filling(tiles, room)
+def loads(tiles: Sequence[Tile], panels_in_memory: int) -> Iterator[int]:
+    """Panels in the order in which they are filled, for tiles computed in this order with that many panels held."""
+    cache = PanelCache(tiles, panels_in_memory)
     for position in range(len(tiles)):
-        yield from (panel for panel, _ in filling.at(position))
+        yield from (panel for panel, _ in cache.at(position))
 
 
-class Filling:
+class PanelCache:
     """Panels that are held while tiles are computed in order; the one needed again last makes way for the next."""
 
-    def __init__(self, tiles: Sequence[Tile], room: int) -> None:
-        """`room` is the number of panels held at once."""
-        self._tiles, self._room = tiles, room
+    def __init__(self, tiles: Sequence[Tile], capacity: int) -> None:
+        """`capacity` is the number of panels held at once."""
+        self._tiles, self._capacity = tiles, capacity
         self._held: set[int] = set()
         self._uses: dict[int, list[int]] = {}
         for position, tile in enumerate(tiles):
@@ -287,7 +296,7 @@ class Filling:
         for panel in dict.fromkeys(self._tiles[position]):
             if panel in self._held:
                 continue
-            dropped = self._last_needed(position) if len(self._held) == self._room else None
+            dropped = self._last_needed(position) if len(self._held) == self._capacity else None
             self._held -= {dropped}
             self._held.add(panel)
             filled.append((panel, dropped))
@@ -327,17 +336,17 @@ def _panels(sets: Mapping[str, int], size: int) -> tuple[Panel, ...]:
     )
 
 
-def _tiles(panels: Sequence[Panel], room: int) -> Iterator[Tile]:
+def _tiles(panels: Sequence[Panel], panels_in_memory: int) -> Iterator[Tile]:
     """Set by set: with itself, and with the training set; rows in strips that fit, columns to and fro."""
     by_set: dict[str, list[int]] = {}
     for index, panel in enumerate(panels):
         by_set.setdefault(panel.set, []).append(index)
-    strip = max(1, room - 1)
+    strip = max(1, panels_in_memory - 1)
     for name, rows in by_set.items():
         columns = rows if name == TRAIN else [*by_set[TRAIN], *rows]
         for turn, start in enumerate(range(0, len(rows), strip)):
-            wanted = rows[start : start + strip]
+            strip_rows = rows[start : start + strip]
             for column in columns[:: -1 if turn % 2 else 1]:
-                for row in wanted:
+                for row in strip_rows:
                     if panels[column].set != name or column >= row:
                         yield row, column

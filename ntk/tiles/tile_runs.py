@@ -12,7 +12,7 @@ import numpy as np
 from ntk.features.contraction import Factors, Workspace
 from ntk.features.engine import Engine
 from ntk.tiles.panels import PanelFiles
-from ntk.tiles.plan import TRAIN, Cut, Filling, Plan, Tile, chunks, set_groups
+from ntk.tiles.plan import TRAIN, BatchSizes, PanelCache, Plan, Tile, chunks, set_groups
 from ntk.tiles.tiles import Tiles, write_tile
 from ntk.trace.inputs import Samples
 from projnorm.core.backends import ONE_PROCESS, Backend, count_workers, run_each
@@ -73,13 +73,13 @@ class TileRuns:
         plan, backend = self.plan, self.backend
         if backend == ONE_PROCESS:
             for run in runs:
-                yield from _blocks(self.engine, self._inputs, plan.cut, plan.room, run, self.files)
+                yield from _blocks(self.engine, self._inputs, plan.batch_sizes, plan.panels_in_memory, run, self.files)
             return
         work = partial(
             _compute_job,
             make_engine=self.make_engine,
-            cut=plan.cut,
-            room=plan.room,
+            batch_sizes=plan.batch_sizes,
+            panels_in_memory=plan.panels_in_memory,
             threads=self.threads,
             store=None if backend.scheduler else self.tiles.store,
             files=self.files,
@@ -97,7 +97,9 @@ class TileRuns:
         jobs = ((panel, self._inputs(panel).clone()) for panel in panels)
         in_process = self.backend == ONE_PROCESS
         make_engine = (lambda: self.engine) if in_process else self.make_engine
-        work = partial(_fill_file, make_engine=make_engine, cut=self.plan.cut, threads=self.threads, files=files)
+        work = partial(
+            _fill_file, make_engine=make_engine, batch_sizes=self.plan.batch_sizes, threads=self.threads, files=files
+        )
         if in_process:
             for job in tracked(jobs, description="samples through the network", total=len(panels)):
                 work(job)
@@ -125,8 +127,8 @@ def _compute_job(
     job: _Job,
     *,
     make_engine: Callable[[], Engine],
-    cut: Cut,
-    room: int,
+    batch_sizes: BatchSizes,
+    panels_in_memory: int,
     threads: int,
     store: Store | None,
     files: PanelFiles | None,
@@ -139,7 +141,7 @@ def _compute_job(
     tiles, inputs = job
     blocks: list[np.ndarray | None] = []
     with full_precision(), torch_threads(threads):
-        for tile, block in _blocks(make_engine(), inputs.__getitem__, cut, room, tiles, files):
+        for tile, block in _blocks(make_engine(), inputs.__getitem__, batch_sizes, panels_in_memory, tiles, files):
             if store is not None:
                 write_tile(store, tile_name(tile), block)
             blocks.append(block if store is None else None)
@@ -147,35 +149,40 @@ def _compute_job(
 
 
 def _fill_file(
-    job: tuple[int, Samples], *, make_engine: Callable[[], Engine], cut: Cut, threads: int, files: PanelFiles
+    job: tuple[int, Samples],
+    *,
+    make_engine: Callable[[], Engine],
+    batch_sizes: BatchSizes,
+    threads: int,
+    files: PanelFiles,
 ) -> None:
     """Write what is kept of the samples of one panel."""
     panel, inputs = job
     with full_precision(), torch_threads(threads):
         engine = make_engine()
-        files.put(panel, engine.fill(engine.empty_panel(len(inputs)), inputs, batch=cut.batch))
+        files.put(panel, engine.fill(engine.empty_panel(len(inputs)), inputs, batch=batch_sizes.batch))
 
 
 def _blocks(
     engine: Engine,
     inputs: Callable[[int], Samples],
-    cut: Cut,
-    room: int,
+    batch_sizes: BatchSizes,
+    panels_in_memory: int,
     tiles: Sequence[Tile],
     files: PanelFiles | None,
 ) -> Iterator[tuple[Tile, np.ndarray]]:
-    """The kernel of each tile in order, with as many filled panels as there is room for."""
-    workspace, filling = Workspace(cut.formed), Filling(tiles, room)
-    rooms: dict[int, list[Factors]] = {}
+    """The kernel of each tile in order, with as many filled panels as fit into memory."""
+    workspace, cache = Workspace(batch_sizes.formed), PanelCache(tiles, panels_in_memory)
+    buffers: dict[int, list[Factors]] = {}
     filled: dict[int, list[Factors]] = {}
     for position, (i, j) in enumerate(tiles):
-        for panel, dropped in filling.at(position):
+        for panel, dropped in cache.at(position):
             if dropped is None:
-                rooms[panel] = engine.empty_panel(cut.panel)
+                buffers[panel] = engine.empty_panel(batch_sizes.panel)
             else:
-                rooms[panel] = rooms.pop(dropped)
+                buffers[panel] = buffers.pop(dropped)
                 del filled[dropped]
             x = inputs(panel)
-            read = None if files is None else files.get(panel, rooms[panel], len(x))
-            filled[panel] = engine.fill(rooms[panel], x, batch=cut.batch) if read is None else read
+            read = None if files is None else files.get(panel, buffers[panel], len(x))
+            filled[panel] = engine.fill(buffers[panel], x, batch=batch_sizes.batch) if read is None else read
         yield (i, j), engine.block(filled[i], filled[j], workspace)

@@ -31,7 +31,9 @@ class Window:
     after: Sizes
 
     @classmethod
-    def of(cls, size: Sizes, stride: Sizes | int, padding: Sizes | int | str, dilation: Sizes | int) -> Window:
+    def from_options(
+        cls, size: Sizes, stride: Sizes | int, padding: Sizes | int | str, dilation: Sizes | int
+    ) -> Window:
         """From the arguments of a convolution; a padding of "same" may add one zero more at the end."""
         stride, dilation = (_each(option, len(size)) for option in (stride, dilation))
         if not isinstance(padding, str):
@@ -82,7 +84,7 @@ class ConvGeometry:
     columns: Axis
 
     @classmethod
-    def of(cls, window: Window, shape_in: Sizes, shape_out: Sizes) -> ConvGeometry:
+    def from_window(cls, window: Window, shape_in: Sizes, shape_out: Sizes) -> ConvGeometry:
         """The geometry of a window in two directions between images of two shapes, channels first."""
         axes = [
             Axis(
@@ -104,12 +106,12 @@ class ConvGeometry:
 
     def phases(self) -> dict[tuple[int, int], list[tuple[slice, slice, slice, slice]]]:
         """The taps by phase: rows and columns of the output, rows and columns of the pixels in the phase."""
-        found: dict[tuple[int, int], list[tuple[slice, slice, slice, slice]]] = {}
+        phases: dict[tuple[int, int], list[tuple[slice, slice, slice, slice]]] = {}
         for _, row_phase, rows_out, rows_in in self.rows.taps():
             for _, column_phase, columns_out, columns_in in self.columns.taps():
-                taps = found.setdefault((row_phase, column_phase), [])
+                taps = phases.setdefault((row_phase, column_phase), [])
                 taps.append((rows_out, columns_out, rows_in, columns_in))
-        return found
+        return phases
 
     def phase_size(self, phase: tuple[int, int]) -> int:
         """Pixels in a phase."""
@@ -159,5 +161,5 @@ def _fields(window: Window) -> tuple[Sizes, ...]:
 
 def _each(option: Sizes | int, directions: int) -> Sizes:
     """An option of every direction, where it may be given once for all."""
-    given = (option,) if isinstance(option, int) else tuple(option)
-    return given * directions if len(given) == 1 else given
+    each = (option,) if isinstance(option, int) else tuple(option)
+    return each * directions if len(each) == 1 else each

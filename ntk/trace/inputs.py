@@ -36,7 +36,7 @@ class Samples:
     outputs: Tensor | None = None
 
     @classmethod
-    def of(cls, inputs: Inputs, name: str) -> Samples:
+    def from_inputs(cls, inputs: Inputs, name: str) -> Samples:
         """From anything that `Inputs` names, checked; `name` is what messages call it."""
         if isinstance(inputs, Samples):
             return inputs
@@ -86,12 +86,12 @@ class Samples:
             values = {name: t.to(device) for name, t in self.tensors.items()}
             # A tensor made under `torch.inference_mode()` takes no part in a backward pass; a copy does.
             values = {name: t.clone() if t.is_inference() else t for name, t in values.items()}
-            given = values if isinstance(self.values, dict) else values[""]
+            batch = values if isinstance(self.values, dict) else values[""]
             if prepare is not None:
-                return prepare(given)
-            if isinstance(given, Tensor) and given.dtype == torch.uint8:
-                return given.to(dtype) / _LARGEST_BYTE
-            return given
+                return prepare(batch)
+            if isinstance(batch, Tensor) and batch.dtype == torch.uint8:
+                return batch.to(dtype) / _LARGEST_BYTE
+            return batch
 
     def sha256(self) -> str:
         """Hash of names, types, shapes and numbers."""
@@ -106,15 +106,15 @@ class Samples:
 def called(model: Callable[..., Any], values: Values) -> Tensor:
     """The outputs of a network, shape ``(samples, outputs)``: its tensor, or the `logits` of what it returns."""
     # Copies: a network may change its input in place, and the caller's samples must stay as they are.
-    found = (
+    returned = (
         model(**{name: t.clone() for name, t in values.items()})
         if isinstance(values, dict)
         else model(values.clone() if isinstance(values, Tensor) else values)
     )
-    outputs = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", found)
+    outputs = returned.get("logits") if isinstance(returned, Mapping) else getattr(returned, "logits", returned)
     if not isinstance(outputs, Tensor):
         raise InputError(
-            f"the network must return a tensor, or something with `logits`; it returns a {type(found).__name__}."
+            f"the network must return a tensor, or something with `logits`; it returns a {type(returned).__name__}."
         )
     if not outputs.is_floating_point():
         raise InputError(f"the network must return real numbers that have a gradient; it returns {outputs.dtype}.")
@@ -171,7 +171,7 @@ def _checked(inputs: Any, name: str) -> Tensor:
 
 def _loaded(loader: DataLoader[Any], name: str) -> Samples:
     """All batches of a loader, without the labels that may come second in each."""
-    batches = [Samples.of(batch[0] if isinstance(batch, tuple | list) else batch, name) for batch in loader]
+    batches = [Samples.from_inputs(batch[0] if isinstance(batch, tuple | list) else batch, name) for batch in loader]
     if not batches:
         raise InputError(f"{name} must hold one sample per row; the loader has no batch.")
     if any(batch.form != batches[0].form for batch in batches):

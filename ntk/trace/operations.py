@@ -28,7 +28,7 @@ class Operation(ABC):
     """A way to use a weight, and a bias where there is one."""
 
     def suits(self, axis: int, ndim: int) -> bool:
-        """Whether samples may be along this axis of an input with so many."""
+        """Whether samples may be along this axis of an input of `ndim` axes."""
         return axis == 0 and ndim > 1
 
     @abstractmethod
@@ -200,11 +200,11 @@ def _grouped(t: Tensor, groups: int) -> Tensor:
 
 # From here on: which calls of torch these are.
 
-Given = Mapping[str, Any]
+Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WeightedCall:
     """A function of torch that uses a weight.
 
     Attributes:
@@ -213,89 +213,89 @@ class Call:
     """
 
     names: tuple[str, ...]
-    operation: Callable[[Given], Operation | None]
+    operation: Callable[[Arguments], Operation | None]
 
-    def bound(self, args: Sequence[Any], kwargs: Given) -> dict[str, Any]:
+    def bound(self, args: Sequence[Any], kwargs: Arguments) -> dict[str, Any]:
         """The arguments of a call by name."""
         return dict(zip(self.names, args, strict=False)) | dict(kwargs)
 
 
-def _linear(given: Given, *, transposed: bool = False) -> Operation | None:
-    return Linear(transposed) if given["weight"].ndim == 2 else None
+def _linear(arguments: Arguments, *, transposed: bool = False) -> Operation | None:
+    return Linear(transposed) if arguments["weight"].ndim == 2 else None
 
 
-def _addmm(given: Given) -> Operation | None:
-    plain = given.get("beta", 1) == given.get("alpha", 1) == 1 and given["bias"].ndim == 1
+def _addmm(arguments: Arguments) -> Operation | None:
+    plain = arguments.get("beta", 1) == arguments.get("alpha", 1) == 1 and arguments["bias"].ndim == 1
     return Linear(transposed=True) if plain else None
 
 
-def _convolution(given: Given, *, transposed: bool = False) -> Operation | None:
-    options = (given.get("stride", 1), given.get("padding", 0), given.get("dilation", 1))
-    window = Window.of(tuple(given["weight"].shape[2:]), *options)
-    return Convolution(window, int(given.get("groups", 1)), transposed)
+def _convolution(arguments: Arguments, *, transposed: bool = False) -> Operation | None:
+    options = (arguments.get("stride", 1), arguments.get("padding", 0), arguments.get("dilation", 1))
+    window = Window.from_options(tuple(arguments["weight"].shape[2:]), *options)
+    return Convolution(window, int(arguments.get("groups", 1)), transposed)
 
 
-def _layer_norm(given: Given) -> Operation | None:
-    shape, eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
+def _layer_norm(arguments: Arguments) -> Operation | None:
+    shape, eps = tuple(arguments["normalized_shape"]), arguments.get("eps", 1e-5)
     return Normalisation(lambda x: functional.layer_norm(x, shape, eps=eps), len(shape))
 
 
-def _rms_norm(given: Given) -> Operation | None:
-    shape, eps = tuple(given["normalized_shape"]), given.get("eps")
-    least = torch.finfo(given["input"].dtype).eps if eps is None else eps
+def _rms_norm(arguments: Arguments) -> Operation | None:
+    shape, eps = tuple(arguments["normalized_shape"]), arguments.get("eps")
+    least = torch.finfo(arguments["input"].dtype).eps if eps is None else eps
     return Normalisation(lambda x: functional.rms_norm(x, shape, eps=least), len(shape))
 
 
-def _group_norm(given: Given) -> Operation | None:
-    groups, eps = given["num_groups"], given.get("eps", 1e-5)
+def _group_norm(arguments: Arguments) -> Operation | None:
+    groups, eps = arguments["num_groups"], arguments.get("eps", 1e-5)
     return Normalisation(lambda x: functional.group_norm(x, groups, eps=eps), 0)
 
 
-def _batch_norm(given: Given) -> Operation | None:
+def _batch_norm(arguments: Arguments) -> Operation | None:
     """In training mode samples are not independent, so it has no rule."""
-    mean, variance, eps = given["running_mean"], given["running_var"], given.get("eps", 1e-5)
+    mean, variance, eps = arguments["running_mean"], arguments["running_var"], arguments.get("eps", 1e-5)
 
     def normalise(x: Tensor) -> Tensor:
         shape = (1, -1, *[1] * (x.ndim - 2))
         return (x - mean.to(x).view(shape)) * (variance.to(x) + eps).rsqrt().view(shape)
 
-    return None if given.get("training", False) else Normalisation(normalise, 0)
+    return None if arguments.get("training", False) else Normalisation(normalise, 0)
 
 
-def _instance_norm(given: Given) -> Operation | None:
-    if not given.get("use_input_stats", True):
-        return _batch_norm(given)
-    eps = given.get("eps", 1e-5)
+def _instance_norm(arguments: Arguments) -> Operation | None:
+    if not arguments.get("use_input_stats", True):
+        return _batch_norm(arguments)
+    eps = arguments.get("eps", 1e-5)
     return Normalisation(lambda x: functional.instance_norm(x, eps=eps), 0)
 
 
-def _embedding(given: Given) -> Operation | None:
+def _embedding(arguments: Arguments) -> Operation | None:
     """Rows that are rescaled when looked up have no rule."""
-    if given.get("max_norm") is not None or given.get("scale_grad_by_freq", False):
+    if arguments.get("max_norm") is not None or arguments.get("scale_grad_by_freq", False):
         return None
-    rows, padding = len(given["weight"]), given.get("padding_idx")
+    rows, padding = len(arguments["weight"]), arguments.get("padding_idx")
     return Embedding(rows, None if padding is None or padding == -1 else padding % rows)
 
 
 _WEIGHTED = ("input", "weight", "bias")
 _STATISTICS = ("input", "running_mean", "running_var", "weight", "bias")
-_PRODUCT = Call(("input", "weight"), partial(_linear, transposed=True))
-_CONVOLUTION = Call((*_WEIGHTED, "stride", "padding", "dilation", "groups"), _convolution)
-_TRANSPOSED = Call(
+_PRODUCT = WeightedCall(("input", "weight"), partial(_linear, transposed=True))
+_CONVOLUTION = WeightedCall((*_WEIGHTED, "stride", "padding", "dilation", "groups"), _convolution)
+_TRANSPOSED = WeightedCall(
     (*_WEIGHTED, "stride", "padding", "output_padding", "groups", "dilation"), partial(_convolution, transposed=True)
 )
-CALLS: dict[str, Call] = {
-    "linear": Call(_WEIGHTED, _linear),
+CALLS: dict[str, WeightedCall] = {
+    "linear": WeightedCall(_WEIGHTED, _linear),
     **dict.fromkeys(("matmul", "__matmul__", "mm"), _PRODUCT),
-    "addmm": Call(("bias", "input", "weight"), _addmm),
+    "addmm": WeightedCall(("bias", "input", "weight"), _addmm),
     **{f"conv{n}d": _CONVOLUTION for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _TRANSPOSED for n in (1, 2, 3)},
-    "layer_norm": Call(("input", "normalized_shape", "weight", "bias", "eps"), _layer_norm),
-    "rms_norm": Call(("input", "normalized_shape", "weight", "eps"), _rms_norm),
-    "group_norm": Call(("input", "num_groups", "weight", "bias", "eps"), _group_norm),
-    "batch_norm": Call((*_STATISTICS, "training", "momentum", "eps"), _batch_norm),
-    "instance_norm": Call((*_STATISTICS, "use_input_stats", "momentum", "eps"), _instance_norm),
-    "embedding": Call(
+    "layer_norm": WeightedCall(("input", "normalized_shape", "weight", "bias", "eps"), _layer_norm),
+    "rms_norm": WeightedCall(("input", "normalized_shape", "weight", "eps"), _rms_norm),
+    "group_norm": WeightedCall(("input", "num_groups", "weight", "bias", "eps"), _group_norm),
+    "batch_norm": WeightedCall((*_STATISTICS, "training", "momentum", "eps"), _batch_norm),
+    "instance_norm": WeightedCall((*_STATISTICS, "use_input_stats", "momentum", "eps"), _instance_norm),
+    "embedding": WeightedCall(
         ("input", "weight", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"), _embedding
     ),
 }

@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 
 import deep
 from deep.comparison.config import run_methods
-from ntk.experiments.variants import Blocks
+from ntk.experiments.variants import KernelBlocks
 from projnorm import estimators
 from projnorm.estimators.base import Resources
 from projnorm.estimators.class_shares import label_shares
@@ -287,7 +287,7 @@ def test_gradient_scores_are_those_of_autograd():
 def test_projnorm_linear_is_that_of_the_theory_on_centred_kernels(m):
     # Three samples of four features take the route through the kernel, sixty the other.
     features, logits, _ = world(m, 0.4, 11)
-    blocks = Blocks(FEATURES @ FEATURES.T, features @ FEATURES.T, features @ features.T).centred()
+    blocks = KernelBlocks(FEATURES @ FEATURES.T, features @ FEATURES.T, features @ features.T).centred()
     shares = np.bincount(LABELS) / len(LABELS)
     scale = blocks.train.trace() / len(LABELS)
     by_theory = projnorm_linear_from_gram(

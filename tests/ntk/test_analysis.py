@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ntk.experiments.analysis import Responses, analyse_target, analyse_train, predict_target
-from ntk.experiments.variants import PLAIN, VARIANTS, Blocks, Variant, variant_values
+from ntk.experiments.variants import PLAIN, VARIANTS, KernelBlocks, Variant, variant_values
 from projnorm.core.errors import InputError
 from projnorm_theory import (
     LinearPair,
@@ -32,13 +32,13 @@ def drawn():
 
 def analysed(drawn, **options):
     X, X_ood, labels, labels_ood = drawn
-    responses = Responses.of(labels, CLASSES)
+    responses = Responses.from_labels(labels, CLASSES)
     train = analyse_train(X @ X.T, responses)
     return train, analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood, **options), responses
 
 
 def test_responses_are_centred_one_hot_rows():
-    responses = Responses.of(np.array([0, 0, 1, 2]), CLASSES)
+    responses = Responses.from_labels(np.array([0, 0, 1, 2]), CLASSES)
     np.testing.assert_allclose(responses.train.sum(axis=0), 0.0, atol=1e-15)
     np.testing.assert_allclose(responses.centre, [0.5, 0.25, 0.25])
     np.testing.assert_allclose(responses.ood(np.array([1]))[0], [-0.5, 0.75, -0.25])
@@ -58,11 +58,11 @@ BAD_LABELS = [
 
 @pytest.mark.parametrize(("labels", "words"), BAD_LABELS)
 def test_labels_that_are_no_classes_are_refused_everywhere(labels, words):
-    responses = Responses.of([0, 1, 2], CLASSES)
+    responses = Responses.from_labels([0, 1, 2], CLASSES)
     train, X_ood = analyse_train(np.eye(3), responses), np.eye(4, 3)
     blocks = X_ood, X_ood @ X_ood.T
     for use in (
-        lambda: Responses.of(labels, CLASSES),
+        lambda: Responses.from_labels(labels, CLASSES),
         lambda: responses.ood(labels),
         lambda: analyse_target(train, *blocks, labels),
         lambda: predict_target(train, *blocks, labels),
@@ -74,33 +74,33 @@ def test_labels_that_are_no_classes_are_refused_everywhere(labels, words):
 @given(st.lists(st.integers(-3, 6), min_size=1, max_size=8))
 def test_responses_are_made_of_whole_numbers_in_range_and_of_nothing_else(labels):
     if set(labels) <= set(range(CLASSES)):
-        found = Responses.of(labels, CLASSES)
+        found = Responses.from_labels(labels, CLASSES)
         np.testing.assert_array_equal((found.train + found.centre).argmax(axis=1), labels)
     else:
         with pytest.raises(InputError, match="`labels` must be from 0 to 2"):
-            Responses.of(labels, CLASSES)
+            Responses.from_labels(labels, CLASSES)
 
 
 @pytest.mark.parametrize("classes", [1, 0, -2, 3.0, "3", True, None])
 def test_a_number_of_classes_is_a_whole_number_from_two(classes):
     with pytest.raises(InputError, match="`classes` must be a whole number of at least 2"):
-        Responses.of([0, 0], classes)
+        Responses.from_labels([0, 0], classes)
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [[0], [1], [2], [0]], 1, []])
 def test_labels_are_one_per_sample(labels):
-    train, X_ood = analyse_train(np.eye(3), Responses.of([0, 1, 2], CLASSES)), np.eye(4, 3)
+    train, X_ood = analyse_train(np.eye(3), Responses.from_labels([0, 1, 2], CLASSES)), np.eye(4, 3)
     for use in (analyse_target, predict_target):
         with pytest.raises(InputError, match="`labels` must be 4, one per sample of the target; got"):
             use(train, X_ood, X_ood @ X_ood.T, labels)
     for wrong in ([[0], [1]], 1, []):
         with pytest.raises(InputError, match="`labels` must be whole numbers, one per sample"):
-            Responses.of(wrong, CLASSES)
+            Responses.from_labels(wrong, CLASSES)
 
 
 def test_without_labels_all_that_needs_none_stays_the_same(drawn):
     X, X_ood, labels, labels_ood = drawn
-    train = analyse_train(X @ X.T, Responses.of(labels, CLASSES))
+    train = analyse_train(X @ X.T, Responses.from_labels(labels, CLASSES))
     blocks = X_ood @ X.T, X_ood @ X_ood.T
     known, unknown = analyse_target(train, *blocks, labels_ood), analyse_target(train, *blocks, None)
     assert all(np.isnan(value) for value in (unknown.rho, unknown.eta, unknown.test_loss, unknown.prediction.error))
@@ -156,7 +156,7 @@ def test_a_ridge_is_the_ridge_regression_of_kernels(drawn):
     relearnt = X_ood.T @ np.linalg.solve(X_ood @ X_ood.T + 0.7 * np.eye(16), X_ood @ theta)
     assert found.prediction.projnorm == pytest.approx(np.linalg.norm(theta - relearnt), rel=1e-6)
     assert found.prediction.ridge == 0.7
-    train = analyse_train(K, Responses.of(labels, CLASSES))
+    train = analyse_train(K, Responses.from_labels(labels, CLASSES))
     alone = predict_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels_ood, ridge=0.7)
     assert alone.projnorm == found.prediction.projnorm
 
@@ -165,7 +165,7 @@ def test_a_tail_lost_in_single_precision_is_said_with_its_remedy():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 40)) @ np.diag(10.0 ** -np.linspace(0, 6, 40))
     coarse = (X.astype(np.float32) @ X.astype(np.float32).T).astype(np.float64)
-    responses = Responses.of(np.arange(30) % CLASSES, CLASSES)
+    responses = Responses.from_labels(np.arange(30) % CLASSES, CLASSES)
     train = analyse_train((coarse + coarse.T) / 2, responses, accumulate="float32")
     assert "numerical rank" in train.warning
     assert 'accumulate="float64"' in train.warning
@@ -189,8 +189,8 @@ X, X_OOD = RNG.standard_normal((8, 40)) + 0.5, 2.0 * RNG.standard_normal((6, 40)
 Y, NETWORK = RNG.standard_normal((8, 3)), RNG.standard_normal((6, 3))
 
 
-def blocks(a: np.ndarray, b: np.ndarray) -> Blocks:
-    return Blocks(a @ a.T, b @ a.T, b @ b.T)
+def blocks(a: np.ndarray, b: np.ndarray) -> KernelBlocks:
+    return KernelBlocks(a @ a.T, b @ a.T, b @ b.T)
 
 
 def changed(features: str) -> tuple[np.ndarray, np.ndarray]:
@@ -204,7 +204,7 @@ def changed(features: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("features", ["raw", "centred", "unit", "unit-centred"])
 def test_blocks_are_those_of_changed_features(features):
-    found, expected = blocks(X, X_OOD).of(features), blocks(*changed(features))
+    found, expected = blocks(X, X_OOD).with_features(features), blocks(*changed(features))
     for part in ("train", "ood_train", "ood"):
         np.testing.assert_allclose(getattr(found, part), getattr(expected, part), atol=1e-12)
 

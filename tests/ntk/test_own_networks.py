@@ -112,7 +112,9 @@ def test_processes_are_sent_the_code_of_an_own_network(context):
 
 def test_bytes_are_scaled_to_one_with_colours_first_unless_the_function_prepares_them_itself(context):
     train = DrawnSamples.load(own("images", "images.npz")).train.inputs
-    unit, half = (Networks.of(own(name).network, seed=0).prepare(torch.from_numpy(train)) for name in FUNCTIONS)
+    unit, half = (
+        Networks.from_config(own(name).network, seed=0).prepare(torch.from_numpy(train)) for name in FUNCTIONS
+    )
     np.testing.assert_allclose(unit.numpy(), train.transpose(0, 3, 1, 2) / 255.0, rtol=1e-6)
     torch.testing.assert_close(unit, 2 * half)
     record = run_analysis(own("images", "images.npz", families=("contrast",)), context)
@@ -122,7 +124,7 @@ def test_bytes_are_scaled_to_one_with_colours_first_unless_the_function_prepares
 def test_own_weights_are_loaded_into_an_own_network():
     network = build_model("net.py:table", None, seed=3).model
     torch.save(network.state_dict(), "net.pth")
-    networks = Networks.of(NtkNetwork(model="net.py:table", weights="net.pth"), seed=0)
+    networks = Networks.from_config(NtkNetwork(model="net.py:table", weights="net.pth"), seed=0)
     assert networks.weights == "net.pth"
     assert len(networks.sha256) == 64
     assert not networks.models[0].training

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from ntk.experiments.config import GramConfig, NtkImages, NtkNetwork
-from ntk.experiments.experiment import Experiment
+from ntk.experiments.experiment import KernelExperiment
 from ntk.experiments.plan import plan_kernels
 from ntk.features import engine
 from ntk.features.engine import Engine
@@ -19,7 +19,7 @@ from ntk.features.feature_maps import LayerCost
 from ntk.features.sizes import Sizes
 from ntk.kernel_config import KernelConfig, KernelKind
 from ntk.tiles.kernels import as_sets, gram, plan_tiles
-from ntk.tiles.plan import Cut, chunks, loads, make_plan
+from ntk.tiles.plan import BatchSizes, chunks, loads, make_plan
 from ntk.trace.inputs import Samples
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
@@ -35,7 +35,7 @@ def test_tiles_cover_every_block_once_and_fit(n, targets, panel, memory):
     sets = {"train": n} | {f"t{i}": m for i, m in enumerate(targets)}
     plan = make_plan(sets, LAYERS, SIZES, panel=panel, batch=32, memory=memory)
     assert plan.peak_bytes <= memory
-    assert plan.cut.panel <= panel
+    assert plan.batch_sizes.panel <= panel
     covered = {}
     for i, j in plan.tiles:
         row, column = plan.panels[i], plan.panels[j]
@@ -56,7 +56,7 @@ def test_tiles_cover_every_block_once_and_fit(n, targets, panel, memory):
 def test_with_room_for_everything_no_sample_passes_twice(n, panel):
     plan = make_plan({"train": n, "t": n}, LAYERS, SIZES, panel=panel, batch=32, memory=1e12)
     assert plan.passes == plan.samples == 2 * n
-    assert plan.room == len(plan.panels)
+    assert plan.panels_in_memory == len(plan.panels)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20), st.integers(2, 6))
@@ -101,7 +101,7 @@ def test_tasks_hold_every_tile_once_in_order_and_balance(n, m, panel, workers, m
 
 def passes(plan, workers):
     """Number of samples that pass the network where each task begins with no panel filled."""
-    return sum(plan.samples_in(loads(task, plan.room)) for task in chunks(plan, workers))
+    return sum(plan.samples_in(loads(task, plan.panels_in_memory)) for task in chunks(plan, workers))
 
 
 def test_where_there_are_tiles_enough_filling_again_costs_a_few_percent():
@@ -131,7 +131,7 @@ def test_a_worker_plan_by_hand():
 def test_gradients_that_are_not_kept_are_formed_for_every_tile():
     """Of 6 rows by 6 columns, 4 at once: rows once, columns for both halves; on the diagonal the second half's once."""
     layers = (LayerCost("a", 5, "direct", 5, 3, formed=5, forward=50, forming=50),)
-    plan = make_plan({"train": 12}, layers, SIZES, panel=6, batch=8, memory=4e9, cut=Cut(6, 8, 4))
+    plan = make_plan({"train": 12}, layers, SIZES, panel=6, batch=8, memory=4e9, batch_sizes=BatchSizes(6, 8, 4))
     assert plan.fill_multiply_adds == 100
     diagonal, between = 18 * 5 + (6 + 2) * 50, 36 * 5 + (6 + 12) * 50
     assert [plan.tile_multiply_adds(tile) for tile in plan.tiles] == [diagonal, between, diagonal]
@@ -146,7 +146,7 @@ def test_forward_passes_are_counted_as_torch_counts_them(options):
     model, x = resnet18(1).eval(), torch.zeros(1, 3, 64, 64)
     with FlopCounterMode(display=False) as counter:
         model(x)
-    engine = Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu", **options))
+    engine = Engine(model, Samples.from_inputs(x, "x"), KernelConfig(device="cpu", **options))
     assert 2 * sum(layer.forward for layer in engine.costs) == counter.get_total_flops()
     if "kind" not in options:
         assert sum(layer.parameters for layer in engine.costs) == engine.parameters
@@ -161,7 +161,7 @@ def test_the_plan_of_a_dry_run_is_that_of_the_run(tmp_path, change):
     np.savez(few, images=np.zeros((5, 32, 32, 3), np.uint8), labels=np.arange(5) % 2)
     images = NtkImages(n=9, m=7, families=("contrast",), severities=(1, 5), targets=(str(few),))
     config, context = GramConfig(images, **change), RunContext(tmp_path, device="cpu", memory=1.2e9)
-    plan = Experiment.of(config).task(context).plan
+    plan = KernelExperiment.from_config(config).task(context).plan
     planned = plan_kernels(config, context)
     assert list(plan.sets.values()) == [9, 7, 7, 7, 5]
     assert planned.values["sets"] == dict(plan.sets)
@@ -177,24 +177,27 @@ def test_a_plan_needs_neither_that_number_of_images_nor_the_weights(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cut_that_is_given_is_kept_or_refused():
-    cut = Cut(panel=8, batch=4, formed=2)
-    assert make_plan({"train": 20}, LAYERS, SIZES, panel=100, batch=9, memory=2e9, cut=cut).cut == cut
-    wide = Cut(panel=100, batch=4, formed=2)
+def test_batch_sizes_that_are_given_are_kept_or_refused():
+    few = BatchSizes(panel=8, batch=4, formed=2)
+    plan = make_plan({"train": 20}, LAYERS, SIZES, panel=100, batch=9, memory=2e9, batch_sizes=few)
+    assert plan.batch_sizes == few
+    wide = BatchSizes(panel=100, batch=4, formed=2)
     with pytest.raises(InputError, match=r"too small; 3\.01 GB is needed"):
-        make_plan({"train": 200}, LAYERS, SIZES, panel=100, batch=9, memory=1.5e9, cut=wide)
+        make_plan({"train": 200}, LAYERS, SIZES, panel=100, batch=9, memory=1.5e9, batch_sizes=wide)
 
 
 def test_the_routes_of_resnet18_at_32_px():
     model, x = resnet18(1).eval(), torch.zeros(3, 3, 32, 32)
     sets = as_sets(x, None)
-    plan = plan_tiles(Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu")), sets)
+    plan = plan_tiles(Engine(model, Samples.from_inputs(x, "x"), KernelConfig(device="cpu")), sets)
     structured = {layer.name.split(".")[0] for layer in plan.layers if layer.route == "structured"}
     assert structured == {"layer3", "layer4"}
     assert sum(layer.parameters for layer in plan.layers) == 11_177_025
     per_pair = sum(layer.multiply_adds for layer in plan.layers)
     assert per_pair < 850_000  # what the textbook rule for the structured route costs
-    everything = plan_tiles(Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu", route="direct")), sets)
+    everything = plan_tiles(
+        Engine(model, Samples.from_inputs(x, "x"), KernelConfig(device="cpu", route="direct")), sets
+    )
     assert sum(layer.multiply_adds for layer in everything.layers) == 11_177_025
     # What is kept per sample is never more than the gradients, nor than inputs and output gradients.
     assert plan.sample_bytes < 0.5e6
@@ -202,7 +205,7 @@ def test_the_routes_of_resnet18_at_32_px():
 
 def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
     model, x = resnet18(1).eval(), torch.zeros(1, 3, 224, 224)
-    engine = Engine(model, Samples.of(x, "x"), KernelConfig(device="cpu"))
+    engine = Engine(model, Samples.from_inputs(x, "x"), KernelConfig(device="cpu"))
     convolutions = [layer for layer in engine.costs if "conv" in layer.name]
     assert {layer.route for layer in convolutions} == {"direct"}
     assert engine.sizes.sample < 4 * 11_177_025 / 5
@@ -211,9 +214,9 @@ def test_large_images_are_all_direct_and_keep_less_than_their_gradients():
 def test_batches_are_small_where_tensors_are_large_and_the_kernel_is_the_same(monkeypatch):
     model, x = plain_network(), images(9)
     expected = gram(model, x, config=KernelConfig(device="cpu")).train
-    largest = max(t.nbytes // 3 for one in Engine(model, Samples.of(x, "x"))._captured for t in one.tensors)
+    largest = max(t.nbytes // 3 for one in Engine(model, Samples.from_inputs(x, "x"))._captured for t in one.tensors)
     for reused, batch in ((1, 1), (4 * largest, 4), (10**12, 64)):
         monkeypatch.setattr(engine, "_LARGEST_REUSED", reused)
         kernels = gram(model, x, config=KernelConfig(device="cpu"))
-        assert kernels.plan.cut.batch == min(batch, 9)
+        assert kernels.plan.batch_sizes.batch == min(batch, 9)
         np.testing.assert_allclose(kernels.train, expected, rtol=1e-10)

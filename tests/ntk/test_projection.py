@@ -36,7 +36,7 @@ def narrow(monkeypatch):
 
 
 def parts(model: nn.Module, x: torch.Tensor) -> dict[str, str]:
-    engine = Engine(model, Samples.of(x, "x"), CONFIG)
+    engine = Engine(model, Samples.from_inputs(x, "x"), CONFIG)
     return {
         layer.group.name: type(part).__name__ for layer, part in zip(engine._captured, engine.map._parts, strict=True)
     }
@@ -126,5 +126,7 @@ def test_layers_with_one_position_are_as_near_as_the_sums_allow(widths, n, count
 def test_more_sums_ask_for_more_directions():
     torch.manual_seed(0)
     model, x = resnet18(1).eval(), images(3, size=32).float()
-    costs = [Engine(model, Samples.of(x, "x"), replace(CONFIG, count=count)).costs[0] for count in (5_000, 500_000)]
+    costs = [
+        Engine(model, Samples.from_inputs(x, "x"), replace(CONFIG, count=count)).costs[0] for count in (5_000, 500_000)
+    ]
     assert costs[0].forming < costs[1].forming

@@ -82,7 +82,7 @@ def test_a_resumed_run_cuts_the_samples_as_before_whatever_is_asked(compute):
     compute()
     other = KernelConfig(panel=100, batch=64, device="cpu", memory=9e9, self_check=False)
     assert compute(config=other).computed == 0
-    assert compute(config=other, fresh=True).plan.cut.panel == 10
+    assert compute(config=other, fresh=True).plan.batch_sizes.panel == 10
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-1] + b"0"), Path.unlink])
@@ -162,9 +162,9 @@ def test_a_small_ceiling_gives_the_same_kernel_in_more_passes_or_from_disk(input
     plenty = gram(*inputs, config=config)
     assert plenty.plan.passes == plenty.plan.samples
     # Room for two panels and no more.
-    need = plenty.plan.peak_bytes - (plenty.plan.room - 2) * 3 * plenty.plan.sample_bytes
+    need = plenty.plan.peak_bytes - (plenty.plan.panels_in_memory - 2) * 3 * plenty.plan.sample_bytes
     little = gram(*inputs, config=replace(config, memory=need + 1), folder=tmp_path)
-    assert (little.plan.room, little.plan.overflow) == (2, "disk" if disk == "always" else "recomputed")
+    assert (little.plan.panels_in_memory, little.plan.overflow) == (2, "disk" if disk == "always" else "recomputed")
     assert (little.plan.passes == little.plan.samples) == (disk == "always")
     assert_same(little, plenty)
     assert not list(tmp_path.rglob("*.panel")), "deleted when used up"
@@ -176,7 +176,7 @@ def on_disk(inputs) -> KernelConfig:
     """A configuration with room for two panels, the others on disk."""
     config = KernelConfig(device="cpu", panel=3, disk="always")
     plan = gram(*inputs, config=config).plan
-    return replace(config, memory=plan.peak_bytes - (plan.room - 2) * 3 * plan.sample_bytes + 1)
+    return replace(config, memory=plan.peak_bytes - (plan.panels_in_memory - 2) * 3 * plan.sample_bytes + 1)
 
 
 def test_every_sample_passes_the_network_once_and_the_disk_holds_one_target_at_a_time(inputs, tmp_path, monkeypatch):
@@ -259,9 +259,9 @@ def test_another_preparation_of_the_images_is_another_input(compute):
 def test_a_manifest_with_a_strange_cut_is_not_believed(compute, tmp_path):
     compute()
     identity = dict(read_manifest(tmp_path))
-    for cut in ({"panel": True, "batch": 1, "formed": 1}, {"panel": 0, "batch": 1, "formed": 0}, 7, {"panel": 2}):
-        Store(tmp_path).put("manifest", facts=identity | {"cut": cut, "threads": -3})
-        with pytest.raises(ChangedInputError, match="different: cut"):
+    for sizes in ({"panel": True, "batch": 1, "formed": 1}, {"panel": 0, "batch": 1, "formed": 0}, 7, {"panel": 2}):
+        Store(tmp_path).put("manifest", facts=identity | {"batch_sizes": sizes, "threads": -3})
+        with pytest.raises(ChangedInputError, match="different: batch_sizes"):
             compute()
 
 
