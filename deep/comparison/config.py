@@ -32,6 +32,7 @@ class ProjNormConfig(Recipe):
         "Number of samples of each target that ProjNorm trains on, and as many of its reference; 0 for all. The other "
         "methods, and the error to predict, see all.",
         least=0,
+        rare=True,
     )
     reference: str = setting(
         "trained",
@@ -41,16 +42,23 @@ class ProjNormConfig(Recipe):
         choices=REFERENCES,
     )
     reference_samples: str = setting(
-        "m", "Training samples of a trained reference: m, as many as of a target, or all.", choices=("m", "all")
+        "m",
+        "Training samples of a trained reference: m, as many as of a target, or all.",
+        choices=("m", "all"),
+        rare=True,
     )
     labels: str = setting(
-        "pseudo", "Labels that ProjNorm trains on; true for the paper's ablation.", choices=("pseudo", "true")
+        "pseudo",
+        "Labels that ProjNorm trains on; true for the paper's ablation.",
+        choices=("pseudo", "true"),
+        rare=True,
     )
     trajectory: tuple[int, ...] = setting(
         (),
         "Steps after which the distance is recorded too; those behind the last step are left out.",
         least=1,
         distinct=True,
+        rare=True,
     )
 
     def check(self) -> None:
@@ -91,7 +99,7 @@ def _m() -> Any:
 class ImageData(ShiftedImages):
     """Images to fine-tune on, to hold out and to predict the error on."""
 
-    corruptions: str = setting("generated", "generated, or the folder of the official CIFAR-C files.")
+    corruptions: str = setting("generated", "generated, or the folder of the official CIFAR-C files.", rare=True)
     n: int = _n()
     n_validation: int = _n_validation()
     m: int = _m()
@@ -118,6 +126,7 @@ class TextData(Config):
         "Parts of every set that are targets too, by these properties of the pairs.",
         choices=("overlap", "negation", "category"),
         distinct=True,
+        rare=True,
     )
     shares: tuple[float, ...] = setting(
         (),
@@ -125,6 +134,7 @@ class TextData(Config):
         above=0.0,
         below=1.0,
         distinct=True,
+        rare=True,
     )
     n: int = _n()
     n_validation: int = _n_validation()
@@ -138,7 +148,7 @@ class TextNetwork(Config):
     model: str = setting(
         "tiny", "tiny, of random weights; the name of a checkpoint, a revision behind @; or a folder with one."
     )
-    length: int = setting(128, "Number of tokens of a pair that the network sees.", least=_SHORTEST)
+    length: int = setting(128, "Number of tokens of a pair that the network sees.", least=_SHORTEST, rare=True)
 
 
 def run_methods() -> tuple[str, ...]:
@@ -185,7 +195,7 @@ class DeepConfig(_Comparison):
     network: ImageNetwork = setting(ImageNetwork(), "Network before fine-tuning.", flat=True)
     finetune: Recipe = setting(Recipe(epochs=20), _FINETUNE)
     projnorm: ProjNormConfig = setting(ProjNormConfig(), "ProjNorm.")
-    rotation: RotationConfig = setting(RotationConfig(), "Rotation.")
+    rotation: RotationConfig = setting(RotationConfig(), "Rotation.", rare=True)
     methods: tuple[str, ...] = _methods(METHODS, run_methods)
     seed: int = seed_setting()
 

@@ -14,36 +14,41 @@ from projnorm.core.errors import InputError
 class Recipe(Config):
     """A training: an optimiser without weight decay, and a learning rate that falls to zero."""
 
-    steps: int = setting(0, "Number of training steps; 0 where `epochs` says how long to train.", least=0)
+    steps: int = setting(0, "Number of training steps; 0 where `epochs` says how long to train.", least=0, rare=True)
     lr: float = setting(1e-3, "Learning rate of the first step, which falls to zero.", above=0.0)
     batch: int = setting(128, "Number of samples in a step; batch norm needs two.", least=2)
     epochs: int = setting(0, "Number of passes over the samples; 0 where `steps` says how long to train.", least=0)
-    momentum: float = setting(0.9, "Momentum of SGD; AdamW keeps torch's two.", least=0.0, below=1.0)
+    momentum: float = setting(0.9, "Momentum of SGD; AdamW keeps torch's two.", least=0.0, below=1.0, rare=True)
     precision: str = setting(
         "float32",
         "float32 keeps the type of the network; mixed multiplies in bfloat16, on CUDA or a CPU.",
         choices=("float32", "mixed"),
+        rare=True,
     )
     batch_norm: str = setting(
         "batch",
         "batch normalises by the statistics of each batch, as usual; frozen by those the network came with, so that "
         "small batches add no noise.",
         choices=("batch", "frozen"),
+        rare=True,
     )
     optimiser: str = setting(
-        "sgd", "Optimiser: the paper has sgd on images and adamw on text.", choices=("sgd", "adamw")
+        "sgd", "Optimiser: the paper has sgd on images and adamw on text.", choices=("sgd", "adamw"), rare=True
     )
     augmentation: str = setting(
         "none",
         "none as in the paper; standard mirrors half of the images and moves each by up to an eighth of its size.",
         choices=("none", "standard"),
+        rare=True,
     )
-    decay: str = setting("cosine", "How the learning rate falls to zero.", choices=("cosine", "linear"))
+    decay: str = setting("cosine", "How the learning rate falls to zero.", choices=("cosine", "linear"), rare=True)
     layers: tuple[str, ...] = setting(
-        (), "Layers that are trained, by the beginnings of their names; all by default.", distinct=True
+        (), "Layers that are trained, by the beginnings of their names; all by default.", distinct=True, rare=True
     )
     # Rounding differs with it, so it belongs to the training and not to the machine.
-    compiled: bool = setting(False, "Whether to train through torch.compile, which changes numbers by rounding.")
+    compiled: bool = setting(
+        False, "Whether to train through torch.compile, which changes numbers by rounding.", rare=True
+    )
 
     def check(self) -> None:
         """A training lasts for a number of steps or of epochs."""
