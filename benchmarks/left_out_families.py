@@ -20,13 +20,14 @@ from torch import nn
 
 from benchmarks.harness import write_result
 from deep.training.loop import train
+from projnorm.data.class_draws import drawn_with_shares
 from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.data.datasets import digits, load_splits
 from projnorm.data.images import ImageNetInput, ImageSet
 from projnorm.estimate.calibration_sets import CalibrationSets
 from projnorm.estimate.fitted_source import FittedSource, halves
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.shifted_images import drawn_with_shares, other_shares
+from projnorm.estimate.shifted_images import LEAST_SHARE, other_shares
 from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.estimators.base import Resources
 from projnorm.models.preparation import one_thread
@@ -91,7 +92,7 @@ def _shares(
     whole, rng, rows = samples.of((test.images, test.labels), "test"), np.random.default_rng(m), []
     for _ in range(DRAWS):
         for shares in other_shares(whole.classes, rng):
-            part = whole.take(drawn_with_shares(whole.known_labels, shares, m, rng))
+            part = whole.take(drawn_with_shares(whole.known_labels, shares, m, rng, least_share=LEAST_SHARE))
             rows += _rows("class shares", replace(part, inputs=None), estimators, m)
     return rows
 
@@ -106,7 +107,8 @@ def _corrupted(
         whole = replace(samples.of((images, test.labels), family), inputs=None)
         drawn = np.sort(rng.permutation(len(whole))[:m])
         rows += _rows("corruption", whole.take(drawn), estimators, m)
-        part = whole.take(drawn_with_shares(whole.known_labels, other_shares(whole.classes, rng)[0], m, rng))
+        shares = other_shares(whole.classes, rng)[0]
+        part = whole.take(drawn_with_shares(whole.known_labels, shares, m, rng, least_share=LEAST_SHARE))
         rows += _rows("class shares and corruption", part, estimators, m)
     return rows
 

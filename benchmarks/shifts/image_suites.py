@@ -21,6 +21,7 @@ from benchmarks.shifts.problems import (
     split_source,
 )
 from projnorm.core.arrays import read_arrays
+from projnorm.data.class_draws import shares_of_few
 
 DIGIT_SETS = ("mnist", "usps", "optdigits", "mfeat", "semeion")
 OFFICE_DOMAINS = ("Caltech10", "amazon", "dslr", "webcam")
@@ -100,9 +101,7 @@ def class_shares(classes: int, rng: np.random.Generator) -> list[tuple[str, NDAr
     for draw in range(1, _DRAWS + 1):
         drawn += [(f"Dirichlet({a:g}) {draw}", rng.dirichlet(np.full(classes, a))) for a in (1.0, 0.3)]
         for count in (2, 5):
-            shares = np.zeros(classes)
-            shares[rng.choice(classes, size=count, replace=False)] = 1.0 / count
-            drawn.append((f"{count} classes {draw}", shares))
+            drawn.append((f"{count} classes {draw}", shares_of_few(classes, count, rng)))
     return drawn
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
+from projnorm.data.class_draws import drawn_with_shares
 from projnorm.outputs.outputs import Outputs
 
 # Kinds of shift, as the leaderboard and the figure sort targets.
@@ -177,12 +178,4 @@ def drawn_by_shares(
     whole: LabelledSet, shares: NDArray[np.floating], most: int, rng: np.random.Generator
 ) -> LabelledSet:
     """Samples in these class shares, drawn without replacement: as many as every class allows, and `most` at most."""
-    counts = np.bincount(whole.labels, minlength=len(shares))
-    with np.errstate(divide="ignore"):
-        possible = np.where(shares > 0, counts / shares, np.inf).min()
-    wanted = np.round(shares * min(most, possible)).astype(int)
-    chosen = [
-        rng.choice(np.flatnonzero(whole.labels == label), size=count, replace=False)
-        for label, count in enumerate(np.minimum(wanted, counts))
-    ]
-    return whole.take(np.sort(np.concatenate(chosen)))
+    return whole.take(drawn_with_shares(whole.labels, shares, most, rng))

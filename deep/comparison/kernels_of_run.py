@@ -27,7 +27,6 @@ from ntk.experiments.analysis import Responses
 from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
 from ntk.experiments.experiment import MEANINGS, KernelExperiment, analyse, analysis_arrays, facts
 from ntk.experiments.networks import Networks
-from ntk.experiments.samples import Target as KernelTarget
 from ntk.experiments.variants import PLAIN, VARIANTS, KernelBlocks, variant_values
 from ntk.tiles.kernels import Kernels
 from projnorm.core.arrays import Arrays
@@ -37,7 +36,7 @@ from projnorm.core.records import Record, RunContext, begin_run, existing_record
 from projnorm.core.statistics import FitQuality, fit_quality, subsample_indices
 from projnorm.data.image_settings import PROBE_FAMILIES, RANDOM
 from projnorm.data.images import ImageSet
-from projnorm.data.targets import CLEAN
+from projnorm.data.targets import CLEAN, Target
 from projnorm.models.weights import LoadedNetwork, load_network
 
 PREDICT_KIND = "deep-ntk"
@@ -206,7 +205,7 @@ def _experiment(config: NtkPredictConfig, run: Run) -> KernelExperiment:
     if max(config.subsets, default=0) > min(n, m):
         raise InputError(f"`subsets` must be at most {min(n, m):,}; got {max(config.subsets):,}.")
     targets = [
-        KernelTarget(t.name, t.family, t.severity, _images(t.samples, subsample_indices(len(t.samples), m, c.seed)))
+        Target(t.name, t.family, t.severity, t.origin, _images(t.samples, subsample_indices(len(t.samples), m, c.seed)))
         for t in data.targets
     ]
     size = config.size or c.network.size

@@ -12,6 +12,7 @@ from deep.comparison.stress import run_to_calibrate_on, stress_record
 from deep.comparison.trained_networks import data_of, outputs_of
 from projnorm.core.errors import InputError
 from projnorm.core.records import Record, RunContext
+from projnorm.data.class_draws import drawn_with_counts
 from projnorm.data.datasets import load_splits
 from projnorm.data.images import ImageSet
 
@@ -64,15 +65,13 @@ def dirichlet_mixture(
     There are `most` of them, or as many as the images of each class allow at these priors; a class that the draw wants
     more of than there are gives all it has.
     """
-    classes, counts = np.unique(labels, return_counts=True)
+    counts = np.bincount(labels)
+    classes = np.flatnonzero(counts)
     priors = rng.dirichlet(np.full(len(classes), concentration))
-    size = min(most, int(np.min(counts[priors > 0] / priors[priors > 0])))
-    drawn = rng.multinomial(size, priors)
-    taken = [
-        rng.choice(np.flatnonzero(labels == label), size=min(wanted, count), replace=False)
-        for label, count, wanted in zip(classes, counts, drawn, strict=True)
-    ]
-    return np.sort(np.concatenate(taken))
+    size = min(most, int(np.min(counts[classes][priors > 0] / priors[priors > 0])))
+    counts_to_draw = np.zeros(len(counts), dtype=np.int64)
+    counts_to_draw[classes] = rng.multinomial(size, priors)
+    return drawn_with_counts(labels, counts_to_draw, rng)
 
 
 def _class_errors(run: Run, test: ImageSet) -> NDArray[np.float64]:

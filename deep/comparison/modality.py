@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from deep.comparison.config import DeepConfig, RunConfig, TextConfig
-from deep.comparison.run_data import RunData, Target, require_trainable, split_order
+from deep.comparison.run_data import RunData, require_trainable, split_order
 from deep.comparison.text_targets import load_text_data
 from ntk.tiles.plan import TRAIN
 from projnorm.core.errors import InputError
@@ -102,7 +102,7 @@ def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData
     classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
     shifted += given_targets(wanted.targets, wanted.m, rng, classes=classes, names=splits.train.class_names)
     require_distinct([target.name for target in shifted], taken=(TRAIN,))
-    targets = tuple(Target(t.name, t.family, t.severity, t.origin, t.images) for t in shifted)
+    targets = tuple(shifted)
     require_trainable(train, targets, config.methods)
     facts: dict[str, object] = {
         "archive_has_published_hash": splits.verified,

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deep.comparison.config import PROJNORM_METHODS
 from projnorm.core.errors import InputError
+from projnorm.data.encoding import EncodedPairs
+from projnorm.data.images import ImageSet
+from projnorm.data.targets import Target
 
-if TYPE_CHECKING:
-    from projnorm.data.encoding import EncodedPairs
-    from projnorm.data.images import ImageSet
-
-# Inputs of a network with their labels; both kinds have a name, a hash, `inputs`, `labels` and `take`.
-Samples: TypeAlias = "ImageSet | EncodedPairs"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """A set to predict the error on; targets of one family are alike.
-
-    The severity is 1 to 5, or 0 where there is no shift, and the origin as in `deep.comparison.scores.Row`. `merge` has
-    the label that each predicted class counts as; it is empty where the classes are the labels.
-    """
-
-    name: str
-    family: str
-    severity: int
-    origin: str
-    samples: Samples
-    merge: tuple[int, ...] = ()
-
-    def error(self, predicted: NDArray[np.int64]) -> float:
-        """Share of labels predicted wrongly."""
-        counted = np.array(self.merge)[predicted] if self.merge else predicted
-        return float(np.mean(counted != self.samples.labels))
+# Inputs of a network with their labels.
+Samples: TypeAlias = ImageSet | EncodedPairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +29,7 @@ class RunData:
 
     train: Samples
     validation: Samples
-    targets: tuple[Target, ...]
+    targets: tuple[Target[Samples], ...]
     classes: int
     facts: dict[str, object]
 
@@ -82,7 +60,7 @@ def split_order(
     return order[:n_validation], order[n_validation : n_validation + wanted], order[n_validation + wanted :]
 
 
-def require_trainable(train: Samples, targets: tuple[Target, ...], methods: tuple[str, ...]) -> None:
+def require_trainable(train: Samples, targets: tuple[Target[Samples], ...], methods: tuple[str, ...]) -> None:
     """Refuse training samples of one class, and targets too small for ProjNorm."""
     if len(np.unique(train.labels)) < 2:
         raise InputError(f"the {len(train)} training samples are all of one class; nothing can be learnt from them.")

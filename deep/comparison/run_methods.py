@@ -9,12 +9,13 @@ import numpy as np
 from deep.comparison import trained_networks
 from deep.comparison.config import FINE_TUNED, MATCHED, PROJNORM, PROJNORM_MATCHED, references_of
 from deep.comparison.modality import domain_of
-from deep.comparison.run_data import Target
+from deep.comparison.run_data import Samples
 from deep.comparison.runs import Run
 from deep.estimators.projnorm import WeightDistance
 from deep.training.loop import Watch
 from deep.training.projnorm import Parameters, ProjNormValue
 from projnorm.core.arrays import Arrays
+from projnorm.data.targets import Target
 from projnorm.estimators.base import Estimator, Resources
 from projnorm.estimators.registry import ESTIMATORS, build
 from projnorm.outputs.outputs import Outputs
@@ -67,7 +68,7 @@ def scores_of(run: Run, target: Outputs) -> list[float]:
     ]
 
 
-def projnorm_parts(run: Run, target: Target) -> dict[str, Arrays]:
+def projnorm_parts(run: Run, target: Target[Samples]) -> dict[str, Arrays]:
     """The distance of each method of the run that trains on a target, and what it is made of.
 
     One training serves every reference. What another run has computed is read; the distance from the fine-tuned
@@ -86,7 +87,7 @@ def projnorm_parts(run: Run, target: Target) -> dict[str, Arrays]:
     return {method: entry.arrays for method, entry in stored.items() if entry is not None}
 
 
-def has_projnorm_parts(run: Run, target: Target) -> bool:
+def has_projnorm_parts(run: Run, target: Target[Samples]) -> bool:
     """Whether the distances of a target are there and whole."""
     store = run.context.store("projnorm")
     return all(store.get(_key(run, target, kind)) is not None for kind in references_of(run.config).values())
@@ -104,7 +105,7 @@ def _measured(run: Run, target: Outputs, kinds: set[str], watch: Watch | None = 
     return estimator.measure_from(target, references, watch=watch)
 
 
-def _key(run: Run, target: Target, kind: str) -> str:
+def _key(run: Run, target: Target[Samples], kind: str) -> str:
     return f"{trained_networks.projnorm_identity(run, kind)}/{target.samples.sha256[:24]}"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from deep.comparison.run_data import Target
+from deep.comparison.run_data import Samples
+from projnorm.data.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Row:
     score: float
 
     @classmethod
-    def of(cls, target: Target, error: float, method: str, score: float) -> Row:
+    def of(cls, target: Target[Samples], error: float, method: str, score: float) -> Row:
         """A row on a target."""
         m = len(target.samples)
         return cls(target.name, target.family, target.severity, target.origin, m, error, method, score)

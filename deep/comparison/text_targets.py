@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deep.comparison.config import TextConfig
-from deep.comparison.run_data import RunData, Target, require_trainable, split_order
+from deep.comparison.run_data import RunData, require_trainable, split_order
 from projnorm.core.errors import InputError
 from projnorm.core.files import locate
 from projnorm.data.encoding import EncodedPairs
 from projnorm.data.nli import LABELS, TWO_WAY, Pairs, joined, read_pairs
 from projnorm.data.subsets import CATEGORY, subsets
+from projnorm.data.targets import Target
 from projnorm.data.templates import DIALS, TEMPLATES, is_made, made_family, made_pairs
 from projnorm.data.texts import are_texts, texts_and_labels
 from projnorm.models.text_networks import load_encode
@@ -157,7 +158,7 @@ def _require_classes(whole: Pairs, sets: list[_Set]) -> None:
             raise InputError(f"{one.name}: must have the classes of {whole.name}, {ours}; it has {theirs}.")
 
 
-def _require_distinct(targets: list[Target]) -> None:
+def _require_distinct(targets: list[Target[EncodedPairs]]) -> None:
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1:

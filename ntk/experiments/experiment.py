@@ -14,7 +14,7 @@ import torch
 from ntk.experiments.analysis import Responses, TargetAnalysis, TrainAnalysis, analyse_target, analyse_train
 from ntk.experiments.config import GramConfig, NtkConfig
 from ntk.experiments.networks import Networks, require_fitting
-from ntk.experiments.samples import DrawnSamples, Target
+from ntk.experiments.samples import DrawnSamples
 from ntk.tiles.kernels import GramTask, Kernels, as_sets
 from ntk.tiles.plan import TRAIN
 from ntk.trace.inputs import Values
@@ -22,6 +22,7 @@ from projnorm.core.progress import tracked
 from projnorm.core.records import Record, RunContext, begin_run, existing_record, find_record, finish_record, record_id
 from projnorm.core.store import Store
 from projnorm.data.samples import SampleSet
+from projnorm.data.targets import Target
 from projnorm_theory import LossInterval, PowerLawFit, PredictionInterval
 
 GRAM_KIND, KIND = "ntk-gram", "ntk"
@@ -61,7 +62,7 @@ class KernelExperiment:
     config: NtkConfig
     networks: Networks
     train: SampleSet
-    targets: tuple[Target, ...]
+    targets: tuple[Target[SampleSet], ...]
     classes: int
 
     @classmethod

@@ -18,7 +18,7 @@ import numpy as np
 
 from ntk.experiments.config import GramConfig, NtkConfig
 from ntk.experiments.experiment import KernelExperiment
-from ntk.experiments.samples import DrawnSamples, Reader, Target
+from ntk.experiments.samples import DrawnSamples, Reader
 from ntk.tiles.kernels import GramTask
 from ntk.tiles.plan import FITS, ON_DISK, TRAIN, Plan
 from ntk.trace.inputs import Values
@@ -26,7 +26,7 @@ from projnorm.core.experiments import RunPlan
 from projnorm.core.records import RunContext
 from projnorm.data.image_settings import RANDOM
 from projnorm.data.tables import stem
-from projnorm.data.targets import GIVEN
+from projnorm.data.targets import GIVEN, Target
 
 # Columns of the table of layers, and the attribute of `LayerCost` that each shows.
 _COLUMNS = {
@@ -66,7 +66,7 @@ def _task(config: GramConfig, context: RunContext) -> GramTask:
     data, first = config.data, np.arange(1)
     read = Reader.from_network(config.network)
     train, test = (part.take(first) for part in read.splits(data.data))
-    given = [(Target(stem(path), GIVEN, 0, read.one(path))) for path in map(Path, data.targets)]
+    given = [(Target(stem(path), GIVEN, 0, GIVEN, read.one(path))) for path in map(Path, data.targets)]
     config = replace(config, network=replace(config.network, weights=RANDOM))
     experiment = KernelExperiment.from_config(config, DrawnSamples(config, train, test, first, tuple(given), classes=2))
     sizes = {target.name: min(data.m, len(target.samples)) for target in given}

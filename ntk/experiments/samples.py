@@ -22,21 +22,11 @@ from projnorm.data.datasets import halves, load_splits, read_array_splits, read_
 from projnorm.data.images import ImageSet, are_rgb_bytes
 from projnorm.data.samples import SampleSet
 from projnorm.data.tables import stem
-from projnorm.data.targets import CLEAN, GIVEN, Shifts, draw_indices, require_distinct
+from projnorm.data.targets import CLEAN, GENERATED, GIVEN, Shifts, Target, draw_indices, require_distinct
 from projnorm.data.texts import read_texts
 from projnorm.models.text_networks import load_text_encode
 
 _ARRAYS = (".npz", ".npy")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """A set of samples under a unique name; `family` and `severity` are as in `projnorm.data.targets.Target`."""
-
-    name: str
-    family: str
-    severity: int
-    samples: SampleSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +56,7 @@ class DrawnSamples:
     train: SampleSet
     test: SampleSet
     test_indices: NDArray[np.intp]
-    given: tuple[Target, ...]
+    given: tuple[Target[SampleSet], ...]
     classes: int
 
     @classmethod
@@ -86,7 +76,7 @@ class DrawnSamples:
         for path in map(Path, data.targets):
             samples = read.one(path).of_classes(classes, whole.class_names)
             samples = samples.take(draw_indices(samples, min(data.m, len(samples)), rng, "m"))
-            given.append(Target(stem(path), GIVEN, 0, samples))
+            given.append(Target(stem(path), GIVEN, 0, GIVEN, samples))
         return cls(config, train, test, test_indices, tuple(given), classes)
 
     @cached_property
@@ -101,15 +91,15 @@ class DrawnSamples:
         labels = (np.empty(0) if part.known_labels is None else part.known_labels for part in self._sets)
         return {**self.inputs, "labels_sha256": _hash(*(part.astype("<i8") for part in labels))}
 
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[Target[SampleSet], ...]:
         """The clean test set, its corruptions if it is of images, and the sets from files."""
         clean = self.test.take(self.test_indices)
-        targets = [Target(CLEAN, CLEAN, 0, clean)]
+        targets = [Target(CLEAN, CLEAN, 0, CLEAN, clean)]
         shifts = Shifts(self.config.data.families, self.config.data.severities) if are_rgb_bytes(clean.inputs) else ()
         for family, severity in shifts:
             pixels = corrupt(clean.inputs, family, severity, seed=self.config.seed, indices=self.test_indices)
             name = f"{family}-{severity}"
-            targets.append(Target(name, family, severity, replace(clean, name=name, inputs=pixels)))
+            targets.append(Target(name, family, severity, GENERATED, replace(clean, name=name, inputs=pixels)))
         targets += self.given
         require_distinct([target.name for target in targets], taken=(TRAIN,))
         return tuple(targets)

@@ -91,7 +91,11 @@ def experiment_parser(experiment: Experiment, base: Config | None = None, own: t
     parser = make_parser(experiment.program, description, command_classes(experiment, own), base)
     if experiment.presets:
         names = ", ".join(resolve(experiment.presets))
-        parser.add_argument("PRESET", nargs="?", help=f"Named configuration, whose options and defaults --help behind it shows: {names}.")
+        parser.add_argument(
+            "PRESET",
+            nargs="?",
+            help=f"Named configuration, whose options and defaults --help behind it shows: {names}.",
+        )
     parser.add_argument(_CONFIG, metavar="FILE", help="TOML file with settings, such as the config.toml of a run.")
     return parser
 

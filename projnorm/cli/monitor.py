@@ -119,7 +119,7 @@ def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opene
     return failed
 
 
-def _taken_in(watched: Monitor, batch: Batch, alarm: AlarmOptions) -> bool:
+def _taken_in(watched: Monitor, batch: UnreadBatch, alarm: AlarmOptions) -> bool:
     """Whether a batch could be taken in, or was before."""
     known = watched.report(batch.name)
     if known is not None and batch.rows and len(batch.rows) != known.m:
@@ -149,7 +149,7 @@ def _tell(report: BatchReport, alarm: AlarmOptions) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class UnreadBatch:
     """A batch in a file: its name and time, its row numbers in a table that was cut, and how its samples are read."""
 
     name: str
@@ -159,11 +159,11 @@ class Batch:
     is_cut_by_rows: bool = False
 
 
-def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator[Batch]:
+def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator[UnreadBatch]:
     """The batches of a file."""
     file = Path(path)
     if not batches.every:
-        yield Batch(stem(file), partial(opened.read, file))
+        yield UnreadBatch(stem(file), partial(opened.read, file))
         return
     if not is_table_file(file):
         raise InputError(f"{path}: `every` cuts .csv and .parquet files.")
@@ -174,7 +174,7 @@ def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator
     for one in periods_of(table, batches.every, time_column=batches.time_column, name=stem(file)):
         if one.is_over or batches.last:
             read = partial(opened.of_table, one.rows, one.name)
-            yield Batch(one.name, read, one.time, one.rows.index.tolist(), by_rows)
+            yield UnreadBatch(one.name, read, one.time, one.rows.index.tolist(), by_rows)
         else:
             LOGGER.info("%s: may not be complete and is left for a later call; --last takes it.", one.name)
 

@@ -21,7 +21,7 @@ from projnorm.core.downloads import download
 from projnorm.core.errors import InputError
 from projnorm.core.files import DATA_VARIABLE, decoding, memory_ceiling, open_file, read_file
 from projnorm.data.images import Images, ImageSet, Splits
-from projnorm.data.pickles import ENCODE, NDARRAY, Call, decode, raw
+from projnorm.data.pickles import ENCODE, NDARRAY, PickledCall, decode, raw
 from projnorm.data.samples import Labels
 
 ARCHIVE_ENDINGS = (".tar.gz", ".tgz")
@@ -105,14 +105,14 @@ def cached_archive(name: str, cache: Path | None = None) -> Path:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class CifarBatch:
     """Images, red, green and blue plane of each in a row of shape ``(3072,)``, and their classes."""
 
     pixels: Images
     labels: Labels
 
 
-def read_batch(data: bytes, path: Path) -> Batch:
+def read_batch(data: bytes, path: Path) -> CifarBatch:
     """Decode a pickled dictionary with `data`, 3072 bytes for each image, and with `labels` or `fine_labels`."""
     with decoding(f"{path}: not a pickled batch of CIFAR"):
         batch = decode(data, _ADMITTED.__contains__)
@@ -122,7 +122,7 @@ def read_batch(data: bytes, path: Path) -> Batch:
         labels = entries.get("labels", entries.get("fine_labels"))
         if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
             raise InputError("`labels` or `fine_labels` must be a list of classes")
-        return Batch(_pixels(entries.get("data"), (len(labels), _PIXELS)), np.array(labels, dtype=np.int64))
+        return CifarBatch(_pixels(entries.get("data"), (len(labels), _PIXELS)), np.array(labels, dtype=np.int64))
 
 
 class _BoundedGzip(gzip.GzipFile):
@@ -186,7 +186,7 @@ def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified:
     return Splits(train, test, verified)
 
 
-def _batch(data: bytes, version: _Version, path: Path) -> Batch:
+def _batch(data: bytes, version: _Version, path: Path) -> CifarBatch:
     """A record of the binary version is one or two labels, the last of which is the class, then the colour planes."""
     if version.label_bytes is None:
         batch = read_batch(data, path)
@@ -195,7 +195,7 @@ def _batch(data: bytes, version: _Version, path: Path) -> Batch:
         if not data or len(data) % length:
             raise InputError(f"{path}: {len(data):,} bytes are not a whole number of records of {length:,}.")
         records = np.frombuffer(data, dtype=np.uint8).reshape(-1, length)
-        batch = Batch(records[:, version.label_bytes :], records[:, version.label_bytes - 1].astype(np.int64))
+        batch = CifarBatch(records[:, version.label_bytes :], records[:, version.label_bytes - 1].astype(np.int64))
     if batch.labels.max() >= version.classes:
         raise InputError(
             f"{path}: has class {batch.labels.max()}; CIFAR-{version.classes} has 0 to {version.classes - 1}."
@@ -203,7 +203,7 @@ def _batch(data: bytes, version: _Version, path: Path) -> Batch:
     return batch
 
 
-def _image_set(batches: list[Batch], path: Path) -> ImageSet:
+def _image_set(batches: list[CifarBatch], path: Path) -> ImageSet:
     images = [batch.pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
     return ImageSet(
         str(path), np.ascontiguousarray(np.concatenate(images)), np.concatenate([batch.labels for batch in batches])
@@ -211,10 +211,10 @@ def _image_set(batches: list[Batch], path: Path) -> ImageSet:
 
 
 def _pixels(array: Any, shape: tuple[int, int]) -> Images:
-    if not isinstance(array, Call) or array.name not in _RECONSTRUCT or not isinstance(array.state, tuple):
+    if not isinstance(array, PickledCall) or array.name not in _RECONSTRUCT or not isinstance(array.state, tuple):
         raise InputError("`data` must be an array")
     _, stored_shape, dtype, by_columns, pixels = array.state
-    if not isinstance(dtype, Call) or _text(dtype.arguments[0]) != "u1" or stored_shape != shape or not shape[0]:
+    if not isinstance(dtype, PickledCall) or _text(dtype.arguments[0]) != "u1" or stored_shape != shape or not shape[0]:
         raise InputError(f"`data` must be an array of bytes with {shape[1]:,} for each of the {shape[0]:,} labels")
     return np.frombuffer(raw(pixels), dtype=np.uint8).reshape(shape, order="F" if by_columns else "C")
 

@@ -31,7 +31,7 @@ _LONGEST_NAME = 80
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PickledCall:
     """A call that was not made: the function's name, its arguments, and the state its result would have been given."""
 
     name: str
@@ -45,7 +45,7 @@ class _Global:
 
 
 def decode(data: bytes | BinaryIO, admitted: Callable[[str], bool]) -> Any:
-    """The object in one pickle, built of dictionaries, lists, tuples, numbers, strings and `Call`.
+    """The object in one pickle, built of dictionaries, lists, tuples, numbers, strings and `PickledCall`.
 
     A stream that begins with the pickle is left at its end. `admitted` says whether the file may name the function of
     a dotted name.
@@ -113,10 +113,10 @@ class _Decoder:
                 case "REDUCE":
                     stack[-2:] = [self._stand_in(stack[-2], stack[-1], position)]
                 case "BINPERSID":
-                    stack[-1] = Call("", (stack[-1],))
+                    stack[-1] = PickledCall("", (stack[-1],))
                 case "BUILD":
                     state = stack.pop()
-                    if not isinstance(stack[-1], Call):
+                    if not isinstance(stack[-1], PickledCall):
                         raise InputError("it sets the state of something that has none")
                     stack[-1].state = state
                 case "PROTO" | "FRAME" | "STOP":
@@ -151,11 +151,11 @@ class _Decoder:
         # So would copying an object over and over.
         if function.name in (_BYTES, ENCODE, NDARRAY) or (function.name == ORDERED_DICT and arguments):
             raise InputError(f"it calls {function.name} in a way that no such file does")
-        return Call(function.name, arguments)
+        return PickledCall(function.name, arguments)
 
 
 def _with_items(target: Any, items: list[Any]) -> Any:
-    if isinstance(target, Call):  # a subclass of dict, whose items become its state
+    if isinstance(target, PickledCall):  # a subclass of dict, whose items become its state
         target.state = _with_items(target.state if isinstance(target.state, dict) else {}, items)
         return target
     # Hashing deeply nested tuples could take forever.

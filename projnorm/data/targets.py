@@ -1,4 +1,4 @@
-"""Image sets on which the error is estimated: the clean test set, its corruptions, and sets from files."""
+"""Labelled sets on which the error is estimated: the clean test set, its corruptions, and sets from files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,12 @@ from projnorm.core.errors import InputError
 from projnorm.data.cifar_c import CifarC
 from projnorm.data.corruptions.families import corrupt, corrupt_cached
 from projnorm.data.datasets import read_image_set
+from projnorm.data.encoding import EncodedPairs
 from projnorm.data.images import ImageSet
 from projnorm.data.samples import SampleSet
+
+# Either kind has a name, a hash, `inputs`, `labels` and `take`.
+S = TypeVar("S", bound=SampleSet | EncodedPairs, covariant=True)
 
 CLEAN = "clean"
 GIVEN = "given"
@@ -25,17 +30,29 @@ GENERATED, OFFICIAL = "generated", "official"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """A set of labelled images on which the error is estimated, under a unique name.
+class Target(Generic[S]):
+    """A set of samples on which the error is estimated, under a unique name.
 
-    `family` and `origin` are "clean" or "given" where the images are not corrupted, and `severity` is then 0.
+    Attributes:
+        name: Name of the set.
+        family: Kind of shift, which targets that are alike share: a corruption, or "clean" or "given" without one.
+        severity: Its severity, from 1 to 5; 0 where there is no shift.
+        origin: Where the samples come from, such as "clean", "generated", "official" or "given".
+        samples: The samples.
+        merge: Label that each predicted class counts as; empty where the classes are the labels.
     """
 
     name: str
     family: str
     severity: int
     origin: str
-    images: ImageSet
+    samples: S
+    merge: tuple[int, ...] = ()
+
+    def error(self, predicted: NDArray[np.int64]) -> float:
+        """Share of labels predicted wrongly."""
+        counted = np.array(self.merge)[predicted] if self.merge else predicted
+        return float(np.mean(counted != self.samples.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,7 @@ def draw_indices(samples: SampleSet, count: int, rng: np.random.Generator, optio
 
 def generated_targets(
     test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, *, seed: int, cache: Path | None = None
-) -> list[Target]:
+) -> list[Target[ImageSet]]:
     """The images of a test set with these indices, clean and corrupted.
 
     `cache` is a folder in which the corrupted images are stored for later runs; None stores nothing.
@@ -74,7 +91,9 @@ def generated_targets(
     return _clean_and_shifted(chosen, shifts, GENERATED, images)
 
 
-def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC) -> list[Target]:
+def official_targets(
+    test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, cifar_c: CifarC
+) -> list[Target[ImageSet]]:
     """As `generated_targets`, with corrupted images from the official files."""
     chosen = test.take(indices)
     if cifar_c.per_severity != len(test) or not np.array_equal(cifar_c.labels[indices], chosen.labels):
@@ -86,7 +105,7 @@ def official_targets(test: ImageSet, indices: NDArray[np.intp], shifts: Shifts, 
 
 def given_targets(
     paths: tuple[str, ...], m: int, rng: np.random.Generator, *, classes: int, names: tuple[str, ...]
-) -> list[Target]:
+) -> list[Target[ImageSet]]:
     """Draw at most `m` images from each of several NPZ files, or folders with one subfolder for each class.
 
     Labels must be below `classes`, the number of training classes; `names` are theirs, if known, by which the classes
@@ -109,6 +128,6 @@ def require_distinct(names: Iterable[str], *, taken: tuple[str, ...] = ()) -> No
 
 def _clean_and_shifted(
     clean: ImageSet, shifts: Shifts, origin: str, images: Callable[[str, int], ImageSet]
-) -> list[Target]:
+) -> list[Target[ImageSet]]:
     shifted = (Target(f"{family}-{level}", family, level, origin, images(family, level)) for family, level in shifts)
     return [Target(CLEAN, CLEAN, 0, CLEAN, clean), *shifted]

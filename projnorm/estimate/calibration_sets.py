@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from projnorm.core.errors import InputError
 from projnorm.core.progress import tracked
 from projnorm.core.statistics import subsample_indices
-from projnorm.estimate.shifted_images import drawn_with_shares, image_shifts, is_images, other_shares, shifted_images
+from projnorm.data.class_draws import drawn_with_shares
+from projnorm.estimate.shifted_images import LEAST_SHARE, image_shifts, is_images, other_shares, shifted_images
 from projnorm.models.batches import as_batches
 from projnorm.models.classifiers import Classifier, outputs_of
 from projnorm.outputs.outputs import Outputs, joined_outputs, require_alike
@@ -61,7 +62,7 @@ class CalibrationSets:
             rng = np.random.default_rng((seed, number))
             found.append(Draw(one, subsample_indices(len(one), m, seed + number), family, has_other_shares=False))
             for shares in other_shares(one.classes, rng):
-                indices = drawn_with_shares(one.known_labels, shares, m, rng)
+                indices = drawn_with_shares(one.known_labels, shares, m, rng, least_share=LEAST_SHARE)
                 if len(indices) >= min(_FEWEST_DRAWN, m):
                     found.append(Draw(one, indices, family, has_other_shares=True))
         return found

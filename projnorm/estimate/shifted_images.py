@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.data.class_draws import shares_of_few
 from projnorm.estimators.softmax import Floats
 
 # Severities of the corruptions, of five, and of the transformations, of three.
@@ -28,8 +29,8 @@ PAIRS = (
 _PAIR_SEVERITY = 2
 # Class shares that every set is drawn with besides its own: concentration of a Dirichlet law.
 CONCENTRATIONS = (1.0, 0.3)
-# Shares below this do not limit how many samples can be drawn.
-_SMALL = 0.02
+# Shares up to this do not limit how many samples can be drawn.
+LEAST_SHARE = 0.02
 
 Bytes = NDArray[np.uint8]
 
@@ -101,17 +102,5 @@ def shifted_images(images: NDArray[Any], *, seed: int) -> Iterator[Shift]:
 
 def other_shares(classes: int, rng: np.random.Generator) -> list[Floats]:
     """Class shares from two Dirichlet laws, of two classes alone, and of half of them alone."""
-    few = np.zeros((2, classes))
-    for row, count in zip(few, (min(2, classes), max(1, classes // 2)), strict=True):
-        row[rng.choice(classes, size=count, replace=False)] = 1.0 / count
-    return [*(rng.dirichlet(np.full(classes, one)) for one in CONCENTRATIONS), *few]
-
-
-def drawn_with_shares(labels: NDArray[np.int64], shares: Floats, m: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Indices of `m` samples with these class shares, or of as many as there are without drawing any twice."""
-    counts = np.bincount(labels, minlength=len(shares))
-    limits = [counts[k] / shares[k] for k in np.flatnonzero(shares > _SMALL)]
-    total = min([float(m), *limits])
-    wanted = np.minimum(counts, np.round(total * shares).astype(np.int64))
-    parts = [rng.choice(np.flatnonzero(labels == k), wanted[k], replace=False) for k in np.flatnonzero(wanted)]
-    return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.intp)
+    few = [shares_of_few(classes, count, rng) for count in (min(2, classes), max(1, classes // 2))]
+    return [*(rng.dirichlet(np.full(classes, concentration)) for concentration in CONCENTRATIONS), *few]

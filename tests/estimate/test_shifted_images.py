@@ -9,7 +9,7 @@ from projnorm.data.corruptions.families import FAMILIES, corrupt
 from projnorm.data.datasets import digits
 from projnorm.data.transformations import TRANSFORMATIONS
 from projnorm.estimate.calibration_sets import CalibrationSets, family_of, given_sets
-from projnorm.estimate.shifted_images import drawn_with_shares, image_shifts, is_images, other_shares, shifted_images
+from projnorm.estimate.shifted_images import image_shifts, is_images, other_shares, shifted_images
 from projnorm.outputs.outputs import Outputs
 from tests.small import gaussian_outputs
 
@@ -52,24 +52,6 @@ def test_other_shares_add_up_to_one(classes):
             assert shares.sum() == pytest.approx(1.0)
         assert np.count_nonzero(found[-2]) == min(2, classes)
         assert np.count_nonzero(found[-1]) == max(1, classes // 2)
-
-
-def test_a_draw_has_the_shares_and_no_sample_twice():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(4, size=1000)
-    for shares in (np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.01, 0.01, 0.01, 0.97]), np.full(4, 0.25)):
-        drawn = drawn_with_shares(labels, shares, 200, rng)
-        assert len(np.unique(drawn)) == len(drawn)
-        assert len(drawn) == pytest.approx(200, abs=2)
-        np.testing.assert_allclose(np.bincount(labels[drawn], minlength=4) / len(drawn), shares, atol=0.01)
-
-
-def test_a_draw_is_smaller_where_a_class_has_too_few_samples():
-    labels = np.repeat([0, 1], [10, 500])
-    rng = np.random.default_rng(0)
-    drawn = drawn_with_shares(labels, np.array([0.5, 0.5]), 200, rng)
-    assert np.bincount(labels[drawn]).tolist() == [10, 10]
-    assert len(drawn_with_shares(labels, np.array([0.0, 0.0, 1.0]), 200, rng)) == 0
 
 
 def test_draws_of_calibration_sets_are_in_their_own_and_in_other_shares():
