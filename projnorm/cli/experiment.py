@@ -31,6 +31,7 @@ from projnorm.core.files import physical_memory
 from projnorm.core.records import RunContext, flat
 
 _CONFIG = "--config"
+_PRESET = "Named configuration, whose options and defaults --help behind it shows"
 # Options that only some experiments have, by the field of `Experiment` that says so.
 _OPTIONAL = {
     "device": DeviceOption,
