@@ -35,6 +35,19 @@ GROUND = (
     "projnorm.core.store.Entry",
     "projnorm.core.errors",
 )
+# What people open first, as the beginnings of paths.
+FIRST = (
+    "projnorm.estimate.estimate.",
+    "projnorm.estimate.",
+    "projnorm.labels.",
+    "projnorm.monitor.",
+    "projnorm.outputs.",
+    "projnorm.estimators.",
+    "deep.estimators.",
+    "projnorm_theory.",
+    "ntk.",
+    "simulations.",
+)
 DOCUMENTS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)")
@@ -106,19 +119,30 @@ def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
     package = importlib.import_module(name)
     text, documented = [f"# {name}\n", inspect.getdoc(package) or "", ""], []
     rows = []
-    for public, path in exports.items():
+    for public, path in sorted(exports.items(), key=lambda export: _place(export[1])):
         if path in PACKAGES:
-            rows.append(f"| `{public}` | the package [`{path}`]({path}.md) |")
-        elif pages[path] != name:
-            rows.append(f"| `{public}` | [`{path}`][] |")
-        else:
-            module, _, attribute = path.rpartition(".")
-            documented += [f"::: {path}", *_settings(getattr(importlib.import_module(module), attribute)), ""]
-    if rows:
-        text += [f"| `{name}.` | is |", "| --- | --- |", *rows, ""]
+            rows.append(f"| [`{public}`]({path}.md) | the package `{path}` |")
+            continue
+        module, _, attribute = path.rpartition(".")
+        exported = getattr(importlib.import_module(module), attribute)
+        rows.append(f"| [`{public}`][{path}] | {_summary(exported)} |")
+        if pages[path] == name:
+            documented += [f"::: {path}", *_settings(exported), ""]
+    text += [f"| `{name}.` | what it is |", "| --- | --- |", *rows, ""]
     if name == "projnorm":
         documented += [f"::: {one}\n" for one in GROUND]
     return "\n".join([*text, *documented])
+
+
+def _place(path: str) -> int:
+    """Where a name stands on a page: what people open first comes first, all else in alphabetical order after it."""
+    return next((place for place, prefix in enumerate(FIRST) if path.startswith(prefix)), len(FIRST))
+
+
+def _summary(exported: object) -> str:
+    """The first sentence of a docstring, fit for a table."""
+    paragraph = (inspect.getdoc(exported) or "").partition("\n\n")[0].replace("\n", " ")
+    return paragraph.replace("|", "\\|")
 
 
 def _settings(exported: object) -> list[str]:
