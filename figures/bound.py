@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from figures import dials, tightness
 from figures.report import Report
 from figures.style import PAPER, TRUTH, Figure, plot
 from figures.table import Cell, Column, Number, Table, number
+from figures.theory_figures import draw_dials, draw_tightness
 from projnorm.core.records import Record
-from simulations.bound_check import FAMILIES, Family, load_instance, violations
-from simulations.summaries import bound_rows, instance_rows, misses_by_dial
+from simulations.bound_check import Family, load_instance, violations
+from simulations.bound_summaries import bound_rows, instance_rows, misses_by_dial, ratio_sample
 
 CAPTION = (
     "Each vertical line is one drawn design that satisfies every assumption, from the smallest tail eigenvalue over m "
     "to the largest; the dot is its true ratio of loss to ProjNormLinear squared. No dot leaves its line; most lie "
     "near the upper end, where the large tail eigenvalues are."
 )
-SHOWN = 150
+DESIGNS_DRAWN = 150
 TABLE_CAPTION = (
     "Missed: share of designs whose true loss is outside the interval; where the theory says that the interval must "
     "hold, given the rho or eta of the design, it is 0. The slack is the smallest distance of the loss to an end, as "
@@ -77,8 +77,8 @@ def show(record: Record, folder: Path | None) -> Report:
         blocks,
         {
             "bound": draw.later(record),
-            "dials": dials.draw.later(record),
-            "tightness": tightness.draw.later(record),
+            "dials": draw_dials.later(record),
+            "tightness": draw_tightness.later(record),
         },
         {
             "deficient": deficient,
@@ -108,17 +108,12 @@ def show_instance(path: Path) -> Report:
 @plot("The paper's bound where its assumptions hold", CAPTION)
 def draw(figure: Figure, record: Record) -> None:
     """A sample of instances, sorted by their upper limit."""
-    exact = np.flatnonzero(record.arrays["family"] == FAMILIES.index("exact"))
-    some = exact[np.linspace(0, exact.size - 1, min(SHOWN, exact.size)).astype(int)]
-    square = record.arrays["projnorm_linear"][some] ** 2
-    lower, upper = record.arrays["paper"][some].T / square
-    ratio = record.arrays["loss"][some] / square
-    order = np.lexsort((ratio, upper))
+    sample = ratio_sample(record, DESIGNS_DRAWN)
     axes = figure.add_subplot()
-    x = np.arange(order.size)
-    axes.vlines(x, lower[order], upper[order], color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
-    axes.plot(x, ratio[order], ".", ms=4, color=TRUTH, label="true ratio")
-    axes.set(yscale="log", xlabel=f"{order.size} of {exact.size:,} drawn designs, sorted by their upper limit")
+    x = np.arange(sample.ratio.size)
+    axes.vlines(x, sample.lower, sample.upper, color=PAPER, lw=1.2, label=r"$[\lambda_r/m,\ \lambda_{k+1}/m]$")
+    axes.plot(x, sample.ratio, ".", ms=4, color=TRUTH, label="true ratio")
+    axes.set(yscale="log", xlabel=f"{x.size} of {sample.total:,} drawn designs, sorted by their upper limit")
     axes.set_ylabel(r"TestLoss / ProjNormLinear$^2$")
     axes.legend(loc="lower right")
 

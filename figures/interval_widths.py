@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from figures import geometry
 from figures.report import Report
 from figures.style import CYCLE, TRUTH, Figure, plot
 from figures.table import Column, Table, number
+from figures.theory_figures import draw_geometry
 from projnorm.core.records import Record
 from simulations.interval_widths import TRUTHS, setting_rows, width_rows
 
@@ -63,7 +63,7 @@ def show(record: Record, _folder: Path | None) -> Report:
     )
     return Report(
         [table(rows), TABLE_CAPTION, setting_table(settings), SETTING_CAPTION],
-        {"intervals": draw.later(record), "geometry": geometry.draw.later()},
+        {"intervals": draw.later(record), "geometry": draw_geometry.later()},
         {"rows": rows, "settings": settings},
         ok=all(row["coverage"] == 1.0 for row in sure),
         title="Which interval is narrow, and which is right",

@@ -50,9 +50,8 @@ class Report:
         return "\n\n".join(block.text() if isinstance(block, Table) else block for block in self.blocks)
 
 
-def single_figure(draw: Plot[[Record]]) -> Callable[[Record, Path | None], Report]:
-    """The function that shows a record which is one figure, named after the module that draws it."""
-    name = draw.paint.__module__.rpartition(".")[2]
+def single_figure(draw: Plot[[Record]], name: str) -> Callable[[Record, Path | None], Report]:
+    """The function that shows a record which is one figure, saved under this name."""
     return lambda record, _folder: of_figure(record, name, draw.later(record))
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import bound, counterexample, interval_widths, spectra, tail_angle, toy
+from figures import bound, interval_widths, toy
 from figures.page import Section, page, section
 from figures.report import Report
 from figures.style import FORMATS
+from figures.theory_figures import show_counterexample, show_spectra, show_tail_angle
 from projnorm.core.records import Record
 
 # In the order of the report; "siblings" are the toy experiments of other designs.
@@ -17,9 +18,9 @@ _SHOWS: dict[str, Callable[[Record, Path | None], Report]] = {
     "toy": toy.show,
     "bound": bound.show,
     "intervals": interval_widths.show,
-    "counterexample": counterexample.show,
-    "tail_angle": tail_angle.show,
-    "spectra": spectra.show,
+    "counterexample": show_counterexample,
+    "tail_angle": show_tail_angle,
+    "spectra": show_spectra,
 }
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from figures import blindness, toy_designs
 from figures.report import Report
 from figures.style import GENERALISED, TRUTH, Drawing, Figure, plot
 from figures.table import Cell, Number, Table
+from figures.theory_figures import draw_blindness, draw_toy_designs
 from projnorm.core.records import Record
-from simulations.summaries import closed_form_gap, closed_forms, interval_tracking, score_tracking, toy_rows
+from simulations.toy_summaries import closed_form_gap, interval_tracking, score_tracking, toy_curves, toy_rows
 
 CAPTION = (
     "As coordinates unseen in training gain variance (sigma), the test error and the loss rise. ProjNormLinear rises "
@@ -50,7 +50,7 @@ def show(record: Record, _folder: Path | None) -> Report:
     heading = f"Toy experiment, design {design}, {_reading(record)}"
     figures = {"toy": drawing(record)}
     if design == "gaussian":
-        figures["blindness"] = blindness.draw.later(record)
+        figures["blindness"] = draw_blindness.later(record)
     return Report(
         blocks=[
             f"{heading}: mean ± standard error of {trials} trials [closed form]",
@@ -72,7 +72,7 @@ def show(record: Record, _folder: Path | None) -> Report:
 
 def show_designs(records: Sequence[Record]) -> Report:
     """Several designs side by side."""
-    figures = {"toy_designs": toy_designs.draw.later(records)}
+    figures = {"toy_designs": draw_toy_designs.later(records)}
     return Report([tracking(records), DESIGNS_CAPTION], figures, title="Other designs")
 
 
@@ -86,16 +86,14 @@ def drawing(record: Record) -> Drawing:
 @plot("The Gaussian toy experiment", CAPTION, height=4.2)
 def draw(figure: Figure, record: Record) -> None:
     """Four panels against sigma."""
-    sigma, theory = record.arrays["sigma"], closed_forms(record)
+    sigma, curves = record.arrays["sigma"], toy_curves(record)
     grid = figure.subplots(2, 2, sharex=True)
     for axes, (name, label) in zip(grid.flat, PANELS.items(), strict=True):
-        values = record.arrays[name]
-        mean = values.mean(axis=0)
-        band = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+        mean, band, closed_form = curves[name].mean, curves[name].deviation, curves[name].closed_form
         axes.plot(sigma, mean, "o-", ms=3, color=GENERALISED, label="mean of trials")
         axes.fill_between(sigma, mean - band, mean + band, color=GENERALISED, alpha=0.25, lw=0, label="± 1 s.d.")
-        if theory is not None:
-            axes.plot(sigma, getattr(theory, name), "--", color=TRUTH, label="closed form")
+        if closed_form is not None:
+            axes.plot(sigma, closed_form, "--", color=TRUTH, label="closed form")
         axes.set_ylabel(label)
     grid[1, 1].set_ylabel(
         f"{PANELS['squared_loss']}, {'±1' if record.config['outputs'] == 'sign' else 'one-hot'} labels"
@@ -103,7 +101,7 @@ def draw(figure: Figure, record: Record) -> None:
     for axes in grid[1]:
         axes.set_xlabel(r"$\sigma$")
     # The flat line must not be blown up by its own noise: it gets the range of the test error.
-    spread = np.ptp(record.arrays["test_error"].mean(axis=0)) or 0.1
+    spread = np.ptp(curves["test_error"].mean) or 0.1
     middle = float(record.arrays["confidence"].mean())
     low, high = grid[1, 0].get_ylim()
     grid[1, 0].set_ylim(min(low, middle - spread), max(high, middle + spread))

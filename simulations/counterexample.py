@@ -74,6 +74,12 @@ def run_counterexample(config: CounterexampleConfig | None = None, context: RunC
     return recorded("counterexample", config, context, items=[phi], work=counterexample_sweep, meanings=MEANINGS)
 
 
+def closed_form_ratios(phi: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """M TestLoss / ProjNormLinear^2 of both ground truths in theory: tan(phi/2)^2 and cot(phi/2)^2."""
+    tan_squared = np.tan(phi / 2) ** 2
+    return tan_squared, 1 / tan_squared
+
+
 def counterexample_sweep(phi: FloatArray) -> Arrays:
     """Measure both ground truths and the intervals at each angle of `phi`, in radians."""
     rows = [_measure(float(angle)) for angle in phi]

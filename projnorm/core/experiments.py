@@ -103,7 +103,7 @@ EXPERIMENTS = (
         "Tails that meet in zero without being orthogonal.",
         "simulations.counterexample:CounterexampleConfig",
         "simulations.counterexample:run_counterexample",
-        "figures.counterexample:show",
+        "figures.theory_figures:show_counterexample",
     ),
     Experiment(
         "tail-angle",
@@ -111,7 +111,7 @@ EXPERIMENTS = (
         "The three intervals against the angle between the tails.",
         "simulations.tail_angle:TailAngleConfig",
         "simulations.tail_angle:run_tail_angle",
-        "figures.tail_angle:show",
+        "figures.theory_figures:show_tail_angle",
     ),
     Experiment(
         "spectra",
@@ -119,7 +119,7 @@ EXPERIMENTS = (
         "Eigenvalue decay and alignment on a design of known structure.",
         "simulations.spectra_example:SpectraConfig",
         "simulations.spectra_example:run_spectra_example",
-        "figures.spectra:show",
+        "figures.theory_figures:show_spectra",
     ),
     Experiment(
         "ntk",

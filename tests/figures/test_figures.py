@@ -34,8 +34,9 @@ from simulations import (
     run_toy,
 )
 from simulations.bound_check import INTERVALS, draw_instance, save_instance, save_violations
+from simulations.bound_summaries import bound_rows, misses_by_dial
 from simulations.presets import theory_configs
-from simulations.summaries import bound_rows, closed_form_gap, closed_forms, misses_by_dial, toy_rows
+from simulations.toy_summaries import closed_form_gap, closed_forms, toy_rows
 
 SIZES = {"d1": 40, "d2": 20, "n": 20, "m": 20}
 CONFIGS = {

@@ -11,9 +11,9 @@ from projnorm.core.records import RunContext
 from projnorm_theory import min_norm_solution, projnorm_linear, toy_asymptotics
 from projnorm_theory.sign_labels import OUTPUTS
 from simulations import ToyConfig, run_toy
-from simulations.summaries import TOY_QUANTITIES, closed_forms, interval_tracking, score_tracking
 from simulations.toy import OUTPUT_ONLY, ToyDraw, projnorm_sweep, toy_trial
 from simulations.toy_designs import DESIGNS
+from simulations.toy_summaries import TOY_QUANTITIES, closed_forms, interval_tracking, score_tracking
 
 SMALL = {"d1": 40, "d2": 20, "n": 20, "m": 20}
 

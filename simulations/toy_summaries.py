@@ -1,19 +1,20 @@
-"""What the records of the simulations say, as rows of numbers."""
+"""What a record of the toy experiment says: curves beside their closed forms, and how scores and intervals do."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
 from projnorm.core.records import Record
 from projnorm.core.statistics import FitQuality, fit_quality
 from projnorm_theory import ToyAsymptotics, toy_asymptotics
-from simulations.bound_check import FAMILIES, INTERVALS, MUST_HOLD, Family, Instance, holds, measure
+from simulations.bound_check import holds
+from simulations.designs import FloatArray
 from simulations.toy import INTERVALS as TOY_INTERVALS
 from simulations.toy_designs import DESIGNS
 
@@ -22,6 +23,28 @@ TOY_QUANTITIES = ("test_error", "projnorm_linear", "confidence", "squared_loss")
 # when trials are few. As sizes are not infinite, it may also be off by this share, or by the inverse of the effective
 # number of rows where that is larger.
 _NOISE, _ASYMPTOTIC = 4.0, 0.02
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToyCurve:
+    """One quantity of the toy experiment against sigma; every field has the shape of sigma.
+
+    Attributes:
+        mean: Mean over the trials.
+        deviation: Standard deviation over the trials; zeros where there is one trial.
+        standard_error: Standard error of the mean.
+        closed_form: What the mean tends to; None where there is none.
+    """
+
+    mean: FloatArray
+    deviation: FloatArray
+    standard_error: FloatArray
+    closed_form: FloatArray | None
+
+    @property
+    def relative(self) -> FloatArray:
+        """The mean relative to that at the first sigma."""
+        return self.mean / self.mean[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +74,17 @@ def closed_forms(record: Record) -> ToyAsymptotics | None:
     if config["design"] == "gaussian":
         return toy_asymptotics(config["sigmas"], **options)
     return DESIGNS[config["design"]].asymptotics(np.array(config["sigmas"]), **options)
+
+
+def toy_curves(record: Record, names: Sequence[str] = TOY_QUANTITIES) -> dict[str, ToyCurve]:
+    """Arrays of a toy record as curves, with their closed forms where the theory has them."""
+    theory, curves = closed_forms(record), {}
+    for name in names:
+        values = record.arrays[name]
+        mean, trials = values.mean(axis=0), len(values)
+        deviation = values.std(axis=0, ddof=1) if trials > 1 else np.zeros_like(mean)
+        curves[name] = ToyCurve(mean, deviation, deviation / math.sqrt(trials), getattr(theory, name, None))
+    return curves
 
 
 def toy_rows(record: Record) -> list[dict[str, Any]]:
@@ -121,73 +155,3 @@ def interval_tracking(record: Record) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def bound_rows(record: Record) -> list[dict[str, Any]]:
-    """One row per family of designs and interval: how often it misses the loss, its slack and its width.
-
-    The last row of a family is the prediction interval at 90 % for isotropic truths, of which only misses are known.
-    """
-    rows = []
-    for number, family in enumerate(FAMILIES):
-        chosen = record.arrays["family"] == number
-        if not chosen.any():
-            continue
-        loss = record.arrays["loss"][chosen]
-        for interval in INTERVALS:
-            ends = record.arrays[interval][chosen]
-            lower, upper = ends.T
-            with np.errstate(divide="ignore", invalid="ignore"):
-                slack = np.minimum(upper / loss - 1, 1 - lower / loss)
-                width = upper / lower
-            rows.append(
-                {
-                    "family": family,
-                    "interval": interval,
-                    "instances": int(chosen.sum()),
-                    "missed": float(np.mean(~holds(loss, ends))),
-                    "must_hold": family in MUST_HOLD.get(interval, ()),
-                    "worst_slack": float(np.nanmin(slack)) if np.isfinite(slack).any() else None,
-                    "median_width": float(np.nanmedian(width)) if np.isfinite(width).any() else None,
-                }
-            )
-        probability = record.arrays["probability"][chosen]
-        rows.append(
-            {
-                "family": family,
-                "interval": "spherical",
-                "instances": int(chosen.sum()),
-                "missed": float(np.mean(np.abs(probability - 0.5) > 0.45)),
-                "must_hold": False,
-                "worst_slack": None,
-                "median_width": None,
-            }
-        )
-    return rows
-
-
-def misses_by_dial(
-    record: Record, family: Family, interval: str, bins: int = 8
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Centres of equally filled bins of the dial, and the share of designs that an interval misses in each."""
-    chosen = record.arrays["family"] == FAMILIES.index(family)
-    dial = record.arrays["dial"][chosen]
-    missed = ~holds(record.arrays["loss"][chosen], record.arrays[interval][chosen])
-    groups = [group for group in np.array_split(np.argsort(dial), bins) if group.size]
-    return np.array([dial[g].mean() for g in groups]), np.array([missed[g].mean() for g in groups])
-
-
-def instance_rows(instance: Instance) -> list[dict[str, Any]]:
-    """One row per interval of a single design: its ends, the loss, and whether it holds and must."""
-    measured = measure(instance)
-    return [
-        {
-            "interval": name,
-            "lower": measured[name][0],
-            "loss": measured["loss"],
-            "upper": measured[name][1],
-            "holds": bool(holds(measured["loss"], np.array(measured[name]))),
-            "must_hold": instance.family in MUST_HOLD.get(name, ()),
-        }
-        for name in INTERVALS
-    ]
