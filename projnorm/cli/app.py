@@ -28,14 +28,22 @@ BAD_INPUT, BUG, INTERRUPTED, PIPE_CLOSED = 2, 70, 128 + signal.SIGINT, 141
 _signals: list[int] = []
 _Classes: TypeAlias = Callable[[], list[type[Config]]]  # the configuration classes of a command, when they are needed
 _DESCRIPTION = "How wrong will a model be on new, unlabelled data? The Projection Norm, in theory and in practice."
+# Words that commands share, with what they are about.
 GROUPS = {
     "ntk": "Exact tangent kernels of a network, and the linear theory on them.",
     "deep": "Error estimators compared on trained networks.",
-    "deep analyse": "Analyses of a finished run of `projnorm deep run`.",
+    "deep analyse": "Analyse a run: sweep, adversarial, label-shift or ntk.",
     "runs": "Earlier runs: list, show, remove, or compute one again and compare.",
 }
-
-
+# The commands as `projnorm --help` lists them.
+SECTIONS = {
+    "Your model": ("estimate", "label", "fit", "monitor"),
+    "Theory": ("report", "toy", "bound", "intervals", "figures"),
+    "Tangent kernels": ("ntk predict", "ntk gram", "ntk subsample"),
+    "Comparison of error estimators": ("deep run", "deep analyse", "deep presets", "deep gallery"),
+    "Earlier runs": ("runs", "runs show", "runs rm", "runs verify"),
+    "This installation": ("env", "completion"),
+}
 # Commands that are no experiments: the function and one line for the list of commands. The docstring of the function is
 # the help, its arguments are configurations whose settings become flags, and it returns the exit code, or None for 0.
 COMMANDS = {
@@ -43,7 +51,7 @@ COMMANDS = {
     "label": ("label:label", "Choose which few samples to label."),
     "fit": ("fit:fit", "Fit an estimator of the error once, for many targets."),
     "monitor": ("monitor:monitor", "Watch the error of a model over batches, with alarms."),
-    "report": ("report:report", "Compute the theory figures and tables and put them on one page."),
+    "report": ("report:report", "Put every theory figure and table on one page: start here."),
     "figures": ("report:figures", "Draw every theory figure."),
     "deep presets": ("deep:presets", "List the configurations that have a name."),
     "deep gallery": ("deep:gallery", "Draw one picture under every corruption."),
@@ -150,12 +158,12 @@ def _dispatch(name: str, rest: list[str]) -> int:
         return 0
     group = next((" ".join(rest[:count]) for count in (2, 1) if " ".join(rest[:count]) in GROUPS), "")
     depth = len(group.split())
-    if not rest[depth:] or rest[depth] in ("-h", "--help"):
+    if not rest[depth:] or rest[depth] in ("-h", "--help", "--help-all"):
         sys.stdout.write(_overview(group))
         return 0
     asked = " ".join(rest[: depth + 1])
     near = difflib.get_close_matches(asked, SUMMARIES, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "; `projnorm --help` lists the commands"
     return _fail(f"there is no command {asked!r}{hint}", BAD_INPUT)
 
 
@@ -186,21 +194,17 @@ def _classes(name: str) -> list[type[Config]]:
 
 
 def _overview(group: str) -> str:
-    """The list of commands, all of them or those of a group."""
-    # Commands of a group within a group are one line, until that group is asked for.
-    inner = [name for name in GROUPS if " " in name and name != group]
-    summaries = {
-        next((g for g in inner if f"{name} ".startswith(f"{g} ")), name): text for name, text in SUMMARIES.items()
-    }
-    summaries |= {name: GROUPS[name] for name in inner}
-    names = [name for name in summaries if not group or f"{name} ".startswith(f"{group} ")]
+    """The list of commands: all of them by section, or those of a group."""
     lines = [f"usage: projnorm {group + ' ' if group else ''}COMMAND [OPTIONS]", ""]
-    lines += [*textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80), ""]
-    first = ("estimate", "label", "fit", "monitor", "report", "toy", "bound", "figures")
-    width = max(map(len, names)) + 2
-    for name in sorted(names, key=lambda n: (n not in first, first.index(n) if n in first else 0)):
-        first_line, others = f"  {name:<{width}}", " " * (width + 2)
-        lines += textwrap.wrap(summaries[name], 79, initial_indent=first_line, subsequent_indent=others)
+    lines += textwrap.wrap(GROUPS.get(group, _DESCRIPTION), 80)
+    inside = tuple(name for name in SUMMARIES if f"{name} ".startswith(f"{group} "))
+    sections = {"": inside} if group else SECTIONS
+    width = max(len(name) for names in sections.values() for name in names) + 4
+    for title, names in sections.items():
+        lines += ["", f"{title}:"] if title else [""]
+        for name in names:
+            summary, start = SUMMARIES.get(name) or GROUPS[name], f"  {name}"
+            lines += textwrap.wrap(summary, 79, initial_indent=start.ljust(width), subsequent_indent=" " * width)
     lines += [
         "",
         "`projnorm COMMAND --help` lists the options of a command, --debug shows the",
@@ -214,7 +218,7 @@ def _explained(error: Exception, classes: _Classes) -> int:
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error)
     if isinstance(error, ProjnormError):
-        return _fail(in_flags(str(error), classes()), BAD_INPUT)
+        return _fail(_in_flags(str(error), classes), BAD_INPUT)
     if isinstance(error, MemoryError):
         return _fail("not enough memory for these sizes", BAD_INPUT)
     if isinstance(error, BrokenExecutor):
@@ -233,6 +237,13 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+def _in_flags(message: str, classes: _Classes) -> str:
+    try:
+        return in_flags(message, classes())
+    except ImportError:  # the extra that these configurations need is missing
+        return message
+
+
 class _FlagFormatter(logging.Formatter):
     """Log lines as the user of a command reads them."""
 
@@ -241,7 +252,7 @@ class _FlagFormatter(logging.Formatter):
         self._classes = classes
 
     def format(self, record: logging.LogRecord) -> str:
-        return in_flags(super().format(record), self._classes())
+        return _in_flags(super().format(record), self._classes)
 
 
 @contextmanager

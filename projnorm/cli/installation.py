@@ -24,11 +24,11 @@ def env(out: OutOption) -> None:
     """Print what a bug report needs: versions, machine, libraries; nothing that names a person or a place."""
     from projnorm.core.environment import diagnose
 
-    found = diagnose(Path(out.out))
+    facts = diagnose(Path(out.out))
     if out.json:
-        say_json(found)
+        say_json(facts)
         return
-    for topic, text in found.items():
+    for topic, text in facts.items():
         lines = textwrap.wrap(text, _WIDTH - _MARGIN, break_on_hyphens=False)
         say(topic.ljust(_MARGIN) + ("\n" + " " * _MARGIN).join(lines))
 
@@ -49,10 +49,14 @@ def _whole_parser() -> Parser:
     places = {"": whole.add_subparsers()}
     for name in sorted(SUMMARIES, key=lambda n: n.count(" ")):
         group, _, last = name.rpartition(" ")
-        if group and group not in places:
-            places[group] = places[""].add_parser(group, help=GROUPS[group]).add_subparsers()
+        if group not in places:
+            above, _, word = group.rpartition(" ")
+            if above not in places:
+                places[above] = places[""].add_parser(above, help=GROUPS[above]).add_subparsers()
+            places[group] = places[above].add_parser(word, help=GROUPS[group]).add_subparsers()
         try:
             parser = command_parser(name)
+            parser.show_all()
         except MissingExtraError:  # an extra that is not installed: nothing to complete
             continue
         added = places[group].add_parser(last, help=SUMMARIES[name], parents=[parser], add_help=False)

@@ -75,7 +75,7 @@ EXPERIMENTS = (
     Experiment(
         "toy",
         "toy",
-        "Run the Gaussian toy experiment of the paper, or a sibling of it.",
+        "Run the Gaussian toy experiment of the paper, or a sibling.",
         "simulations.toy:ToyConfig",
         "simulations.toy:run_toy",
         "figures.toy:show",
@@ -92,7 +92,7 @@ EXPERIMENTS = (
     Experiment(
         "intervals",
         "intervals",
-        "Compare the intervals for the test loss: how wide and how right each is.",
+        "Compare how wide and how right the intervals are.",
         "simulations.interval_widths:IntervalWidthsConfig",
         "simulations.interval_widths:run_interval_widths",
         "figures.interval_widths:show",
@@ -124,7 +124,7 @@ EXPERIMENTS = (
     Experiment(
         "ntk",
         "ntk predict",
-        "Compare ProjNormLinear on tangent kernels with the error: start here.",
+        "Compare ProjNormLinear on tangent kernels with the error.",
         "ntk.experiments.config:NtkConfig",
         "ntk.experiments.experiment:run_analysis",
         "figures.ntk_experiment:show_predictions",
@@ -157,7 +157,7 @@ EXPERIMENTS = (
     Experiment(
         "deep",
         "deep run",
-        "Fine-tune a network and compare error estimators on shifted images or texts.",
+        "Fine-tune a network and compare estimators on shifted data.",
         "deep.comparison.config:DeepConfig",
         "deep.comparison.comparison:run_comparison",
         "figures.comparison:show",

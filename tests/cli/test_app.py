@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from projnorm import __version__
-from projnorm.cli.app import SUMMARIES
+from projnorm.cli.app import SECTIONS, SUMMARIES
 from simulations import bound_check
 from tests.commands import assert_refused, run_cli, run_process
 
@@ -37,6 +37,17 @@ def test_help_lists_every_command_within_80_columns():
     analyses = [command for command in SUMMARIES if command.startswith("deep analyse ")]
     assert all(f"  {command} " in whole for command in {*SUMMARIES, "deep analyse"} - {*analyses})
     assert all(f"  {command} " in run_cli("deep", "analyse").out for command in analyses)
+    assert [line for line in whole.splitlines() if line.endswith(":")] == [f"{title}:" for title in SECTIONS]
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(
+        {*SUMMARIES, "deep analyse"} - {*analyses}
+    )
+
+
+def test_rare_options_are_listed_when_all_are_asked_for():
+    frequent, every = run_cli("toy", "--help").out, run_cli("toy", "--help-all").out
+    assert ("--scheduler" in frequent, "--scheduler" in every) == (False, True)
+    assert "--help-all" in frequent
+    assert "--backend dask needs --scheduler" in run_cli("toy", "--backend", "dask").err
 
 
 @pytest.mark.parametrize("command", sorted(SUMMARIES))
@@ -237,6 +248,9 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("runs", "show"), ("must match one run",)),
         (("deep", "analyse", "weep"), ("deep analyse weep", "did you mean deep analyse sweep?")),
         (("deep", "run"), ("PRESET must be one of",)),
+        (("deep", "analyse", "swep"), ("did you mean deep analyse sweep?",)),
+        (("toy", "--dry-run"), ("there is no option --dry-run (",)),
+        (("deep", "run", "--preset", "digits"), ("there is no option --preset; give PRESET without a flag",)),
     ],
 )
 def test_a_bad_command_line_is_one_line_and_exit_code_2(arguments, words, tmp_path):
