@@ -250,7 +250,7 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("deep", "run"), ("PRESET must be one of",)),
         (("deep", "analyse", "swep"), ("did you mean deep analyse sweep?",)),
         (("toy", "--dry-run"), ("there is no option --dry-run (",)),
-        (("deep", "run", "--preset", "digits"), ("there is no option --preset; give PRESET without a flag",)),
+        (("deep", "run", "--preset", "digits"), ("there is no option --preset; PRESET is given without a flag",)),
     ],
 )
 def test_a_bad_command_line_is_one_line_and_exit_code_2(arguments, words, tmp_path):
