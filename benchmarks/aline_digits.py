@@ -41,15 +41,15 @@ def main(out: Path) -> None:
         networks.append(train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=domain.prepare))
 
     def said(samples: ImageSet) -> Outputs:
-        own, *others = (forward(one, domain.last, samples.inputs, prepare=domain.prepare) for one in networks)
+        own, *others = (forward(network, domain.last, samples.inputs, prepare=domain.prepare) for network in networks)
         return Outputs(own.logits, own.features, samples.labels, tuple(other.logits for other in others))
 
-    fitted = [one.fit(said(data.validation)) for one in (ALineS(), ALineD())]
+    fitted = [method.fit(said(data.validation)) for method in (ALineS(), ALineD())]
     rows = []
     for target in data.targets:
         outputs = said(target.samples)
         error = target.error(outputs.predicted)
-        rows += [Row.of(target, error, one.name, one.score(outputs)) for one in fitted]
+        rows += [Row.of(target, error, method.name, method.score(outputs)) for method in fitted]
     defined = {row.target for row in rows} - {row.target for row in rows if not np.isfinite(row.score)}
     scores = Scores.of(row for row in rows if row.target in defined)
     missed = np.abs(np.clip(scores.values, 0.0, 1.0) - scores.errors[:, None]).mean(axis=0)

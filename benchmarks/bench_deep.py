@@ -71,13 +71,13 @@ def against_the_published_procedure(m: int, count: int, recipe: Recipe, *, quick
     def reference() -> dict[str, torch.Tensor]:
         return train_reference(initial, train, labels, recipe, seed=SEED, prepare=PREPARE)
 
-    def ours(images: np.ndarray, found: dict[str, torch.Tensor]) -> float:
+    def ours(images: np.ndarray, reference_state: dict[str, torch.Tensor]) -> float:
         outputs = replace(forward(evaluated, "fc", images, prepare=PREPARE), inputs=images)
-        return ProjNorm(initial, found, recipe=recipe, seed=SEED, prepare=PREPARE).score(outputs)
+        return ProjNorm(initial, reference_state, recipe=recipe, seed=SEED, prepare=PREPARE).score(outputs)
 
     def ours_on_all() -> list[float]:
-        found = reference()
-        return [ours(images, found) for images in targets]
+        reference_state = reference()
+        return [ours(images, reference_state) for images in targets]
 
     def published(images: np.ndarray) -> float:
         tilde = step_by_step(initial, images, recipe, evaluated, None)
@@ -90,7 +90,7 @@ def against_the_published_procedure(m: int, count: int, recipe: Recipe, *, quick
     }
     value, expected = ours(targets[0], known), published(targets[0])
     assert abs(value / expected - 1) < 1e-3, f"{value} is not {expected}"
-    one = ratio(jobs, 2 if quick else 7)
+    per_target = ratio(jobs, 2 if quick else 7)
     many = ratio({"ours": ours_on_all, "published": lambda: [published(x) for x in targets]}, 1 if quick else 3)
     pool = replace(forward(evaluated, "fc", train, prepare=PREPARE), inputs=train, labels=labels)
 
@@ -107,7 +107,7 @@ def against_the_published_procedure(m: int, count: int, recipe: Recipe, *, quick
     median = medians(seconds)
     return {
         "agreement": abs(value / expected - 1),
-        "per_target": one,
+        "per_target": per_target,
         f"{count}_targets": many,
         "matched_reference": {
             "seconds": seconds,
@@ -152,7 +152,7 @@ def against_a_loop(whole: int, few: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     coarse = rng.integers(0, 256, (whole, 8, 8, 3), dtype=np.uint8)
     images = coarse.repeat(4, axis=1).repeat(4, axis=2)
-    found = {}
+    by_family = {}
     for family in FAMILIES:
         gap = np.abs(
             corrupt(images[:few], family, 3, seed=0).astype(int) - corrupt_one_by_one(images[:few], family, 3, 0)
@@ -164,8 +164,8 @@ def against_a_loop(whole: int, few: int) -> dict[str, Any]:
         }
         median = medians(interleaved_seconds(jobs, dict.fromkeys(jobs, 3)))
         loop = median["loop"] * whole / few
-        found[family] = {"ours_seconds": median["ours"], "loop_seconds": loop, "times_ours": loop / median["ours"]}
-    return {"images": whole, "loop_timed_on": few, "severity": 3, "families": found}
+        by_family[family] = {"ours_seconds": median["ours"], "loop_seconds": loop, "times_ours": loop / median["ours"]}
+    return {"images": whole, "loop_timed_on": few, "severity": 3, "families": by_family}
 
 
 def ratio(jobs: dict[str, Any], repeats: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ replaces the speed alone in the record and needs no data; it is only of use wher
 
 False alarms: a year is 52 weekly batches of 500 rows, drawn with replacement from one half of the labelled reference,
 whose error e0 is known; the estimator is fitted to at most 5,000 rows of the other half, and the halves are drawn anew
-for every year. The threshold e0 is the hardest for which there should be no alarm. Delays: from week 27 on, so many
-rows come from a later part of the same data that the true error is e0 and five points; a delay of 1 is an alarm after
+for every year. The threshold e0 is the hardest for which there should be no alarm. Delays: from week 27 on, enough rows
+come from a later part of the same data to raise the true error to e0 and five points; a delay of 1 is an alarm after
 the first such week. Years with an earlier alarm are counted as false and left out of the delays; NannyML's alerts fall
 back by themselves, so its first one from week 27 on counts, in all years. Only alerts of falling accuracy count. Last
 come the later rows in their real order.
@@ -139,7 +139,7 @@ def _alarms(args: argparse.Namespace) -> dict[str, Any]:
 
 def _measured(data: Rated, amounts: dict[str, int], args: argparse.Namespace) -> dict[str, Arrays]:
     """Estimates and mistakes of all years by the kind of the source, and of the real order."""
-    found = {}
+    by_kind = {}
     for kind, amount in {**amounts, ORDER: 1}.items():
         if kind != ORDER and not has_kind(data, kind):
             continue
@@ -150,8 +150,8 @@ def _measured(data: Rated, amounts: dict[str, int], args: argparse.Namespace) ->
             measured, tasks, store=store, backend=Backend(args.workers), description=f"{data.name}, {kind}"
         )
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0] if key != "n_source"}
-        found[kind] = {**joined, "n_source": parts[0]["n_source"]}
-    return found
+        by_kind[kind] = {**joined, "n_source": parts[0]["n_source"]}
+    return by_kind
 
 
 def _alerts(data: Rated, amounts: dict[str, int], args: argparse.Namespace) -> dict[str, Any]:
@@ -163,8 +163,8 @@ def _alerts(data: Rated, amounts: dict[str, int], args: argparse.Namespace) -> d
         arrays = {**data.arrays(), "chunk": np.array(ROWS), "kinds": np.array([*kinds, ORDER])}
         for kind in (*kinds, ORDER):
             drawn = Task(data, kind, tuple(range(amounts.get(kind, 1)))).years
-            arrays[f"{kind} source"] = np.stack([one.source for one in drawn]).astype(np.int32)
-            arrays[f"{kind} batches"] = np.stack([one.batches.ravel() for one in drawn]).astype(np.int32)
+            arrays[f"{kind} source"] = np.stack([year.source for year in drawn]).astype(np.int32)
+            arrays[f"{kind} batches"] = np.stack([year.batches.ravel() for year in drawn]).astype(np.int32)
         np.savez(years, **arrays)
         _output(args.nannyml, str(Path(__file__).with_name("nannyml_alerts.py")), str(years), str(alerts))
     return json.loads(alerts.read_text())
@@ -174,33 +174,34 @@ def _output(python: Path, *arguments: str) -> str:
     """What another Python prints; it has one thread and sees nothing of this one's packages."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment.pop("PYTHONPATH", None)
-    found = subprocess.run([python, *arguments], check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    return found.stdout
+    process = subprocess.run([python, *arguments], check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return process.stdout
 
 
 def _show(result: dict[str, Any]) -> None:
     """Rows of Markdown."""
     for row in result.get("false_alarms", []):
-        for one in row["alarms"]:
+        for alarms in row["alarms"]:
             cells = [
-                f"{alarm} {100 * one[alarm]['share']:.1f} ±{100 * one[alarm]['standard_error']:.1f}" for alarm in ALARMS
+                f"{alarm} {100 * alarms[alarm]['share']:.1f} ±{100 * alarms[alarm]['standard_error']:.1f}"
+                for alarm in ALARMS
             ]
             theirs = row.get(NANNYML)
             cells.append("" if theirs is None else f"NannyML {100 * theirs['share']:.1f}")
-            room, of = one["threshold_above_error"], row["estimate_minus_error"]
-            shown = f"{100 * of['mean']:+.2f}, {100 * of['deviation_between_years']:.2f}"
+            room, missed = alarms["threshold_above_error"], row["estimate_minus_error"]
+            shown = f"{100 * missed['mean']:+.2f}, {100 * missed['deviation_between_years']:.2f}"
             print(f"| {row['set']} | {row['n_source']} | {row['years']} | +{room:g} | {' | '.join(cells)} | {shown} |")
     for row in result.get("delays", []):
-        for one, alarm in product(row["alarms"], ALARMS):
-            print(f"| {row['set']} | +{one['threshold_above_error']:g} | {alarm} | {_said(one[alarm])} |")
-        print(f"| {row['set']} | | {NANNYML} | {_said(row[NANNYML])} |", row["true_rise"], row["estimated_rise"])
+        for alarms, alarm in product(row["alarms"], ALARMS):
+            print(f"| {row['set']} | +{alarms['threshold_above_error']:g} | {alarm} | {_delay_text(alarms[alarm])} |")
+        print(f"| {row['set']} | | {NANNYML} | {_delay_text(row[NANNYML])} |", row["true_rise"], row["estimated_rise"])
     for name, row in result.get("real_order", {}).items():
         print(name, {key: value for key, value in row.items() if key != "by_batch"})
     print(result.get("speed"))
 
 
-def _said(one: dict[str, Any]) -> str:
-    return f"{one['median']}, {one['90th']} | never {one['never']:.3f} | before {one['false']['share']:.3f}"
+def _delay_text(shares: dict[str, Any]) -> str:
+    return f"{shares['median']}, {shares['90th']} | never {shares['never']:.3f} | before {shares['false']['share']:.3f}"
 
 
 if __name__ == "__main__":

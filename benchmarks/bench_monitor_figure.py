@@ -76,8 +76,8 @@ def _false_alarms(axes: Axes, record: dict[str, Any]) -> None:
     rows = [row for row in record["false_alarms"] if row["source"] == USUAL]
     axes.axhline(100 * record["alpha"], color=TRUTH, lw=0.8, ls="--")
     for number, (method, (colour, marker)) in enumerate(_LOOKS.items()):
-        found = [row[NANNYML] if method == NANNYML else row["alarms"][0][method] for row in rows]
-        shares, errors = (100 * np.array([one[key] for one in found]) for key in ("share", "standard_error"))
+        bars = [row[NANNYML] if method == NANNYML else row["alarms"][0][method] for row in rows]
+        shares, errors = (100 * np.array([bar[key] for bar in bars]) for key in ("share", "standard_error"))
         x = np.arange(len(rows)) + _APART * (number - (len(_LOOKS) - 1) / 2)
         axes.errorbar(x, shares, yerr=errors, fmt=marker, color=colour, ms=4.5, lw=0.9)
     axes.set_ylabel("years with a false alarm (%)")
@@ -88,10 +88,10 @@ def _delays(axes: Axes, record: dict[str, Any]) -> None:
     never = RISEN_WEEKS + 2
     axes.axhline(never, color=OTHERS, lw=0.8)
     for number, (method, (colour, marker)) in enumerate(_LOOKS.items()):
-        found = [row[NANNYML] if method == NANNYML else row["alarms"][0][method] for row in record["delays"]]
-        median, most = (np.array([one[key] or never for one in found]) for key in ("median", "90th"))
-        x = np.arange(len(found)) + _APART * (number - (len(_LOOKS) - 1) / 2)
-        reach = [np.zeros(len(found)), most - median]
+        bars = [row[NANNYML] if method == NANNYML else row["alarms"][0][method] for row in record["delays"]]
+        median, most = (np.array([bar[key] or never for bar in bars]) for key in ("median", "90th"))
+        x = np.arange(len(bars)) + _APART * (number - (len(_LOOKS) - 1) / 2)
+        reach = [np.zeros(len(bars)), most - median]
         axes.errorbar(x, median, yerr=reach, fmt=marker, color=colour, ms=4.5, lw=0.9, label=method)
     axes.set_ylabel("weeks to the alarm")
     axes.set_yticks([1, 5, 10, 15, 20, 25, never])

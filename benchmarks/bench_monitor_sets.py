@@ -103,8 +103,8 @@ class Year:
 def rated_sets(data: Path, packages: str) -> dict[str, Rated]:
     """All sets."""
     places = Places(data, packages, "", "", data)
-    found = {name: _nannyml(places, name) for name in NANNYML_SETS}
-    return {**found, ELEC2: _elec2(places)}
+    sets = {name: _nannyml(places, name) for name in NANNYML_SETS}
+    return {**sets, ELEC2: _elec2(places)}
 
 
 def year_of(data: Rated, kind: str, number: int) -> Year:
@@ -149,16 +149,16 @@ def _nannyml(places: Places, name: str) -> Rated:
 def _elec2(places: Places) -> Rated:
     problem = elec2(places, "", np.random.default_rng(0))
     with threadpool_limits(1):
-        said = fitted(BOOSTING, problem, places, 0).outputs_on(problem)
-    parts = [said.source, *said.targets]
+        given_outputs = fitted(BOOSTING, problem, places, 0).outputs_on(problem)
+    parts = [given_outputs.source, *given_outputs.targets]
     outputs = Outputs(
-        np.concatenate([one.logits for one in parts]),
-        labels=np.concatenate([one.known_labels for one in parts]),
+        np.concatenate([part.logits for part in parts]),
+        labels=np.concatenate([part.known_labels for part in parts]),
         name=ELEC2,
     )
-    ends = np.cumsum([len(one) for one in parts])
+    ends = np.cumsum([len(part) for part in parts])
     blocks = [np.arange(start, end) for start, end in pairwise(ends)]
-    return _rated(ELEC2, outputs, len(said.source), blocks, [one.name for one in said.targets])
+    return _rated(ELEC2, outputs, len(given_outputs.source), blocks, [target.name for target in given_outputs.targets])
 
 
 def _rated(name: str, outputs: Outputs, n_reference: int, parts: Sequence[Rows], names: Sequence[str]) -> Rated:

@@ -61,7 +61,7 @@ def speed(folder: Path, hours: int = HOURS) -> dict[str, Any]:
         "megabytes_peak": peak / _MEGABYTE,
         "megabytes_grown_since_batch_1000": (peak - warm) / _MEGABYTE,
         "load_average_at_start": load,
-        "alarm": any(one.is_alarm for one in reports),
+        "alarm": any(report.is_alarm for report in reports),
     }
 
 

@@ -38,7 +38,7 @@ def described(data: Rated, arrays: Arrays, theirs: dict[str, Any]) -> dict[str, 
 
 def _years(arrays: Arrays) -> list[tuple[float, Watched]]:
     """The true error and the batches of every year."""
-    return [(float(error), Watched.of(arrays, number)) for number, error in enumerate(arrays["error"])]
+    return [(float(error), Watched.from_arrays(arrays, number)) for number, error in enumerate(arrays["error"])]
 
 
 def false_alarms(name: str, kind: str, arrays: Arrays, theirs: list[dict[str, Any]] | None) -> dict[str, Any]:
@@ -49,29 +49,29 @@ def false_alarms(name: str, kind: str, arrays: Arrays, theirs: list[dict[str, An
         "source": kind,
         "n_source": int(arrays["n_source"]),
         "years": len(years),
-        "estimate_minus_error": _missed([one.stable.estimates - error for error, one in years]),
+        "estimate_minus_error": _missed([watched.stable.estimates - error for error, watched in years]),
         "source_error_minus_error": {
             "mean": float((arrays["source_error"] - arrays["error"]).mean()),
             "deviation": float((arrays["source_error"] - arrays["error"]).std()),
         },
-        "corrected_minus_error": _missed([one.stable.corrected - error for error, one in years]),
+        "corrected_minus_error": _missed([watched.stable.corrected - error for error, watched in years]),
         "share_of_batches_with_no_shift_refuted": float(arrays["refuted"][:, :STABLE_WEEKS].mean()),
-        "alarms": _by_threshold(FALSE_ROOMS, [(error, one.stable) for error, one in years], _false),
+        "alarms": _by_threshold(FALSE_ROOMS, [(error, watched.stable) for error, watched in years], _false),
     }
     if theirs is not None:
-        alerts = np.array([_falls(one)[:STABLE_WEEKS] for one in theirs])
+        alerts = np.array([_falls(alert)[:STABLE_WEEKS] for alert in theirs])
         row[NANNYML] = {**_share(alerts.any(axis=1).tolist()), "share_of_weeks": float(alerts.mean())}
     return row
 
 
 def _missed(differences: list[Floats]) -> dict[str, float]:
     """What estimates of years miss the true error by: on average, from year to year, and from week to week."""
-    by_year = np.array([one.mean() for one in differences])
+    by_year = np.array([year.mean() for year in differences])
     return {
         "mean": float(by_year.mean()),
         "standard_error": float(by_year.std() / np.sqrt(len(by_year))),
         "deviation_between_years": float(by_year.std()),
-        "deviation_within_a_year": float(np.mean([one.std() for one in differences])),
+        "deviation_within_a_year": float(np.mean([year.std() for year in differences])),
     }
 
 
@@ -80,13 +80,13 @@ def _by_threshold(
 ) -> list[dict[str, Any]]:
     """What becomes of the weeks of each alarm, for thresholds so far above the true error of the stable weeks."""
     weeks = {
-        alarm: np.array([one.weeks_of_alarm(alarm, [error + room for room in rooms]) for error, one in years])
+        alarm: np.array([watched.weeks_of_alarm(alarm, [error + room for room in rooms]) for error, watched in years])
         for alarm in ALARMS
     }
     return [
         {
             "threshold_above_error": room,
-            **{alarm: summarised(found[:, number].tolist()) for alarm, found in weeks.items()},
+            **{alarm: summarised(first_weeks[:, number].tolist()) for alarm, first_weeks in weeks.items()},
         }
         for number, room in enumerate(rooms)
     ]
@@ -97,9 +97,9 @@ def _false(weeks: list[int]) -> dict[str, Any]:
     return _share([week > 0 for week in weeks])
 
 
-def _falls(one: dict[str, Any]) -> NDArray[Any]:
+def _falls(alerts: dict[str, Any]) -> NDArray[Any]:
     """Whether each chunk has an alert of falling accuracy."""
-    return np.array(one["accuracy"]) < one["thresholds"][0]
+    return np.array(alerts["accuracy"]) < alerts["thresholds"][0]
 
 
 def delays(name: str, arrays: Arrays, theirs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def delays(name: str, arrays: Arrays, theirs: list[dict[str, Any]]) -> dict[str,
     risen = arrays["estimates"][:, STABLE_WEEKS:].mean(axis=1)
     truth = arrays["wrong"][:, STABLE_WEEKS:].mean(axis=1) / ROWS
     stable = arrays["estimates"][:, :STABLE_WEEKS].mean(axis=1)
-    alerts = np.array([_falls(one) for one in theirs])
+    alerts = np.array([_falls(alert) for alert in theirs])
     after = alerts[:, STABLE_WEEKS:]
     first = np.where(after.any(axis=1), after.argmax(axis=1) + 1, RISEN_WEEKS + 1)
     before = alerts[:, :LAST_QUIET_WEEK].any(axis=1)
@@ -117,16 +117,16 @@ def delays(name: str, arrays: Arrays, theirs: list[dict[str, Any]]) -> dict[str,
         "years": len(years),
         "true_rise": float((truth - arrays["error"]).mean()),
         "estimated_rise": float((risen - stable).mean()),
-        "alarms": _by_threshold(DELAY_ROOMS, [(error, one.risen) for error, one in years], _delay),
+        "alarms": _by_threshold(DELAY_ROOMS, [(error, watched.risen) for error, watched in years], _delay),
         NANNYML: {**_quantiles(first), "false": _share(before.tolist())},
     }
 
 
 def _delay(weeks: list[int]) -> dict[str, Any]:
     """Delays from the weeks of the alarms, 0 for none."""
-    found = np.array(weeks)
-    is_false = (found > 0) & (found <= LAST_QUIET_WEEK)
-    delays = np.where(found > 0, found - LAST_QUIET_WEEK, RISEN_WEEKS + 1)[~is_false]
+    delays_in_weeks = np.array(weeks)
+    is_false = (delays_in_weeks > 0) & (delays_in_weeks <= LAST_QUIET_WEEK)
+    delays = np.where(delays_in_weeks > 0, delays_in_weeks - LAST_QUIET_WEEK, RISEN_WEEKS + 1)[~is_false]
     return {**_quantiles(delays), "false": _share(is_false.tolist())}
 
 
@@ -143,7 +143,7 @@ def _quantiles(delays: NDArray[Any]) -> dict[str, Any]:
 
 def order(name: str, arrays: Arrays, theirs: dict[str, Any]) -> dict[str, Any]:
     """When alarms come in the real order of time, beside when the true error is above the threshold."""
-    watched, source_error = Watched.of(arrays, 0), float(arrays["source_error"][0])
+    watched, source_error = Watched.from_arrays(arrays, 0), float(arrays["source_error"][0])
     truth = watched.wrong / ROWS
     running = np.convolve(truth, np.full(_RUNNING, 1.0 / _RUNNING), mode="valid")
     falls = _falls(theirs)

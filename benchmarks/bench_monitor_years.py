@@ -82,7 +82,7 @@ class Watched:
     expected: Floats
 
     @classmethod
-    def of(cls, arrays: Arrays, number: int) -> Watched:
+    def from_arrays(cls, arrays: Arrays, number: int) -> Watched:
         """A year of what `measured` gave."""
         names = ("estimates", "spreads", "noises", "wrong", "labelled_wrong", "expected")
         return cls(int(arrays["n_source"]), *(arrays[name][number] for name in names))
@@ -105,25 +105,25 @@ class Watched:
     @property
     def corrected(self) -> Floats:
         """The estimates as the monitor has them where every batch has got its labels before the next one."""
-        found, known = [], np.empty((0, 4))
+        reports, known = [], np.empty((0, 4))
         for error, spread, noise, wrong in zip(
             self.estimates, self.spreads, self.noises, self.labelled_wrong, strict=True
         ):
             if len(known):
                 correction = Recalibration.fit(known[:, 0], known[:, 1], known[:, 2], float(known[:, 3].mean()))
-                found.append(correction.interval(error, noise, LEVEL).value)
+                reports.append(correction.interval(error, noise, LEVEL).value)
             else:
-                found.append(float(error))
+                reports.append(float(error))
             counts = StratumCounts([ROWS], [LABELS_A_BATCH], [int(wrong)])
             known = np.vstack([known, [counts.estimate, error, counts.noise, spread]])
-        return np.array(found)
+        return np.array(reports)
 
     def seen_by(self, alarm: str) -> list[Floats]:
         """The numbers of each batch that an alarm is moved by."""
         if alarm == ESTIMATES:
             return list(self.expected.astype(np.float64))
         wrong, count = (self.labelled_wrong, LABELS_A_BATCH) if alarm == FEW_LABELS else (self.wrong, ROWS)
-        return [np.repeat([1.0, 0.0], [int(one), count - int(one)]) for one in wrong]
+        return [np.repeat([1.0, 0.0], [int(mistakes), count - int(mistakes)]) for mistakes in wrong]
 
     def evidence(self, alarm: str, threshold: float) -> tuple[Floats, int]:
         """Logarithm of the evidence after each batch, and the batch of the alarm, from 1; 0 for none."""
@@ -132,7 +132,7 @@ class Watched:
     def weeks_of_alarm(self, alarm: str, thresholds: Sequence[float]) -> list[int]:
         """The batch of the alarm at each of these thresholds, from 1; 0 for none."""
         seen = self.seen_by(alarm)
-        return [_moved(seen, _fresh(alarm, one, self.n_source))[1] for one in thresholds]
+        return [_moved(seen, _fresh(alarm, threshold, self.n_source))[1] for threshold in thresholds]
 
 
 def measured(task: Task) -> Arrays:
@@ -144,14 +144,14 @@ def measured(task: Task) -> Arrays:
         # Methods that are only shown cost time and change nothing; the monitor leaves them out, too.
         fitted = replace(ErrorEstimator.fit(source).fitted, methods=())
         by_sample = [fitted.estimate_per_sample(outputs.take(batch).without_labels()) for batch in year.batches]
-        found = [one.estimate for one in by_sample]
+        estimates = [sample_estimates.estimate for sample_estimates in by_sample]
         rows.append(
             {
-                "estimates": np.array([one.error for one in found]),
-                "spreads": np.array([(one.high - one.low) / (2.0 * _reach()) for one in found]),
-                "noises": np.array([one.sampling_noise for one in found]),
-                "refuted": np.array([NO_SHIFT not in one.not_refuted for one in found]),
-                "expected": np.stack([one.wrong for one in by_sample]),
+                "estimates": np.array([estimate.error for estimate in estimates]),
+                "spreads": np.array([(estimate.high - estimate.low) / (2.0 * _reach()) for estimate in estimates]),
+                "noises": np.array([estimate.sampling_noise for estimate in estimates]),
+                "refuted": np.array([NO_SHIFT not in estimate.not_refuted for estimate in estimates]),
+                "expected": np.stack([sample_estimates.wrong for sample_estimates in by_sample]),
                 "wrong": wrong[year.batches].sum(axis=1),
                 "labelled_wrong": np.take_along_axis(wrong[year.batches], year.labelled, axis=1).sum(axis=1),
                 "error": np.array(year.error),
@@ -166,7 +166,7 @@ def require_agreement(data: Rated, kind: str) -> None:
     """Stop if the monitor itself says anything else of the first year."""
     year = year_of(data, kind, 0)
     arrays = measured(Task(data, kind, (0,)))
-    watched = Watched.of(arrays, 0)
+    watched = Watched.from_arrays(arrays, 0)
     estimator = ErrorEstimator.fit(data.outputs.take(year.source))
     for some, has_labels in ((watched.stable, False), (watched.risen, True)):
         chosen = range(STABLE_WEEKS)
@@ -178,11 +178,11 @@ def require_agreement(data: Rated, kind: str) -> None:
                 batch, places = data.outputs.take(year.batches[number]), year.labelled[number]
                 labelled = {"sample": places, "label": batch.known_labels[places]} if has_labels else None
                 monitor.update(batch.without_labels(), name=f"week {number}", labelled=labelled)
-            _compare([one.log_evidence for one in monitor.reports], some.evidence(ESTIMATES, year.error)[0])
+            _compare([report.log_evidence for report in monitor.reports], some.evidence(ESTIMATES, year.error)[0])
             if has_labels:
-                _compare([one.error for one in monitor.reports], some.corrected)
-                found = [one.labelled_log_evidence for one in monitor.reports]
-                _compare(found, some.evidence(FEW_LABELS, year.error)[0])
+                _compare([report.error for report in monitor.reports], some.corrected)
+                evidence = [report.labelled_log_evidence for report in monitor.reports]
+                _compare(evidence, some.evidence(FEW_LABELS, year.error)[0])
 
 
 def _fresh(alarm: str, threshold: float, n_source: int) -> Alarm:

@@ -44,7 +44,19 @@ import torch
 from torch import nn
 
 from benchmarks.harness import interleaved_seconds, medians, write_result
-from benchmarks.kernel_networks import BERT, CNN, MLP, RESNET, VIT, Case, Inputs, count, in_double, make_case, rows
+from benchmarks.kernel_networks import (
+    BERT,
+    CNN,
+    MLP,
+    RESNET,
+    VIT,
+    Inputs,
+    KernelCase,
+    count,
+    in_double,
+    make_case,
+    rows,
+)
 from benchmarks.kernel_peers import (
     Kernel,
     NeuralTangents,
@@ -109,7 +121,7 @@ def main() -> None:
         print(table(json.loads(args.table.read_text("utf-8"))["rows"]))
         return
     options = {"--quick": args.quick, "--neural-tangents nt-env/bin/python": args.neural_tangents}
-    command = " ".join(["python -m benchmarks.bench_ntk", *(option for option, given in options.items() if given)])
+    command = " ".join(["python -m benchmarks.bench_ntk", *(option for option, is_set in options.items() if is_set)])
     peers = Peers(args.neural_tangents)
     result: dict[str, Any] = {"threads": torch.get_num_threads(), "peers": peers.versions}
     # First, while this process is small: a child's peak starts at its parent's.
@@ -194,7 +206,7 @@ class Expected:
         first: Kernel of the first samples by autograd in float64.
     """
 
-    case: Case
+    case: KernelCase
     engine: np.ndarray
     first: np.ndarray
 
@@ -209,7 +221,7 @@ def exact(network: nn.Module, x: Inputs, **options: Any) -> np.ndarray:
     return gram(network, x, config=config(**options)).train
 
 
-def measure(case: Case, sizes: dict[int, tuple[str, ...]], peers: Peers, result: dict[str, Any]) -> None:
+def measure(case: KernelCase, sizes: dict[int, tuple[str, ...]], peers: Peers, result: dict[str, Any]) -> None:
     """Check every layer of a network, then time it at each size; rows are added to `result`."""
     try:
         checked = check_layers(case)
@@ -221,7 +233,7 @@ def measure(case: Case, sizes: dict[int, tuple[str, ...]], peers: Peers, result:
     print(f"{case.name}: {checked}")
     last: dict[str, tuple[int, float]] = {}
     for n, names in sizes.items():
-        wanted = []
+        jobs_asked = []
         for peer in names:
             if not peers.has(peer):
                 continue
@@ -229,14 +241,14 @@ def measure(case: Case, sizes: dict[int, tuple[str, ...]], peers: Peers, result:
                 print(f"{case.name}, n = {n}: {peer} is left out: {why}")
                 result["left_out"].append({"network": case.name, "n": n, "peer": peer, "why": why})
             else:
-                wanted.append(peer)
-        found, refused = compare(case, n, wanted, peers)
-        result["rows"] += found
+                jobs_asked.append(peer)
+        compared, refused = compare(case, n, jobs_asked, peers)
+        result["rows"] += compared
         result["left_out"] += refused
-        last |= {row["peer"]: (n, row["median_seconds"]) for row in found}
+        last |= {row["peer"]: (n, row["median_seconds"]) for row in compared}
 
 
-def reason_to_leave_out(peer: str, case: Case, n: int, last: dict[str, tuple[int, float]]) -> str:
+def reason_to_leave_out(peer: str, case: KernelCase, n: int, last: dict[str, tuple[int, float]]) -> str:
     """Why a peer is not measured at this size; empty where it is."""
     if peer in (FUNC, LOOP) and not fits(case, n):
         return f"the gradients take {4 * n * case.parameters / 1e9:.1f} GB"
@@ -247,13 +259,13 @@ def reason_to_leave_out(peer: str, case: Case, n: int, last: dict[str, tuple[int
     return ""
 
 
-def fits(case: Case, samples: int) -> bool:
-    """Whether the float32 gradients of so many samples take at most 60 % of the machine's memory."""
+def fits(case: KernelCase, samples: int) -> bool:
+    """Whether the float32 gradients of this many samples take at most 60 % of the machine's memory."""
     return 4 * samples * case.parameters <= 0.6 * physical_memory()
 
 
 def compare(
-    case: Case, n: int, names: Sequence[str], peers: Peers
+    case: KernelCase, n: int, names: Sequence[str], peers: Peers
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows of the engine and its peers at one size, and the peers that refuse the network."""
     x = case.draw(n)
@@ -282,9 +294,9 @@ def compare(
         jobs = {name: candidate.runs[candidate.best] for name, candidate in candidates.items()}
         seconds = interleaved_seconds(jobs, {name: REPEATS if name == ENGINE else PEER_REPEATS for name in jobs})
     median = medians(seconds)
-    found = []
+    rows_of_table = []
     for name, candidate in candidates.items():
-        found.append(
+        rows_of_table.append(
             {
                 "network": case.name,
                 "n": n,
@@ -304,10 +316,10 @@ def compare(
             f"{median[name] / median[ENGINE]:.2f} times the engine's, error {candidate.error:.1g}",
             flush=True,
         )
-    return found, refused
+    return rows_of_table, refused
 
 
-def settings(peer: str, case: Case, x: Inputs) -> Iterator[tuple[str, Kernel]]:
+def settings(peer: str, case: KernelCase, x: Inputs) -> Iterator[tuple[str, Kernel]]:
     """A peer with every batch size that is tried."""
     n, network = count(x), case.network
     if peer == FUNC:
@@ -335,7 +347,7 @@ def quickest(peer: str, candidate: Candidate, expected: Expected) -> Candidate:
     return candidate
 
 
-def require(name: str, answer: np.ndarray, expected: np.ndarray, case: Case) -> float:
+def require(name: str, answer: np.ndarray, expected: np.ndarray, case: KernelCase) -> float:
     """Difference of two kernels against the largest entry, within the rounding of float32 sums over all parameters."""
     worst = float(np.abs(answer - expected).max() / np.abs(expected).max())
     tolerance = 4 * float(np.finfo(np.float32).eps) * case.parameters**0.5
@@ -343,13 +355,13 @@ def require(name: str, answer: np.ndarray, expected: np.ndarray, case: Case) -> 
     return worst
 
 
-def kernel_in_double(case: Case, x: Inputs) -> np.ndarray:
+def kernel_in_double(case: KernelCase, x: Inputs) -> np.ndarray:
     """Kernel by autograd in float64."""
     gradients = gradients_by_autograd(copy.deepcopy(case.network).double(), in_double(x)).numpy()
     return gradients @ gradients.T
 
 
-def check_layers(case: Case) -> dict[str, Any]:
+def check_layers(case: KernelCase) -> dict[str, Any]:
     """Worst error of a parameter tensor's features and of a layer's kernel, against autograd in float64."""
     network, x = copy.deepcopy(case.network).double(), in_double(case.draw(CHECKED))
     expected = gradients_by_autograd(network, x).numpy()
@@ -366,8 +378,8 @@ def check_layers(case: Case) -> dict[str, Any]:
     for layer, module in network.named_modules():
         if layer and list(module.parameters(recurse=False)):
             K = sum(part @ part.T for name, part in parts.items() if name.startswith(f"{layer}."))
-            found = exact(network, x, layers=(layer,), accumulate="float64", self_check=False)
-            of_layer[layer] = float(np.linalg.norm(found - K)) / max(float(np.linalg.norm(K)), smallest**2)
+            kernel = exact(network, x, layers=(layer,), accumulate="float64", self_check=False)
+            of_layer[layer] = float(np.linalg.norm(kernel - K)) / max(float(np.linalg.norm(K)), smallest**2)
     for what, errors in (("features", of_tensor), ("kernel", of_layer)):
         worst = max(errors, key=errors.__getitem__)
         assert errors[worst] < FLOAT64_TOLERANCE, f"{case.name}: {what} of {worst} are off by {errors[worst]:.2g}"
@@ -379,14 +391,14 @@ def check_layers(case: Case) -> dict[str, Any]:
     }
 
 
-def self_check(case: Case, n: int) -> dict[str, Any]:
+def self_check(case: KernelCase, n: int) -> dict[str, Any]:
     """The engine without its self-check, and with it."""
     x = case.draw(n)
     jobs = {"without": lambda: exact(case.network, x, self_check=False), "with": lambda: exact(case.network, x)}
     return ratios(jobs, dict.fromkeys(jobs, 15))
 
 
-def against_forced_routes(case: Case, n: int) -> dict[str, Any]:
+def against_forced_routes(case: KernelCase, n: int) -> dict[str, Any]:
     """The engine, the engine all direct, and the paper's 500,000 coordinates."""
     network, x = case.network, case.draw(n)
     jobs = {
@@ -398,7 +410,7 @@ def against_forced_routes(case: Case, n: int) -> dict[str, Any]:
     return ratios(jobs, {ENGINE: 7, "every layer direct": 3, "500,000 coordinates": 5})
 
 
-def sampled_features(case: Case, n: int) -> dict[str, Any]:
+def sampled_features(case: KernelCase, n: int) -> dict[str, Any]:
     """Picking coordinates against forming every gradient."""
     network, x = case.network, case.draw(n)
 
@@ -438,8 +450,8 @@ def in_a_process_of_its_own(n: int, gigabytes: float) -> dict[str, Any]:
     """Peak resident size of a kernel of `n` images, measured by the operating system."""
     asked = json.dumps({"n": n, "gigabytes": gigabytes})
     command = [sys.executable, "-m", "benchmarks.bench_ntk", "--memory-of", asked]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(found.stdout)
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(process.stdout)
 
 
 def peak_memory(n: int, gigabytes: float) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def main() -> None:
     train(network, images[:600], labels[:600], Recipe(200, 0.05, 64), seed=0, prepare=prepare)
     new = np.roll(splits.test.images[:400], PIXELS, axis=2)
     target = (new, splits.test.labels[:400])  # the labels give the truth beside the estimate
-    found = estimate_error(network, (images[600:], labels[600:]), target, prepare=prepare)
-    print(found.sentence)
+    estimate = estimate_error(network, (images[600:], labels[600:]), target, prepare=prepare)
+    print(estimate.sentence)
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "projnorm-out")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "error_card.png").write_bytes(rendered(error_card.draw(found), "png"))
+    (folder / "error_card.png").write_bytes(rendered(error_card.draw(estimate), "png"))
 
 
 if __name__ == "__main__":

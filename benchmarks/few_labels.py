@@ -62,17 +62,17 @@ def main(arguments: Sequence[str]) -> None:
     args = _arguments(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     places = Places(args.data, "", str(args.images), str(args.weights), args.cache)
-    amount = Amount.of(args.draws)
+    amount = Amount.for_draws(args.draws)
     by_set = {name: _measured(name, places, amount, args.workers) for name in args.sets}
     rows = [_row(name, budget, by_set[name]) for name, budget in product(args.sets, range(len(BUDGETS)))]
     result = {
         "level": LEVEL,
         "amount": {name: getattr(amount, name) for name in amount.__slots__},
         "ppi_python": HAS_PPI,
-        "sets": {name: _described(found) for name, found in by_set.items()},
+        "sets": {name: _described(draws) for name, draws in by_set.items()},
         "rows": rows,
         "worth_over_sets": [_worth_over_sets(rows, budget) for budget in BUDGETS],
-        "paths": {name: _paths(found) for name, found in by_set.items()},
+        "paths": {name: _paths(draws) for name, draws in by_set.items()},
     }
     result = json.loads(json.dumps(result), parse_float=lambda text: round(float(text), _DIGITS))
     _show(result)
@@ -84,8 +84,8 @@ def main(arguments: Sequence[str]) -> None:
 def _measured(name: str, places: Places, amount: Amount, workers: int) -> list[Arrays]:
     """What was drawn from every target of a set; what an earlier run stored is read."""
     targets = targets_of(name, places, Store(places.cache / "targets"))
-    tasks = [Task(target, place, len(targets), amount) for place, target in enumerate(targets)]
-    store = Store(places.cache / f"draws-{name}-{digest([one.identity for one in tasks])}")
+    tasks = [Task(target, number, len(targets), amount) for number, target in enumerate(targets)]
+    store = Store(places.cache / f"draws-{name}-{digest([task.identity for task in tasks])}")
     return run_tasks(measured, tasks, store=store, backend=Backend(workers), description=name)
 
 
@@ -100,30 +100,30 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _row(name: str, place: int, found: Sequence[Arrays]) -> dict[str, Any]:
+def _row(name: str, budget: int, draws: Sequence[Arrays]) -> dict[str, Any]:
     """Every method on one set with one number of labels."""
-    quick, slow, holds = (np.concatenate([one[key][place] for one in found]) for key in ("quick", "slow", "holds"))
+    quick, slow, holds = (np.concatenate([draw[key][budget] for draw in draws]) for key in ("quick", "slow", "holds"))
     truths = {
-        key: np.concatenate([np.full(one[key].shape[1], one["truth"]) for one in found]) for key in ("quick", "slow")
+        key: np.concatenate([np.full(draw[key].shape[1], draw["truth"]) for draw in draws]) for key in ("quick", "slow")
     }
     methods = {method: _quality(slow[:, column], truths["slow"]) for column, method in enumerate(SLOW)}
     methods |= {method: _quality(quick[:, column], truths["quick"]) for column, method in enumerate(QUICK)}
     rmse = float(np.sqrt(np.mean((holds[:, -1] - truths["quick"]) ** 2)))
     for column, method in enumerate(SLOW):
-        of_test = np.concatenate([one["holds"][place][: one["slow"].shape[1], column] for one in found])
+        of_test = np.concatenate([draw["holds"][budget][: draw["slow"].shape[1], column] for draw in draws])
         computed = np.isfinite(slow[:, column, 0])
         of_interval = _holds(slow[computed, column], truths["slow"][computed])
         differs = float(np.mean(of_test[computed] != of_interval))
         methods[method] |= {**_coverage(holds[:, column] == 1.0), "rmse": rmse, "test_differs": differs}
-    worth = np.array([one["worth"][place] for one in found])
+    worth = np.array([draw["worth"][budget] for draw in draws])
     quartiles = {
-        kind: [float(one) for one in np.quantile(worth[:, column], (0.5, 0.25, 0.75))]
+        kind: [float(quantile) for quantile in np.quantile(worth[:, column], (0.5, 0.25, 0.75))]
         for column, kind in enumerate(WORTHS)
     }
     if not HAS_PPI:
         methods.pop(PPI)
         quartiles.pop(PPI)
-    return {"set": name, "labels": BUDGETS[place], "methods": methods, "worth": quartiles}
+    return {"set": name, "labels": BUDGETS[budget], "methods": methods, "worth": quartiles}
 
 
 def _quality(intervals: Floats, truth: Floats) -> dict[str, Any]:
@@ -151,22 +151,22 @@ def _coverage(holds: NDArray[np.bool_]) -> dict[str, Any]:
 def _worth_over_sets(rows: Sequence[dict[str, Any]], budget: int) -> dict[str, Any]:
     """Median over sets of the medians over targets."""
     chosen = [row["worth"] for row in rows if row["labels"] == budget]
-    return {"labels": budget, **{kind: float(np.median([one[kind][0] for one in chosen])) for kind in chosen[0]}}
+    return {"labels": budget, **{kind: float(np.median([row[kind][0] for row in chosen])) for kind in chosen[0]}}
 
 
-def _described(found: Sequence[Arrays]) -> dict[str, Any]:
+def _described(draws: Sequence[Arrays]) -> dict[str, Any]:
     """True errors of a set, and how far the answer without labels is from them."""
-    truth, free = (np.array([float(one[key]) for one in found]) for key in ("truth", "label_free"))
+    truth, free = (np.array([float(draw[key]) for draw in draws]) for key in ("truth", "label_free"))
     return {
-        "targets": len(found),
+        "targets": len(draws),
         "errors": [float(np.quantile(truth, q)) for q in (0.0, 0.5, 1.0)],
         "rmse_without_labels": float(np.sqrt(np.mean((free - truth) ** 2))),
     }
 
 
-def _paths(found: Sequence[Arrays]) -> dict[str, Any]:
+def _paths(draws: Sequence[Arrays]) -> dict[str, Any]:
     """Share of the paths that each kind of interval misses."""
-    missed = np.concatenate([one["paths"] for one in found])
+    missed = np.concatenate([draw["paths"] for draw in draws])
     shares = {}
     for column, kind in enumerate(PATHS):
         known = missed[np.isfinite(missed[:, column]), column]
@@ -180,18 +180,18 @@ def _show(result: dict[str, Any]) -> None:
     """Rows of Markdown: coverage and width and RMSE in points by method, the worth of a label, missed paths."""
     for row in result["rows"]:
         cells = [
-            f"{method}: {one['coverage']:.3f}, {100 * one['width']:.1f}, {100 * one['rmse']:.1f}"
-            for method, one in row["methods"].items()
+            f"{method}: {quality['coverage']:.3f}, {100 * quality['width']:.1f}, {100 * quality['rmse']:.1f}"
+            for method, quality in row["methods"].items()
         ]
         worth = ", ".join(f"{kind} {values[0]:.2f}" for kind, values in row["worth"].items())
         print(f"| {row['set']} | {row['labels']} | {' | '.join(cells)} | worth: {worth} |")
-    for one in result["worth_over_sets"]:
-        print("worth over sets:", one)
+    for worth_of_label in result["worth_over_sets"]:
+        print("worth over sets:", worth_of_label)
     for name, paths in result["paths"].items():
-        shown = ", ".join(f"{kind} {one['missed']} of {one['paths']}" for kind, one in paths.items())
+        shown = ", ".join(f"{kind} {share['missed']} of {share['paths']}" for kind, share in paths.items())
         print(f"missed paths, {name}: {shown}")
-    for name, one in result["sets"].items():
-        print(name, one)
+    for name, errors in result["sets"].items():
+        print(name, errors)
 
 
 if __name__ == "__main__":

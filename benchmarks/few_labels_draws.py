@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta, betabinom, norm
 from sklearn.isotonic import IsotonicRegression
 
-from benchmarks.few_labels_sets import Target
+from benchmarks.few_labels_sets import LabelTarget
 from projnorm.core.arrays import Arrays
 from projnorm.core.statistics import Interval
 from projnorm.core.store import digest
@@ -55,7 +55,7 @@ PATH_ANYTIME, PATH_STRATIFIED = "anytime", "stratified, every 10th label"
 PATHS = (
     PATH_ANYTIME,
     PATH_STRATIFIED,
-    *(f"{one}, every {often}" for one in (EXACT, WALD) for often in ("10th label", "label")),
+    *(f"{method}, every {often}" for method in (EXACT, WALD) for often in ("10th label", "label")),
 )
 PATH_LABELS, PATH_FIRST, PATH_STEP = 500, 10, 10
 # Rounding of the ends of intervals, which are found by bisection.
@@ -83,31 +83,31 @@ class Amount:
     worth_draws: int
 
     @classmethod
-    def of(cls, draws: int) -> Amount:
-        """What is usual for so many draws."""
+    def for_draws(cls, draws: int) -> Amount:
+        """The usual amounts for a number of draws."""
         tenth = math.ceil(draws / 10)
         return cls(draws, tenth, math.ceil(draws / 80), draws, tenth, min(draws, 200))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """A target with its part of the draws of its set: those of number `place` of `places`."""
+    """A target with its part of the draws of its set: part `number` of `parts`."""
 
-    target: Target
-    place: int
-    places: int
+    target: LabelTarget
+    number: int
+    parts: int
     amount: Amount
 
     def part(self, total: int) -> int:
         """The number of draws, of all those of the set, that fall to this target."""
-        return len(range(self.place, total, self.places))
+        return len(range(self.number, total, self.parts))
 
     @property
     def identity(self) -> str:
         """A name for all that the result depends on."""
         target = self.target
-        data = [digest(one.tolist()) for one in (target.expected, target.wrong)]
-        return digest([target.suite, target.name, data, self.place, self.places, str(self.amount), HAS_PPI])
+        data = [digest(values.tolist()) for values in (target.expected, target.wrong)]
+        return digest([target.suite, target.name, data, self.number, self.parts, str(self.amount), HAS_PPI])
 
 
 def measured(task: Task) -> Arrays:
@@ -118,9 +118,9 @@ def measured(task: Task) -> Arrays:
     worth)``; missed paths.
     """
     target = task.target
-    rng = np.random.default_rng([zlib.crc32(f"{target.suite} {target.name}".encode()), task.place])
-    found = [_draws(task, budget, rng) for budget in BUDGETS]
-    quick, slow, holds, worth = (np.stack(one) for one in zip(*found, strict=True))
+    rng = np.random.default_rng([zlib.crc32(f"{target.suite} {target.name}".encode()), task.number])
+    by_budget = [_draws(task, budget, rng) for budget in BUDGETS]
+    quick, slow, holds, worth = (np.stack(arrays) for arrays in zip(*by_budget, strict=True))
     paths = [
         _path(target, number < task.part(task.amount.slow_paths), rng) for number in range(task.part(task.amount.paths))
     ]
@@ -151,12 +151,12 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
         power_tuned = power_tuned_interval(y, target.expected, samples, of, strata.sizes, LEVEL)
         uniform = rng.choice(len(target.wrong), budget, replace=False)
         ppi = _ppi(target, uniform)
-        squares[number] = [(one.value - target.wrong.mean()) ** 2 for one in (power_tuned, ppi)]
+        squares[number] = [(interval.value - target.wrong.mean()) ** 2 for interval in (power_tuned, ppi)]
         counts = StratumCounts.of(of, y, strata.sizes)
         if number < draws:
             x = int(target.wrong[uniform].sum())
             intervals = (power_tuned, _clopper_pearson(x, budget), _wald(x, budget), ppi)
-            quick[number] = [(one.value, one.low, one.high) for one in intervals]
+            quick[number] = [(interval.value, interval.low, interval.high) for interval in intervals]
             holds[number] = (
                 _stratified_holds(counts, division),
                 _anytime_holds(counts, division, strata),
@@ -164,31 +164,32 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
                 counts.estimate,
             )
         if number < slow_draws:
-            found = [stratified_interval(counts, LEVEL), anytime_interval(counts, strata.expected, LEVEL)]
-            found += [guaranteed_interval(counts, LEVEL)] if number < guaranteed else []
-            slow[number, : len(found)] = [(one.value, one.low, one.high) for one in found]
+            slow_intervals = [stratified_interval(counts, LEVEL), anytime_interval(counts, strata.expected, LEVEL)]
+            slow_intervals += [guaranteed_interval(counts, LEVEL)] if number < guaranteed else []
+            ends = [(interval.value, interval.low, interval.high) for interval in slow_intervals]
+            slow[number, : len(ends)] = ends
     of_uniform = _variance(np.zeros(len(target.wrong), dtype=np.int64), target.wrong, np.array([budget]))
     drawn = np.bincount(strata.of[samples], minlength=len(strata.sizes))
     of_stratified = _variance(strata.of, target.wrong, drawn)
-    worth = [of_uniform / one for one in (of_stratified, *squares.mean(axis=0))]
+    worth = [of_uniform / variance for variance in (of_stratified, *squares.mean(axis=0))]
     return quick, slow, holds, np.array([*worth, _ceiling(target)])
 
 
 def _variance(of: Counts, wrong: NDArray[np.bool_], drawn: Counts) -> float:
-    """Variance of the stratified estimate when so many samples of each stratum are drawn without replacement."""
+    """Variance of the stratified estimate when `drawn` samples of the strata are taken without replacement."""
     sizes = np.bincount(of)
     rates = np.bincount(of, wrong) / sizes
     variances = rates * (1.0 - rates) * sizes / np.maximum(sizes - 1, 1)
     return float(((sizes / len(of)) ** 2 * (1.0 - drawn / sizes) * variances / drawn).sum())
 
 
-def _ceiling(target: Target) -> float:
+def _ceiling(target: LabelTarget) -> float:
     """Worth of a label with endless strata in the order of the expected errors, and with known error rates in them."""
     rates = IsotonicRegression().fit_transform(target.expected, target.wrong)
     return float(target.wrong.var() / np.sqrt(rates * (1.0 - rates)).mean() ** 2)
 
 
-def _path(target: Target, is_slow: bool, rng: np.random.Generator) -> list[float]:
+def _path(target: LabelTarget, is_slow: bool, rng: np.random.Generator) -> list[float]:
     """Whether each kind of interval ever lacks the true error; nan where it is not computed."""
     truth, total = float(target.wrong.mean()), min(PATH_LABELS, len(target.wrong))
     strata = Strata.by_error(target.expected, strata_count(total))
@@ -218,10 +219,10 @@ def _evidence(strata: Strata, labelled: Counts, wrong: Counts, division: Counts)
     marginals = [betabinom.logpmf(wrong, labelled, *prior).sum(axis=1) for prior in priors]
     marginal = np.logaddexp(*marginals) - math.log(2.0)
     flat = StratumCounts(np.tile(strata.sizes, len(labelled)), labelled.ravel(), wrong.ravel())
-    found = marginal - log_likelihood(flat, np.tile(division, len(labelled))).reshape(labelled.shape).sum(axis=1)
+    evidence = marginal - log_likelihood(flat, np.tile(division, len(labelled))).reshape(labelled.shape).sum(axis=1)
     last = StratumCounts(strata.sizes, labelled[-1], wrong[-1])
-    assert math.isclose(found[-1], log_evidence(last, division, strata.expected), abs_tol=1e-6)
-    return np.where(labelled.all(axis=1), found, -math.inf)
+    assert math.isclose(evidence[-1], log_evidence(last, division, strata.expected), abs_tol=1e-6)
+    return np.where(labelled.all(axis=1), evidence, -math.inf)
 
 
 def _anytime_holds(counts: StratumCounts, division: Counts, strata: Strata) -> bool:
@@ -251,16 +252,16 @@ def _rejecting(counts: StratumCounts, division: Counts) -> list[bool]:
     """Sides, False for the lower end, that reject the true total at its likeliest division."""
     likeliest = _likeliest(counts, int(division.sum()))
     sides = {False: (counts, likeliest), True: (counts.mirrored, counts.sizes - likeliest)}
-    return [mirrored for mirrored, (one, errors) in sides.items() if _Divisions.of(one).probability(errors) <= _ALPHA]
+    return [mirrored for mirrored, (seen, errors) in sides.items() if _Divisions.of(seen).probability(errors) <= _ALPHA]
 
 
 def _likeliest(counts: StratumCounts, total: int) -> Floats:
     """The likeliest division of a number of errors, which is the last to be rejected of all that have this total."""
     end = largest_multiplier(counts)
-    ends = [float(likeliest_division(counts, one).sum()) for one in (-end, end)]
+    ends = [float(likeliest_division(counts, multiplier).sum()) for multiplier in (-end, end)]
     if not ends[0] < total < ends[1]:
         return likeliest_division(counts, -end if total <= ends[0] else end)
-    return likeliest_division(counts, brentq(lambda one: likeliest_division(counts, one).sum() - total, -end, end))
+    return likeliest_division(counts, brentq(lambda m: likeliest_division(counts, m).sum() - total, -end, end))
 
 
 def _clopper_pearson(x: int, n: int) -> Interval:
@@ -285,11 +286,11 @@ def _wald_ends(x: Counts, n: Counts) -> tuple[Floats, Floats]:
     return np.maximum(rate - reach, 0.0), np.minimum(rate + reach, 1.0)
 
 
-def _ppi(target: Target, uniform: Counts) -> Interval:
+def _ppi(target: LabelTarget, uniform: Counts) -> Interval:
     """What ppi-python says of uniform labels, with power tuning; nan if it is not installed."""
     if ppi_mean_ci is None:
         return Interval(math.nan, math.nan, math.nan)
     rest = np.delete(target.expected, uniform)
-    given = (target.wrong[uniform].astype(float), target.expected[uniform], rest)
-    low, high = ppi_mean_ci(*given, alpha=1.0 - LEVEL)
-    return Interval(float(ppi_mean_pointestimate(*given)[0]), float(low[0]), float(high[0]))
+    arguments = (target.wrong[uniform].astype(float), target.expected[uniform], rest)
+    low, high = ppi_mean_ci(*arguments, alpha=1.0 - LEVEL)
+    return Interval(float(ppi_mean_pointestimate(*arguments)[0]), float(low[0]), float(high[0]))

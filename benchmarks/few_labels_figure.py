@@ -37,7 +37,7 @@ def draw(figure: Figure, record: dict[str, Any]) -> None:
     for axes in (left, right):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(budgets, labels=[str(one) for one in budgets])
+        axes.set_xticks(budgets, labels=[str(budget) for budget in budgets])
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("labels")
 
@@ -49,9 +49,9 @@ def _coverage(axes: Axes, record: dict[str, Any], budgets: list[int]) -> None:
         of_sets = [
             [100 * row["methods"][method]["coverage"] for row in record["rows"] if row["labels"] == n] for n in budgets
         ]
-        means = [float(np.mean(one)) for one in of_sets]
-        reach = [[m - min(one) for m, one in zip(means, of_sets, strict=True)]]
-        reach.append([max(one) - m for m, one in zip(means, of_sets, strict=True)])
+        means = [float(np.mean(coverages)) for coverages in of_sets]
+        reach = [[m - min(coverages) for m, coverages in zip(means, of_sets, strict=True)]]
+        reach.append([max(coverages) - m for m, coverages in zip(means, of_sets, strict=True)])
         x = np.array(budgets) * _APART ** (number - (len(shown) - 1) / 2)
         colour, marker = _LOOKS[method]
         axes.errorbar(x, means, yerr=reach, fmt=marker, color=colour, ms=4, lw=0.9, label=method)

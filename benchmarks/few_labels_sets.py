@@ -51,7 +51,7 @@ _LAST, _SIZE = "fc", 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class LabelTarget:
     """A set whose samples are to be labelled.
 
     Attributes:
@@ -67,7 +67,7 @@ class Target:
     wrong: NDArray[np.bool_]
 
 
-def targets_of(name: str, places: Places, store: Store) -> list[Target]:
+def targets_of(name: str, places: Places, store: Store) -> list[LabelTarget]:
     """The targets of a set, which are computed once and stored."""
     entry = store.get_or_compute(f"{name}-{M}-{SEED}", lambda: _stored(SETS[name](places)))
     ends = np.cumsum(entry.arrays["sizes"])[:-1]
@@ -77,13 +77,13 @@ def targets_of(name: str, places: Places, store: Store) -> list[Target]:
         np.split(entry.arrays["wrong"], ends),
         strict=True,
     )
-    return [Target(name, target, expected, wrong) for target, expected, wrong in parts]
+    return [LabelTarget(name, target, expected, wrong) for target, expected, wrong in parts]
 
 
-def _case(suite: str, setting: str, model: str) -> Callable[[Places], list[Target]]:
+def _case(suite: str, setting: str, model: str) -> Callable[[Places], list[LabelTarget]]:
     """The targets of a case of the benchmark."""
 
-    def load(places: Places) -> list[Target]:
+    def load(places: Places) -> list[LabelTarget]:
         problem = Case(suite, setting, model).question(places, M, SEED)
         assert isinstance(problem, Problem)
         return _of_problem(problem, model, places)
@@ -91,7 +91,7 @@ def _case(suite: str, setting: str, model: str) -> Callable[[Places], list[Targe
     return load
 
 
-def _cifar(places: Places) -> list[Target]:
+def _cifar(places: Places) -> list[LabelTarget]:
     """Corrupted CIFAR-10."""
     from projnorm.data.corruptions.families import corrupt
     from projnorm.data.datasets import load_splits
@@ -122,45 +122,45 @@ def _cifar(places: Places) -> list[Target]:
     return _of_problem(problem, LOGISTIC, places)
 
 
-def _fmow(places: Places) -> list[Target]:
+def _fmow(places: Places) -> list[LabelTarget]:
     """Satellite pictures."""
     from sklearn.isotonic import IsotonicRegression
 
     signals = fmow(places, FMOW_NETWORKS[0], np.random.default_rng(SEED))
     rule = IsotonicRegression(increasing=False, out_of_bounds="clip")
     rule.fit(signals.source.confidence, signals.source.wrong)
-    return [Target("", one.name, rule.predict(one.confidence), one.wrong) for one in signals.targets]
+    return [LabelTarget("", target.name, rule.predict(target.confidence), target.wrong) for target in signals.targets]
 
 
-def _of_problem(problem: Problem, model: str, places: Places) -> list[Target]:
+def _of_problem(problem: Problem, model: str, places: Places) -> list[LabelTarget]:
     """What a model of the benchmark makes of a problem, with the probabilities that `choose_labels` would use."""
     with threadpool_limits(2):
-        said: GivenOutputs = fitted(model, problem, places, SEED).outputs_on(problem)
-    estimator = ErrorEstimator.fit(_logits_only(said.source))
-    return [_target(estimator, _logits_only(one)) for one in said.targets]
+        given_outputs: GivenOutputs = fitted(model, problem, places, SEED).outputs_on(problem)
+    estimator = ErrorEstimator.fit(_logits_only(given_outputs.source))
+    return [_target(estimator, _logits_only(target)) for target in given_outputs.targets]
 
 
-def _target(estimator: ErrorEstimator, outputs: Outputs) -> Target:
+def _target(estimator: ErrorEstimator, outputs: Outputs) -> LabelTarget:
     rows = estimator.fitted.class_probabilities(outputs, estimator.estimate(outputs).error)
     expected = 1.0 - rows[np.arange(len(outputs)), outputs.predicted]
-    return Target("", outputs.name, expected, outputs.predicted != outputs.labels)
+    return LabelTarget("", outputs.name, expected, outputs.predicted != outputs.labels)
 
 
 def _logits_only(outputs: Outputs) -> Outputs:
     return Outputs(outputs.logits, labels=outputs.labels, name=outputs.name)
 
 
-def _stored(targets: Sequence[Target]) -> Entry:
+def _stored(targets: Sequence[LabelTarget]) -> Entry:
     arrays = {
-        "expected": np.concatenate([one.expected for one in targets]),
-        "wrong": np.concatenate([one.wrong for one in targets]),
-        "sizes": np.array([len(one.wrong) for one in targets]),
+        "expected": np.concatenate([target.expected for target in targets]),
+        "wrong": np.concatenate([target.wrong for target in targets]),
+        "sizes": np.array([len(target.wrong) for target in targets]),
     }
-    return Entry(arrays, {"names": [one.name for one in targets]})
+    return Entry(arrays, {"names": [target.name for target in targets]})
 
 
 REPORTED = ("elec2", "reviews", "fmow", "cifar10")
-SETS: dict[str, Callable[[Places], list[Target]]] = {
+SETS: dict[str, Callable[[Places], list[LabelTarget]]] = {
     "elec2": _case("elec2", "", BOOSTING),
     "reviews": _case("reviews", "books", TFIDF),
     "cifar10": _cifar,

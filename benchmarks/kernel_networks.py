@@ -20,7 +20,7 @@ RESNET, MLP, CNN, VIT, BERT = "resnet18", "mlp", "digits-cnn", "vit-tiny", "mini
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class KernelCase:
     """A network and how its inputs are drawn.
 
     Attributes:
@@ -39,7 +39,7 @@ class Case:
         return sum(parameter.numel() for parameter in self.network.parameters())
 
 
-def make_case(name: str, *, tiny: bool = False) -> Case:
+def make_case(name: str, *, tiny: bool = False) -> KernelCase:
     """The network of this name; `tiny` makes the two transformers small, for a smoke test."""
     tokens = 8 if tiny else 64
     vit = partial(VisionTransformer, width=24, depth=2) if tiny else VisionTransformer
@@ -53,7 +53,7 @@ def make_case(name: str, *, tiny: bool = False) -> Case:
     }
     make, draw = makers[name]
     torch.manual_seed(0)
-    return Case(name, make().eval(), draw)
+    return KernelCase(name, make().eval(), draw)
 
 
 def mlp() -> nn.Sequential:
@@ -76,7 +76,7 @@ def digits_cnn() -> nn.Sequential:
     )
 
 
-class Block(nn.Module):
+class TransformerLayer(nn.Module):
     """A layer of a vision transformer: attention and a perceptron, each after a norm and added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -105,7 +105,7 @@ class VisionTransformer(nn.Module):
         self.patches = nn.Conv2d(3, width, 4, stride=4)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.position = nn.Parameter(0.02 * torch.randn(1, 65, width))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(TransformerLayer(width, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 1)
 

@@ -117,14 +117,14 @@ class NeuralTangents:
     def __init__(self, python: str, kind: str, network: nn.Module, x: Tensor, folder: Path) -> None:
         """Start it, and wait until its kernel of `x` is compiled and computed; `kind` is resnet18 or mlp."""
         self._log = folder / "log.txt"
-        given, kernel = folder / "network.npz", folder / "kernel.npz"
+        network_file, kernel = folder / "network.npz", folder / "kernel.npz"
         arrays = {f"parameters:{name}": value.detach().numpy() for name, value in network.named_parameters()}
         arrays |= {f"buffers:{name}": value.numpy() for name, value in network.named_buffers()}
-        np.savez(given, network=kind, x=x.numpy(), **arrays)
+        np.savez(network_file, network=kind, x=x.numpy(), **arrays)
         script = Path(__file__).with_name("neural_tangents_peer.py")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [python, str(script), str(given), str(kernel)],
+                [python, str(script), str(network_file), str(kernel)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -150,6 +150,6 @@ class NeuralTangents:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            said = self._log.read_text("utf-8", errors="replace").strip().splitlines()[-1:]
-            raise PeerError(f"neural_tangents_peer.py ended with exit code {code}. {' '.join(said)}".strip())
+            last_line = self._log.read_text("utf-8", errors="replace").strip().splitlines()[-1:]
+            raise PeerError(f"neural_tangents_peer.py ended with exit code {code}. {' '.join(last_line)}".strip())
         return json.loads(line)

@@ -53,13 +53,13 @@ def main(arguments: list[str]) -> None:
     for m in SIZES[name]:
         rows += _shares(samples, test, _estimators(outputs, first, sets), m)
         for family in FAMILIES:
-            left = [number for number, one in enumerate(sets.families.tolist()) if family not in one]
+            left = [number for number, names in enumerate(sets.families.tolist()) if family not in names]
             others = CalibrationSets(tuple(sets.sets[number] for number in left), sets.families[left], sets.origin)
             rows += _corrupted(samples, few, family, _estimators(outputs, first, others), m)
             print(m, family, flush=True)
     result = {"data": name, "level": LEVEL, "summary": _summary(rows), "rows": rows}
-    for one in result["summary"]:
-        print(one)
+    for row in result["summary"]:
+        print(row)
     write_result(Path(arguments[-1]), "python -m benchmarks.left_out_families DATA [WEIGHTS] OUT.json", result)
 
 
@@ -114,35 +114,38 @@ def _corrupted(
 
 
 def _rows(kind: str, target: Outputs, estimators: dict[str, FittedSource], m: int) -> list[dict[str, object]]:
-    found: dict[str, ErrorEstimate] = {mode: one.estimate(target) for mode, one in estimators.items()}
-    cot = {mode: next(one for one in estimate.methods if one.method == "COT") for mode, estimate in found.items()}
+    estimates: dict[str, ErrorEstimate] = {mode: estimator.estimate(target) for mode, estimator in estimators.items()}
+    cot = {
+        mode: next(method for method in estimate.methods if method.method == "COT")
+        for mode, estimate in estimates.items()
+    }
     return [
         {
             "kind": kind,
             "mode": mode,
             "m": m,
             "samples": len(target),
-            "truth": one.truth,
-            "error": one.error,
-            "low": one.low,
-            "high": one.high,
-            "warned": bool(one.warnings),
+            "truth": estimate.truth,
+            "error": estimate.error,
+            "low": estimate.low,
+            "high": estimate.high,
+            "warned": bool(estimate.warnings),
             "peer": min(1.0, max(0.0, cot[mode].error)),
         }
-        for mode, one in found.items()
+        for mode, estimate in estimates.items()
     ]
 
 
 def _summary(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     """Mean absolute error, coverage and width by kind of shift, mode and size; the peer is COT, by a line if it can."""
-    found = []
+    summary = []
     for key in sorted({(str(row["kind"]), str(row["mode"]), int(str(row["m"]))) for row in rows}):
         mine = [row for row in rows if (row["kind"], row["mode"], row["m"]) == key]
         truth, error, low, high, peer = (
             np.array([float(str(row[name])) for row in mine]) for name in ("truth", "error", "low", "high", "peer")
         )
         spread = float(np.sum((truth - truth.mean()) ** 2))
-        found.append(
+        summary.append(
             {
                 **dict(zip(("kind", "mode", "m"), key, strict=True)),
                 "targets": len(mine),
@@ -153,7 +156,7 @@ def _summary(rows: list[dict[str, object]]) -> list[dict[str, object]]:
                 "median_width": float(np.median(high - low)),
             }
         )
-    return found
+    return summary
 
 
 def _take(whole: ImageSet, start: int, stop: int) -> ImageSet:

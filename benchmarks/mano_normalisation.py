@@ -37,18 +37,23 @@ def main(arguments: list[str]) -> None:
             images = corrupt(test.images[:M], family, severity, seed=1)
             outputs = samples.of((images, test.labels[:M]), family)
             scores = [
-                float(np.mean(one**POWER) ** (1.0 / POWER))
-                for one in (probabilities(outputs.logits), quadratic(outputs.logits))
+                float(np.mean(normalised**POWER) ** (1.0 / POWER))
+                for normalised in (probabilities(outputs.logits), quadratic(outputs.logits))
             ]
             sure.append(is_sure(outputs.logits))
             rows.append([*scores, scores[0 if sure[-1] else 1], scores[0 if sure_there else 1]])
             errors.append(outputs.error)
     names = ("always softmax", "always quadratic", "chosen for each target", "chosen on the source")
-    found = {
+    qualities_by_name = {
         name: asdict(fit_quality(np.array(column), np.array(errors)))
         for name, column in zip(names, np.array(rows).T, strict=True)
     }
-    result = {"targets": len(errors), "source_is_sure": sure_there, "targets_that_are_sure": sum(sure), "rows": found}
+    result = {
+        "targets": len(errors),
+        "source_is_sure": sure_there,
+        "targets_that_are_sure": sum(sure),
+        "rows": qualities_by_name,
+    }
     print(result)
     write_result(Path(arguments[-1]), "python -m benchmarks.mano_normalisation DATA [WEIGHTS] OUT.json", result)
 

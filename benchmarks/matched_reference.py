@@ -109,20 +109,20 @@ def main(arguments: list[str]) -> None:
         sets = [(AS_THEY_ARE, own)] * DRAWS
         sets += [(kind, draw(outputs.classes, rng)) for kind, draw in SHARES.items() for _ in range(DRAWS)]
         for kind, shares in sets:
-            one = drawn(outputs, shares, rng)
+            shifted = drawn(outputs, shares, rng)
             kinds.append(kind)
             families.append(target.family)
-            errors.append(one.error)
-            rows.append(references.values(one))
+            errors.append(shifted.error)
+            rows.append(references.values(shifted))
     values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     probes = np.isin(families, (CLEAN, *PROBE_FAMILIES))
     values["regression on published and matched"] = _regression(
         [values["published: true labels"], values["matched to predicted classes"]], np.array(errors), probes
     )
-    found = {name: _qualities(v, np.array(errors), np.array(kinds), ~probes) for name, v in values.items()}
-    for name, row in found.items():
+    by_method = {name: _qualities(v, np.array(errors), np.array(kinds), ~probes) for name, v in values.items()}
+    for name, row in by_method.items():
         print(f"{name:60s}", {kind: f"{value:.4f}" for kind, value in row.items()})
-    result = {"run": run.name, "sets": len(errors), "rows": found}
+    result = {"run": run.name, "sets": len(errors), "rows": by_method}
     write_result(Path(out), "python -m benchmarks.matched_reference RECORDS OUT.json [RUN]", result)
 
 
@@ -136,10 +136,10 @@ def _qualities(
 ) -> dict[str, float]:
     """R^2 on the families that are no probes, for each kind of shares and for all; then the squared error."""
     parts = {kind: reported & (kinds == kind) for kind in (AS_THEY_ARE, *SHARES)} | {"all": reported}
-    found = {kind: fit_quality(values[part], errors[part]).r_squared for kind, part in parts.items()}
+    r_squared = {kind: fit_quality(values[part], errors[part]).r_squared for kind, part in parts.items()}
     known = kinds == AS_THEY_ARE
     predicted = Line.fitted(values[known], errors[known]).predict(values[~known])
-    return found | {"mean squared error, other shares": float(np.mean((predicted - errors[~known]) ** 2))}
+    return r_squared | {"mean squared error, other shares": float(np.mean((predicted - errors[~known]) ** 2))}
 
 
 if __name__ == "__main__":

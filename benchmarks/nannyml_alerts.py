@@ -46,11 +46,11 @@ def watched(reference: pd.DataFrame, later: pd.DataFrame, chunk: int) -> dict[st
         chunk_size=chunk,
     )
     estimator.fit(reference)
-    found = estimator.estimate(later.drop(columns="y_true")).filter(period="analysis").to_df()["accuracy"]
-    ends = [found[name].iloc[0] for name in ("lower_threshold", "upper_threshold")]
+    estimated = estimator.estimate(later.drop(columns="y_true")).filter(period="analysis").to_df()["accuracy"]
+    ends = [estimated[name].iloc[0] for name in ("lower_threshold", "upper_threshold")]
     return {
-        "accuracy": [round(float(one), _DIGITS) for one in found["value"]],
-        "thresholds": [None if one is None else round(float(one), _DIGITS) for one in ends],
+        "accuracy": [round(float(accuracy), _DIGITS) for accuracy in estimated["value"]],
+        "thresholds": [None if end is None else round(float(end), _DIGITS) for end in ends],
     }
 
 

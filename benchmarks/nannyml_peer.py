@@ -50,12 +50,12 @@ def estimates(arrays: dict[str, Any]) -> tuple[dict[str, float], float]:
         chunk_number=1,
     )
     estimator.fit(frame(arrays, "source", binary=binary))
-    found = {}
+    errors = {}
     for number, target in enumerate(arrays["targets"].tolist()):
         analysis = frame(arrays, str(number), binary=binary).drop(columns="y_true")
         result = estimator.estimate(analysis).filter(period="analysis").to_df()
-        found[target] = 1.0 - float(result[("accuracy", "value")].iloc[0])
-    return found, (time.perf_counter() - started) / len(found)
+        errors[target] = 1.0 - float(result[("accuracy", "value")].iloc[0])
+    return errors, (time.perf_counter() - started) / len(errors)
 
 
 def main() -> None:

@@ -60,18 +60,18 @@ def misses(entry: Entry) -> dict[str, np.ndarray]:
     """What each kind of estimate misses, and whether its interval holds, over targets after the first and draws."""
     truth, error, low, high, noise = entry.arrays["free"].T
     spread = (high - low) / (2.0 * REACH)
-    found = {name: [] for name in ("free", "recalibrated", "labelled", "free held", "recalibrated held", "width")}
+    missed = {name: [] for name in ("free", "recalibrated", "labelled", "free held", "recalibrated held", "width")}
     for draw in entry.arrays["labelled"]:
         for t in range(1, len(truth)):
-            one = Recalibration.fit(draw[:t, 0], error[:t], draw[:t, 1], float(spread[:t].mean()))
-            corrected = one.interval(error[t], noise[t], LEVEL)
-            found["free"].append(abs(error[t] - truth[t]))
-            found["recalibrated"].append(abs(corrected.value - truth[t]))
-            found["labelled"].append(abs(draw[t - 1, 0] - truth[t]))
-            found["free held"].append(low[t] <= truth[t] <= high[t])
-            found["recalibrated held"].append(corrected.low <= truth[t] <= corrected.high)
-            found["width"].append(corrected.high - corrected.low)
-    return {name: np.array(values, dtype=float) for name, values in found.items()}
+            recalibration = Recalibration.fit(draw[:t, 0], error[:t], draw[:t, 1], float(spread[:t].mean()))
+            corrected = recalibration.interval(error[t], noise[t], LEVEL)
+            missed["free"].append(abs(error[t] - truth[t]))
+            missed["recalibrated"].append(abs(corrected.value - truth[t]))
+            missed["labelled"].append(abs(draw[t - 1, 0] - truth[t]))
+            missed["free held"].append(low[t] <= truth[t] <= high[t])
+            missed["recalibrated held"].append(corrected.low <= truth[t] <= corrected.high)
+            missed["width"].append(corrected.high - corrected.low)
+    return {name: np.array(values, dtype=float) for name, values in missed.items()}
 
 
 def main() -> None:
@@ -81,9 +81,9 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--packages", default="")
     parser.add_argument("--suites", default=",".join(REPORTING))
-    given = parser.parse_args()
-    store, places = Store(given.cache), Places(given.data, given.packages, "", "", given.cache)
-    cases = [case for case in cases_of(given.suites.split(",")) if case.model in MODELS]
+    options = parser.parse_args()
+    store, places = Store(options.cache), Places(options.data, options.packages, "", "", options.cache)
+    cases = [case for case in cases_of(options.suites.split(",")) if case.model in MODELS]
     keys = [f"{case.name}-{digest([LABELS, DRAWS, MOST, SEED, 'noise'])}" for case in cases]
     work = (
         delayed(store.get_or_compute)(key, partial(computed, places, case))
@@ -97,7 +97,7 @@ def main() -> None:
     means = {name: round(float(np.mean([row[name] for row in rows.values()])), 4) for name in next(iter(rows.values()))}
     print(f"mean over cases: {means}")
     result = {"labels": LABELS, "draws": DRAWS, "level": LEVEL, "cases": rows, "mean": means}
-    write_result(given.out, "python -m benchmarks.recalibration DATA CACHE OUT.json", result)
+    write_result(options.out, "python -m benchmarks.recalibration DATA CACHE OUT.json", result)
 
 
 if __name__ == "__main__":

@@ -107,13 +107,13 @@ def classified(experiment: KernelExperiment) -> tuple[dict[str, NDArray[np.float
         features = vectors(network, target.samples.inputs)
         logits = model.predict_log_proba(features)
         outputs.append(Outputs(logits, features, target.samples.labels, name=target.name))
-    source = next(one for one in outputs if one.name == CLEAN)
+    source = next(target for target in outputs if target.name == CLEAN)
     scores = {}
     for name, method in ESTIMATORS.items():
         if not method.lacking(source, Resources()):
             fitted = build(name, Resources(), source)
-            scores[name] = np.array([fitted.score(one) for one in outputs])
-    return scores, np.array([one.error for one in outputs])
+            scores[name] = np.array([fitted.score(target) for target in outputs])
+    return scores, np.array([target.error for target in outputs])
 
 
 def vectors(network: torch.nn.Module, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -146,8 +146,8 @@ def table(record: Record, methods: dict[str, NDArray[np.float64]], errors: NDArr
     )
     parts = ("r_squared", "spearman", "mae")
     rows = [
-        {"method": one.method} | {part: list(astuple(getattr(one, part))) for part in parts}
-        for one in qualities(scores)
+        {"method": quality.method} | {part: list(astuple(getattr(quality, part))) for part in parts}
+        for quality in qualities(scores)
     ]
     return sorted(rows, key=lambda row: -np.nan_to_num(row["r_squared"][0]))
 

@@ -37,7 +37,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class WarnedTarget:
     """What the outputs of a target say, and whether its range missed and was warned of."""
 
     suite: str
@@ -49,9 +49,9 @@ class Target:
 
 def main(runs: Path) -> None:
     """Read, choose, print, save."""
-    targets = [one for path in sorted((runs / "benchmark-outputs").glob("*.npz")) for one in _targets(runs, path)]
-    suites = np.array([one.suite for one in targets])
-    missed = np.array([one.missed for one in targets])
+    targets = [target for path in sorted((runs / "benchmark-outputs").glob("*.npz")) for target in _targets(runs, path)]
+    suites = np.array([target.suite for target in targets])
+    missed = np.array([target.missed for target in targets])
     everywhere = np.ones(len(targets), dtype=bool)
     left_out, by_suite = np.zeros_like(everywhere), []
     rules = _rules(targets)
@@ -62,7 +62,7 @@ def main(runs: Path) -> None:
         by_suite.append({"suite": suite, "thresholds": thresholds, **_rates(left_out, missed, inside)})
     result = {
         "cost": COST,
-        "as_shipped": _rates(np.array([one.warned for one in targets]), missed, everywhere),
+        "as_shipped": _rates(np.array([target.warned for target in targets]), missed, everywhere),
         "chosen_on_all": {"thresholds": _chosen(rules, missed, everywhere)[0]},
         "suite_left_out": _rates(left_out, missed, everywhere),
         "by_suite": by_suite,
@@ -74,7 +74,7 @@ def main(runs: Path) -> None:
         print(row)
 
 
-def _targets(runs: Path, path: Path) -> list[Target]:
+def _targets(runs: Path, path: Path) -> list[WarnedTarget]:
     """The targets of a case."""
     with np.load(path, allow_pickle=False) as file:
         outputs = dict(file)
@@ -87,13 +87,15 @@ def _targets(runs: Path, path: Path) -> list[Target]:
     source = _outputs(outputs, "source")
     scaling = Scaling.fit(source)
     tests = HypothesisTests.fit(scaling(source), source)
-    found = []
+    targets = []
     for number, truth in enumerate(answers["truth"].tolist()):
         raw = _outputs(outputs, str(number)).without_labels()
         missed = not low[number] <= truth <= high[number]
         suite = str(answers["suites"][number])
-        found.append(Target(suite, tests.assess(scaling(raw), raw), len(source), missed, warned=bool(warned[number])))
-    return found
+        targets.append(
+            WarnedTarget(suite, tests.assess(scaling(raw), raw), len(source), missed, warned=bool(warned[number]))
+        )
+    return targets
 
 
 def _outputs(arrays: dict[str, NDArray[np.generic]], name: str) -> Outputs:
@@ -101,16 +103,16 @@ def _outputs(arrays: dict[str, NDArray[np.generic]], name: str) -> Outputs:
     return Outputs.from_arrays({key: arrays[f"{name}_{key}"] for key in keys}, name)
 
 
-def _rules(targets: list[Target]) -> list[dict[tuple[float, ...], Flags]]:
+def _rules(targets: list[WarnedTarget]) -> list[dict[tuple[float, ...], Flags]]:
     """For each condition, what it warns of by its thresholds."""
-    a = [one.assessment for one in targets]
-    n = np.array([one.n for one in targets])
-    classes = np.array([len(one.shares) for one in a])
-    changed = ~np.array([one.accepts_no_shift for one in a])
-    inputs = ~np.array([one.accepts_class_shares for one in a])
+    a = [target.assessment for target in targets]
+    n = np.array([target.n for target in targets])
+    classes = np.array([len(assessment.shares) for assessment in a])
+    changed = ~np.array([assessment.accepts_no_shift for assessment in a])
+    inputs = ~np.array([assessment.accepts_class_shares for assessment in a])
     names = ("distance", "resolution", "cot", "source_error", "confidence_error", "predicted_distance")
     distance, resolution, cot, error, confidence, moved = (
-        np.array([getattr(one, name) for one in a]) for name in names
+        np.array([getattr(assessment, name) for assessment in a]) for name in names
     )
     less_sure = inputs & (classes > 2) & (confidence > LESS_SURE * error)
     return [
@@ -129,18 +131,19 @@ def _chosen(
     def worth(warned: Flags) -> float:
         return float(np.sum(warned & missed & known) - COST * np.sum(warned & ~missed & known))
 
-    best = [max(rule.items(), key=lambda one: worth(one[1])) for rule in rules]
+    best = [max(rule.items(), key=lambda item: worth(item[1])) for rule in rules]
     return [thresholds for thresholds, _ in best if thresholds], np.any([warned for _, warned in best], axis=0)
 
 
 def _rates(warned: Flags, missed: Flags, chosen: Flags) -> dict[str, object]:
     """Misses and hits, and how many of both are warned of."""
     counts = {"misses": missed & chosen, "hits": ~missed & chosen}
-    found: dict[str, object] = {}
-    for name, one in counts.items():
-        total, said = int(one.sum()), int(np.sum(one & warned))
-        found |= {name: total, f"{name}_warned": said, f"share_of_{name}_warned": said / total if total else None}
-    return found
+    rates: dict[str, object] = {}
+    for name, counted in counts.items():
+        total, n_warned = int(counted.sum()), int(np.sum(counted & warned))
+        share = n_warned / total if total else None
+        rates |= {name: total, f"{name}_warned": n_warned, f"share_of_{name}_warned": share}
+    return rates
 
 
 if __name__ == "__main__":

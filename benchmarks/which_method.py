@@ -26,7 +26,7 @@ def main(run: Path, small: Path, out: Path) -> None:
     """Join, print, save."""
     arrays = load_record(small.parent, small.name).arrays
     by_size = {
-        size: {method: size_quality(one, arrays) for method, one in predictions(arrays, size).items()}
+        size: {method: size_quality(predicted, arrays) for method, predicted in predictions(arrays, size).items()}
         for size in arrays["sizes"].tolist()
     }
     whole = max(by_size)
@@ -35,7 +35,7 @@ def main(run: Path, small: Path, out: Path) -> None:
     rows = []
     for method, full in sorted(known.items(), key=lambda item: -item[1].r_squared.value):
         few = by_size[FEW].get(method)
-        sizes = [found[method] for found in by_size.values() if method in found]
+        sizes = [qualities[method] for qualities in by_size.values() if method in qualities]
         needs = smallest_size(sizes) if len(sizes) == len(by_size) else None
         rows.append({"method": method, "all": asdict(full), "few": few and asdict(few), "needs": needs})
         print(_row(method, full, few, needs))
@@ -51,7 +51,7 @@ def _on_all(run: Path, size: int) -> dict[str, SizeQuality]:
         "sizes": np.array([size]),
         "scores": arrays["scores"][:, None, None, :],
     }
-    return {method: size_quality(one, seen) for method, one in predictions(seen, size).items()}
+    return {method: size_quality(predicted, seen) for method, predicted in predictions(seen, size).items()}
 
 
 def _row(method: str, full: SizeQuality, few: SizeQuality | None, needs: int | None) -> str:

@@ -18,7 +18,7 @@ _IMAGENET = "imagenet_validation_original"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predictions:
+class PredictionsOfNetworks:
     """Predicted classes of several networks on one set, a row for each network, and the labels."""
 
     predicted: NDArray[np.integer]
@@ -48,8 +48,8 @@ class Agreement:
     """One question of the benchmark of which only predicted classes are known: every network on every set."""
 
     networks: tuple[str, ...]
-    source: Predictions
-    targets: tuple[Predictions, ...]
+    source: PredictionsOfNetworks
+    targets: tuple[PredictionsOfNetworks, ...]
     kind: str = DOMAIN
 
 
@@ -59,15 +59,19 @@ def agreement(places: Places, setting: str, rng: np.random.Generator) -> Agreeme
         arrays = read_arrays(places.data / "cifar10.1-preds" / "predictions.npz")
         names = tuple(key.removeprefix("original/") for key in arrays if key.startswith("original/"))
         source, *targets = (
-            Predictions(np.stack([arrays[f"{part}/{name}"] for name in names]), arrays[f"{part}_labels"], part)
+            PredictionsOfNetworks(
+                np.stack([arrays[f"{part}/{name}"] for name in names]), arrays[f"{part}_labels"], part
+            )
             for part in ("original", "v4", "v6")
         )
     else:
         arrays = read_arrays(places.data / "imagenetv2-preds" / "imagenetv2_top1_common_derived.npz")
         names = tuple(map(str, arrays["models"]))
         parts = (_IMAGENET, "imagenetv2_b_33", "imagenetv2_a_44", "imagenetv2_c_12")
-        source, *targets = (Predictions(arrays[f"{part}_pred"], arrays[f"{part}_label"], part) for part in parts)
+        source, *targets = (
+            PredictionsOfNetworks(arrays[f"{part}_pred"], arrays[f"{part}_label"], part) for part in parts
+        )
     if len(source.labels) > _MOST_PICTURES:
         drawn = np.sort(rng.choice(len(source.labels), _MOST_PICTURES, replace=False))
-        source = Predictions(source.predicted[:, drawn], source.labels[drawn], source.name)
+        source = PredictionsOfNetworks(source.predicted[:, drawn], source.labels[drawn], source.name)
     return Agreement(names, source, tuple(targets))

@@ -52,8 +52,8 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> dict[str, NDArray[np.
         raise InputError(f"{path}: every line must have {len(head)} cells; line {ragged[0]:,} has not.")
     if missing := [name for name in names if name not in head]:
         raise InputError(f"{path}: has no column {missing[0]!r}; it has {', '.join(head)}.")
-    wanted = names or head
-    return {name: np.array([row[head.index(name)] for row in body], dtype=str) for name in wanted}
+    chosen = names or head
+    return {name: np.array([row[head.index(name)] for row in body], dtype=str) for name in chosen}
 
 
 def numbers(column: NDArray[np.str_]) -> NDArray[np.float64]:

@@ -28,15 +28,15 @@ from projnorm.outputs.outputs import Outputs
 SOURCE_ERROR = "the source error"
 OUTPUTS_ONLY, WITH_MODEL = "default, outputs only", "default, model and inputs"
 _NETWORKS = frozenset({"network", "initial", "second network"})
-# What a method may raise on a set that it was not made for; it is recorded, and the others go on.
 # Columns of a table on which methods are run that train on every target.
 _MOST_COLUMNS = 50
+# What a method may raise on a set that it was not made for; it is recorded, and the others go on.
 _FAILURES = (InputError, ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
 def error_methods() -> tuple[str, ...]:
     """Every method whose score is an error and that needs no network."""
-    return tuple(name for name, one in ESTIMATORS.items() if one.is_error and not one.needs & _NETWORKS)
+    return tuple(name for name, method in ESTIMATORS.items() if method.is_error and not method.needs & _NETWORKS)
 
 
 def row_names(methods: Sequence[str]) -> tuple[str, ...]:
@@ -89,42 +89,42 @@ class Answers:
 
 
 def model_answers(
-    problem: Problem, given: GivenOutputs, model: FittedModel, methods: Sequence[str], level: float, seed: int
+    problem: Problem, outputs: GivenOutputs, model: FittedModel, methods: Sequence[str], level: float, seed: int
 ) -> Answers:
     """What the rows say of a problem, with the model that was trained on it and its outputs."""
-    found = output_answers(given, methods, level, seed)
+    answers = output_answers(outputs, methods, level, seed)
     labelled = (problem.source.inputs, problem.source.labels)
     inputs = {target.name: target.inputs for target in problem.targets}
-    _run(found, WITH_MODEL, lambda: _default(model.model, labelled, inputs, level, seed, prepare=model.prepare))
-    return found
+    _run(answers, WITH_MODEL, lambda: _default(model.model, labelled, inputs, level, seed, prepare=model.prepare))
+    return answers
 
 
-def output_answers(given: GivenOutputs, methods: Sequence[str], level: float, seed: int) -> Answers:
+def output_answers(outputs: GivenOutputs, methods: Sequence[str], level: float, seed: int) -> Answers:
     """What the rows say that need no model; methods see temperature-scaled outputs, the default those of the model."""
-    sets = (given.source, *given.targets)
-    found = _blank([(given.source, target) for target in given.targets], given.kinds)
-    source, *targets = (replace(one, features=None, inputs=None) for one in sets)
-    named = {one.name: one.without_labels() for one in targets}
-    _run(found, OUTPUTS_ONLY, lambda: _default(None, source, named, level, seed))
+    sets = (outputs.source, *outputs.targets)
+    answers = _blank([(outputs.source, target) for target in outputs.targets], outputs.kinds)
+    source, *targets = (replace(samples, features=None, inputs=None) for samples in sets)
+    named = {target.name: target.without_labels() for target in targets}
+    _run(answers, OUTPUTS_ONLY, lambda: _default(None, source, named, level, seed))
     temperature = fit_temperature(source.logits, source.known_labels)
-    scaled = [replace(one, logits=one.logits / temperature) for one in sets]
+    scaled = [replace(samples, logits=samples.logits / temperature) for samples in sets]
     for method in methods:
         # A method that trains on every target takes too long on vectors of words.
-        if ESTIMATORS[method].costly and np.shape(given.source.inputs)[1:] > (_MOST_COLUMNS,):
+        if ESTIMATORS[method].costly and np.shape(outputs.source.inputs)[1:] > (_MOST_COLUMNS,):
             continue
-        if not ESTIMATORS[method].lacking(given.source, Resources(seed=seed)):
-            _run(found, method, partial(_scores, method, scaled[0], scaled[1:], seed))
-    return found
+        if not ESTIMATORS[method].lacking(outputs.source, Resources(seed=seed)):
+            _run(answers, method, partial(_scores, method, scaled[0], scaled[1:], seed))
+    return answers
 
 
 def signal_answers(signals: Signals, methods: Sequence[str]) -> Answers:
     """What the methods say that need confidences only."""
     kinds = tuple(target.kind for target in signals.targets)
-    found = _blank([(signals.source, target) for target in signals.targets], kinds)
+    answers = _blank([(signals.source, target) for target in signals.targets], kinds)
     for method, values in signals.estimates().items():
         if method in methods:
-            _run(found, method, partial(_without_interval, values))
-    return found
+            _run(answers, method, partial(_without_interval, values))
+    return answers
 
 
 def agreement_answers(agreement: Agreement, methods: Sequence[str], seed: int) -> Answers:
@@ -133,11 +133,11 @@ def agreement_answers(agreement: Agreement, methods: Sequence[str], seed: int) -
     sources = agreement.source.outputs()
     pairs = [pair for target in sets for pair in zip(sources, target.outputs(), strict=True)]
     names = [f"{target.name}, {network}" for target in sets for network in networks]
-    found = _blank(pairs, (agreement.kind,) * len(pairs), names)
+    answers = _blank(pairs, (agreement.kind,) * len(pairs), names)
     for method in methods:
         if ESTIMATORS[method].needs & {"second", "others"}:
-            _run(found, method, partial(_scores_of_pairs, method, pairs, seed))
-    return found
+            _run(answers, method, partial(_scores_of_pairs, method, pairs, seed))
+    return answers
 
 
 def _blank(pairs: Sequence[tuple[Any, Any]], kinds: tuple[str, ...], names: Sequence[str] = ()) -> Answers:
@@ -155,19 +155,20 @@ def _blank(pairs: Sequence[tuple[Any, Any]], kinds: tuple[str, ...], names: Sequ
     )
 
 
-def _run(found: Answers, row: str, compute: Callable[[], Floats]) -> None:
+def _run(answers: Answers, row: str, compute: Callable[[], Floats]) -> None:
     """Add a row, with its time per target, or why it failed."""
     started = time.perf_counter()
     try:
-        found.rows[row] = compute()
+        answers.rows[row] = compute()
     except _FAILURES as error:
-        found.failures[row] = f"{type(error).__name__}: {error}"
-    found.seconds[row] = (time.perf_counter() - started) / len(found.targets)
+        answers.failures[row] = f"{type(error).__name__}: {error}"
+    answers.seconds[row] = (time.perf_counter() - started) / len(answers.targets)
 
 
 def _default(model: Any, source: Any, targets: dict[str, Any], level: float, seed: int, **options: Any) -> Floats:
     estimates: list[ErrorEstimate] = estimate_errors(model, source, targets, level=level, seed=seed, **options)
-    return np.array([(one.error, one.low, one.high, bool(one.warnings)) for one in estimates], dtype=np.float64)
+    rows = [(estimate.error, estimate.low, estimate.high, bool(estimate.warnings)) for estimate in estimates]
+    return np.array(rows, dtype=np.float64)
 
 
 def _scores(method: str, source: Outputs, targets: Sequence[Outputs], seed: int) -> Floats:

@@ -114,9 +114,9 @@ def run_benchmark(config: BenchmarkConfig, context: RunContext) -> Record:
         names = tuple(results[0]["rows"].tolist())
         for case, result in zip(cases, results, strict=True):
             seconds[case.name] = {row: float(s) for row, s in zip(names, result["seconds"], strict=True) if s >= 0.0}
-            said = {row: str(f) for row, f in zip(names, result["failures"], strict=True) if f}
-            if said:
-                failures[case.name] = said
+            failed = {row: str(f) for row, f in zip(names, result["failures"], strict=True) if f}
+            if failed:
+                failures[case.name] = failed
         own = ("rows", "seconds", "failures")
         arrays = concatenated([{k: v for k, v in result.items() if k not in own} for result in results])
         return _with_peers({"rows": np.array(names), **arrays}, peers, seconds)
@@ -157,11 +157,11 @@ def _answered(config: BenchmarkConfig, context: RunContext, case: Case, methods:
     from projnorm.models.preparation import one_thread
 
     with one_thread("cpu"):
-        found = _answers(config, context, case, methods)
+        answers = _answers(config, context, case, methods)
     names = row_names(methods)
     described = {"cases": case.name, "suites": case.suite, "tables": SUITES[case.suite].table}
-    columns = {key: np.full(len(found.targets), value) for key, value in described.items()}
-    return Entry({"rows": np.array(names), **columns, **found.to_arrays(names)})
+    columns = {key: np.full(len(answers.targets), value) for key, value in described.items()}
+    return Entry({"rows": np.array(names), **columns, **answers.to_arrays(names)})
 
 
 def _answers(config: BenchmarkConfig, context: RunContext, case: Case, methods: Sequence[str]) -> Answers:
@@ -179,21 +179,21 @@ def _answers(config: BenchmarkConfig, context: RunContext, case: Case, methods: 
         context.store(OUTPUTS).put(case.name, plain_outputs(case.name, question))
         return output_answers(question, methods, config.level, config.seed)
     model = fitted(case.model, question, places, config.seed)
-    given = model.outputs_on(question)
-    context.store(OUTPUTS).put(case.name, plain_outputs(case.name, given))
-    return model_answers(question, given, model, methods, config.level, config.seed)
+    outputs = model.outputs_on(question)
+    context.store(OUTPUTS).put(case.name, plain_outputs(case.name, outputs))
+    return model_answers(question, outputs, model, methods, config.level, config.seed)
 
 
 def _with_peers(arrays: Arrays, peers: Sequence[Peer], seconds: dict[str, dict[str, float]]) -> Arrays:
     """The arrays with a row more for each peer."""
     pairs = list(zip(arrays["cases"].tolist(), arrays["targets"].tolist(), strict=True))
     for peer in peers:
-        said = np.array([peer.estimates.get(case, {}).get(target, np.nan) for case, target in pairs])
-        if not np.isfinite(said).any():
+        estimates = np.array([peer.estimates.get(case, {}).get(target, np.nan) for case, target in pairs])
+        if not np.isfinite(estimates).any():
             raise InputError(f"`peers`: the file of {peer.row} has no estimate of any target of these suites.")
-        missing = np.full((len(said), 1), np.nan)
+        missing = np.full((len(estimates), 1), np.nan)
         arrays = {**arrays, "rows": np.append(arrays["rows"], peer.row)}
-        arrays["estimates"] = np.column_stack([arrays["estimates"], said])
+        arrays["estimates"] = np.column_stack([arrays["estimates"], estimates])
         arrays |= {key: np.column_stack([arrays[key], missing]) for key in ("low", "high", "warned")}
         for case, took in peer.seconds.items():
             if case in seconds:

@@ -50,25 +50,27 @@ def show(record: Record, _folder: Path) -> Report:
         blocks += ["MAE in points by suite (by case in the file leaderboard_by_case):", tables["leaderboard_by_suite"]]
         figures["benchmark"] = draw.later(record)
     for table, heading in _OTHER_TABLES.items():
-        if found := standings(record, table=table):
-            tables[f"leaderboard_{table.replace(' ', '_')}"] = build(found)
-            blocks += [heading, build(found)]
+        if rows := standings(record, table=table):
+            tables[f"leaderboard_{table.replace(' ', '_')}"] = build(rows)
+            blocks += [heading, build(rows)]
     if failures := _failures(record):
         blocks.append(failures)
-    values = {table: [asdict(one) for one in standings(record, table=table)] for table in (OUTPUTS, *_OTHER_TABLES)}
+    values = {
+        table: [asdict(standing) for standing in standings(record, table=table)] for table in (OUTPUTS, *_OTHER_TABLES)
+    }
     return Report(blocks, figures, values, title="The benchmark of real shifts", tables=tables, record=record)
 
 
-def build(found: list[Standing]) -> Table:
+def build(rows: list[Standing]) -> Table:
     """One row for each row of the leaderboard."""
     columns: dict[str, Column] = {
-        "row": lambda one: one.row,
+        "row": lambda standing: standing.row,
         "cases": number("cases", ",d"),
         "targets": number("targets", ",d"),
         "MAE": number("mae", ".2f", 100),
         "default there": number("default_mae", ".2f", 100),
         "worst case": number("worst_mae", ".1f", 100),
-        "which": lambda one: one.worst_case,
+        "which": lambda standing: standing.worst_case,
         "worst miss": number("worst_miss", ".1f", 100),
         "coverage": number("coverage", ".2f"),
         "width": number("width", ".1f", 100),
@@ -76,7 +78,7 @@ def build(found: list[Standing]) -> Table:
         "hits warned": number("warned_hits", ".2f"),
         "seconds": number("seconds", ".2g"),
     }
-    return Table.from_rows(found, columns)
+    return Table.from_rows(rows, columns)
 
 
 def by_group(record: Record, key: str) -> Table:
@@ -84,13 +86,13 @@ def by_group(record: Record, key: str) -> Table:
     of_table = record.arrays["tables"] == OUTPUTS
     present = dict.fromkeys(record.arrays[key][of_table].tolist())
     groups = [kind for kind in KINDS if kind in present] if key == "kinds" else list(present)
-    rows = [one.row for one in standings(record)]
+    rows = [standing.row for standing in standings(record)]
     defaults = [row for row in _LOOKS if row in rows]
     lines: list[list[Cell]] = []
     for group in groups:
-        found = {one.row: one for one in standings(record, **{key.removesuffix("s"): group})}
-        errors = [Number(100 * found[row].mae if row in found else math.nan, ".2f") for row in rows]
-        coverages = [Number(found[row].coverage if row in found else math.nan, ".2f") for row in defaults]
+        by_row = {standing.row: standing for standing in standings(record, **{key.removesuffix("s"): group})}
+        errors = [Number(100 * by_row[row].mae if row in by_row else math.nan, ".2f") for row in rows]
+        coverages = [Number(by_row[row].coverage if row in by_row else math.nan, ".2f") for row in defaults]
         lines.append([group, *errors, *coverages])
     return Table((key.removesuffix("s"), *rows, *(f"coverage of {row}" for row in defaults)), lines)
 
@@ -131,8 +133,8 @@ def _panel(axes: Axes, record: Record, chosen: np.ndarray) -> None:
 def _failures(record: Record) -> str:
     """Rows that failed, with the first reason of each."""
     reasons: dict[str, list[str]] = {}
-    for case, said in record.facts["failures"].items():
-        for row, reason in said.items():
+    for case, failures in record.facts["failures"].items():
+        for row, reason in failures.items():
             reasons.setdefault(row, []).append(f"{case}: {reason}")
-    lines = [f"{row} failed on {len(said)} cases, such as {said[0]}" for row, said in reasons.items()]
+    lines = [f"{row} failed on {len(cases)} cases, such as {cases[0]}" for row, cases in reasons.items()]
     return "\n".join(lines)

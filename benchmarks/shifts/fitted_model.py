@@ -33,13 +33,13 @@ class FittedModel:
         if self.last:
             from projnorm.models.forward import forward
 
-            said = forward(self.model, self.last, samples.inputs, prepare=self.prepare)
+            outputs = forward(self.model, self.last, samples.inputs, prepare=self.prepare)
         else:
             rows = np.zeros((len(samples), self.classes))
             rows[:, self.model.classes_] = self.model.predict_proba(samples.inputs)
-            said = Outputs(log_probabilities(rows, samples.name))
+            outputs = Outputs(log_probabilities(rows, samples.name))
         inputs = samples.inputs if samples.inputs.dtype.kind in "fu" else None
-        return Outputs(said.logits, said.features, samples.labels, inputs=inputs, name=samples.name)
+        return Outputs(outputs.logits, outputs.features, samples.labels, inputs=inputs, name=samples.name)
 
     def outputs_on(self, problem: Problem) -> GivenOutputs:
         """What it says of the source and the targets of a problem."""

@@ -91,5 +91,5 @@ def _parquet(path: Path) -> dict[str, NDArray[Any]]:
     """The columns of a Parquet file that are numbers."""
     parquet, types = load("pyarrow.parquet"), load("pyarrow.types")
     table = parquet.read_table(path)
-    names = [one.name for one in table.schema if types.is_integer(one.type) or types.is_floating(one.type)]
+    names = [column.name for column in table.schema if types.is_integer(column.type) or types.is_floating(column.type)]
     return {name: table[name].to_numpy() for name in names}

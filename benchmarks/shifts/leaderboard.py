@@ -73,12 +73,13 @@ def standings(
         case: Name of a case; all by default.
     """
     chosen = record.arrays["tables"] == table
-    for key, wanted in (("kinds", kind), ("suites", suite), ("cases", case)):
-        if wanted:
-            chosen = chosen & (record.arrays[key] == wanted)
+    for key, name in (("kinds", kind), ("suites", suite), ("cases", case)):
+        if name:
+            chosen = chosen & (record.arrays[key] == name)
     rows = record.arrays["rows"].tolist()
-    found = [_standing(record, chosen, number, name) for number, name in enumerate(rows)]
-    return sorted((one for one in found if one is not None), key=lambda one: (one.relative, one.mae))
+    by_row = (_standing(record, chosen, number, row) for number, row in enumerate(rows))
+    known = [standing for standing in by_row if standing is not None]
+    return sorted(known, key=lambda standing: (standing.relative, standing.mae))
 
 
 def by_case(values: Floats, cases: NDArray[Any]) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Peer:
     seconds: Mapping[str, float]
 
 
-def plain_outputs(case: str, given: GivenOutputs) -> Arrays:
+def plain_outputs(case: str, outputs: GivenOutputs) -> Arrays:
     """Probabilities, predictions and labels of a case, as another tool reads them.
 
     The arrays are ``source_probabilities``, ``source_predictions`` and ``source_labels``, and for each target its
@@ -41,12 +41,13 @@ def plain_outputs(case: str, given: GivenOutputs) -> Arrays:
     """
     arrays: dict[str, NDArray[np.generic]] = {
         "case": np.array(case),
-        "targets": np.array([one.name for one in given.targets]),
+        "targets": np.array([target.name for target in outputs.targets]),
     }
-    for name, one in (("source", given.source), *((str(number), one) for number, one in enumerate(given.targets))):
-        arrays[f"{name}_probabilities"] = probabilities(one.logits).astype(np.float32)
-        arrays[f"{name}_predictions"] = one.predicted
-        arrays[f"{name}_labels"] = one.known_labels
+    sets = {"source": outputs.source, **{str(number): target for number, target in enumerate(outputs.targets)}}
+    for name, samples in sets.items():
+        arrays[f"{name}_probabilities"] = probabilities(samples.logits).astype(np.float32)
+        arrays[f"{name}_predictions"] = samples.predicted
+        arrays[f"{name}_labels"] = samples.known_labels
     return arrays
 
 

@@ -133,8 +133,8 @@ class GivenOutputs:
 
     def at_most(self, m: int, rng: np.random.Generator) -> GivenOutputs:
         """At most `m` samples of each target."""
-        drawn = (np.sort(rng.choice(len(one), size=min(m, len(one)), replace=False)) for one in self.targets)
-        targets = (one.take(rows) for one, rows in zip(self.targets, drawn, strict=True))
+        drawn = (np.sort(rng.choice(len(target), size=min(m, len(target)), replace=False)) for target in self.targets)
+        targets = (target.take(rows) for target, rows in zip(self.targets, drawn, strict=True))
         return replace(self, targets=tuple(targets))
 
 
@@ -168,10 +168,10 @@ def split_by_group(
 
 def other_than(sets: Sequence[LabelledSet], name: str) -> tuple[LabelledSet, tuple[LabelledSet, ...]]:
     """The set of this name, and the others."""
-    chosen = [one for one in sets if one.name == name]
+    chosen = [samples for samples in sets if samples.name == name]
     if len(chosen) != 1:
-        raise InputError(f"there is no set {name!r}; there are {', '.join(one.name for one in sets)}.")
-    return chosen[0], tuple(one for one in sets if one.name != name)
+        raise InputError(f"there is no set {name!r}; there are {', '.join(samples.name for samples in sets)}.")
+    return chosen[0], tuple(samples for samples in sets if samples.name != name)
 
 
 def drawn_by_shares(

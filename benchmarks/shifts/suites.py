@@ -74,8 +74,8 @@ class Case:
 
 
 SUITES = {
-    one.name: one
-    for one in (
+    suite.name: suite
+    for suite in (
         Suite(
             "made",
             "a drawn table with moved columns, and with other class shares",
@@ -124,5 +124,9 @@ SUITES = {
 
 def cases_of(suites: Sequence[str]) -> list[Case]:
     """All cases of these suites."""
-    chosen = [SUITES[name] for name in suites]
-    return [Case(one.name, setting, model) for one in chosen for setting in one.settings for model in one.models]
+    return [
+        Case(name, setting, model)
+        for name in suites
+        for setting in SUITES[name].settings
+        for model in SUITES[name].models
+    ]

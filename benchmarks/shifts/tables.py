@@ -59,7 +59,7 @@ def elec2(places: Places, _setting: str, _rng: np.random.Generator) -> Problem:
 def beijing_sites(places: Places, site: str, rng: np.random.Generator) -> Problem:
     """Is PM2.5 above 75? From the other pollutants and the weather of the same hour; one site, then the others."""
     sets = {name: _site(path, (*_POLLUTANTS, *_WEATHER), name) for name, path in _sites(places.data).items()}
-    targets = [one for name, one in sets.items() if name != site]
+    targets = [samples for name, samples in sets.items() if name != site]
     return split_source(sets[site], targets, rng)
 
 
@@ -75,8 +75,8 @@ def beijing_quarters(places: Places, _setting: str, rng: np.random.Generator) ->
         sites.append(_site(path, _WEATHER, ""))
     hour = np.concatenate(hours)
     order = np.argsort(hour, kind="stable")
-    X = np.concatenate([one.inputs for one in sites])[order]
-    labels = np.concatenate([one.labels for one in sites])[order]
+    X = np.concatenate([site.inputs for site in sites])[order]
+    labels = np.concatenate([site.labels for site in sites])[order]
     starts = np.arange("2013-03", "2017-03", 3, dtype="datetime64[M]")
     ends = (starts + 3).astype("datetime64[h]") - np.datetime64("2013-03", "h")
     quarters = np.split(np.arange(len(order)), np.searchsorted(hour[order], ends.astype(int)[:-1], side="right"))

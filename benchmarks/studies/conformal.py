@@ -27,14 +27,14 @@ from projnorm.core.errors import InputError
 from projnorm.core.statistics import Fit, Floats, Interval, family_draws, left_out_predictions
 from projnorm.estimate.result import Coverage
 
-# Residuals are in units of this and of how far the predicted error is above that in distribution.
+# FamilyResiduals are in units of this and of how far the predicted error is above that in distribution.
 _LEAST_SCALE = 0.2
 # Sets that are all predicted exactly have a radius of zero, up to rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Residuals:
+class FamilyResiduals:
     """By how much predictions missed the errors of labelled shifted sets of families they were not fitted to.
 
     Each of the errors is predicted by what was fitted to the other families; `start` is the error in distribution.
@@ -46,7 +46,9 @@ class Residuals:
     start: float
 
     @classmethod
-    def of(cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float) -> Residuals:
+    def from_scores(
+        cls, scores: Floats, errors: Floats, families: NDArray[np.str_], fit: Fit, start: float
+    ) -> FamilyResiduals:
         """What predictions from the scores of sets, one row for each, miss when a family is left out of the fit."""
         if len(np.unique(families)) < 2:
             raise InputError("a calibration leaves a family out and fits the others; there must be two or more.")
@@ -98,7 +100,7 @@ def coverage(
         inside = families == family
         if len(np.unique(families[~inside])) < 2:
             return _UNKNOWN
-        residuals = Residuals.of(scores[~inside], errors[~inside], families[~inside], fit, start)
+        residuals = FamilyResiduals.from_scores(scores[~inside], errors[~inside], families[~inside], fit, start)
         predicted = fit(scores[~inside], errors[~inside]).predict(scores[inside])
         radius = residuals.radius(predicted, level)
         if not np.isfinite(radius).all():

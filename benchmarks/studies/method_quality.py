@@ -55,7 +55,7 @@ class SizeQuality:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class QualityDifference:
     """The quality of one method less that of another, on the same draws of `size` samples and the same families."""
 
     better: str
@@ -70,7 +70,7 @@ class SmallSampleQualities:
     """Every method at every number of samples, and the default less ProjNorm and less the best other method."""
 
     qualities: dict[str, list[SizeQuality]]
-    differences: list[Difference]
+    differences: list[QualityDifference]
 
     def ranked(self) -> list[tuple[str, list[SizeQuality]]]:
         """Methods with their qualities, the best at the largest size first."""
@@ -107,7 +107,7 @@ def predictions(arrays: Mapping[str, np.ndarray], size: int) -> dict[str, Predic
         values = scores[:, :, column]
         if np.isfinite(values).all() and (np.ptp(values, axis=0) > 0.0).all():
             predicted[method] = _predicted(method, size, values, arrays, Line.fitted)
-    predicted = {method: one for method, one in predicted.items() if np.isfinite(one.values).all()}
+    predicted = {method: errors for method, errors in predicted.items() if np.isfinite(errors.values).all()}
     if all(method in predicted for method in STACKED):
         columns = [names.index(method) for method in STACKED]
         predicted[STACK] = _predicted(STACK, size, scores[:, :, columns] * signs(STACKED), arrays, Stack.fitted)
@@ -120,20 +120,22 @@ def size_quality(predicted: Predicted, arrays: Mapping[str, np.ndarray], *, seed
     return SizeQuality(predicted.method, predicted.size, r_squared, mae, predicted.coverage, predicted.width)
 
 
-def difference(better: Predicted, worse: Predicted, arrays: Mapping[str, np.ndarray], *, seed: int = 0) -> Difference:
+def difference(
+    better: Predicted, worse: Predicted, arrays: Mapping[str, np.ndarray], *, seed: int = 0
+) -> QualityDifference:
     """Paired bootstrap: both methods in the same draws of families."""
     both = better.values, worse.values
     r_squared, mae = (_interval(measure, arrays, seed, *both) for measure in (_r_squared, _mae))
-    return Difference(better.method, worse.method, better.size, r_squared, mae)
+    return QualityDifference(better.method, worse.method, better.size, r_squared, mae)
 
 
 def smallest_size(qualities: list[SizeQuality]) -> int:
     """The fewest samples from which on a method explains nine tenths of the variance; 0 if it never does."""
     works = 0
-    for one in sorted(qualities, key=lambda q: -q.size):
-        if not one.r_squared.value >= WORKS:
+    for quality in sorted(qualities, key=lambda q: -q.size):
+        if not quality.r_squared.value >= WORKS:
             break
-        works = one.size
+        works = quality.size
     return works
 
 
@@ -145,8 +147,9 @@ def _predicted(method: str, size: int, scores: Floats, arrays: Mapping[str, np.n
         values.append(left_out_predictions(scores[:, draw], errors, families, fit))
         rng = np.random.default_rng(draw)
         held.append(coverage(scores[:, draw], errors, families, fit, start, _LEVEL, rng=rng))
-    shares = np.array([[one.share.value, one.share.low, one.share.high] for one in held]).mean(axis=0).tolist()
-    return Predicted(method, size, np.array(values), Interval(*shares), float(np.mean([one.width for one in held])))
+    shares = [drawn.share for drawn in held]
+    share = np.array([[share.value, share.low, share.high] for share in shares]).mean(axis=0).tolist()
+    return Predicted(method, size, np.array(values), Interval(*share), float(np.mean([drawn.width for drawn in held])))
 
 
 def _r_squared(values: Floats, errors: Floats, counts: Counts) -> Floats:
@@ -172,7 +175,7 @@ def _interval(measure: Measure, arrays: Mapping[str, np.ndarray], seed: int, *va
     errors = arrays["errors"]
 
     def measured(counts: Counts) -> Floats:
-        by_method = [measure(one, errors, counts) for one in values]
+        by_method = [measure(predicted, errors, counts) for predicted in values]
         return by_method[0] if len(by_method) == 1 else by_method[0] - by_method[1]
 
     once = np.ones((1, len(errors)), dtype=np.int64)

@@ -134,7 +134,7 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
 def methods_of(config: SmallSamplesConfig, run: Run) -> tuple[str, ...]:
     """Methods that need outputs only, GDE if there is a second network, and ProjNorm if it is asked for."""
     lacking = {"others", "second network", *(() if _has_second(run) else ("second",))}
-    names = tuple(name for name, one in ESTIMATORS.items() if not one.costly and not one.needs & lacking)
+    names = tuple(name for name, method in ESTIMATORS.items() if not method.costly and not method.needs & lacking)
     return (*names, ProjNorm.name) if config.projnorm_size else names
 
 

@@ -37,10 +37,10 @@ def show(record: Record, _folder: Path) -> Report:
         blocks += [_DIFFERENCES, differences(summary)]
     values = {
         "methods": {
-            method: {"needs": smallest_size(sizes), "sizes": [asdict(one) for one in sizes]}
+            method: {"needs": smallest_size(sizes), "sizes": [asdict(quality) for quality in sizes]}
             for method, sizes in summary.ranked()
         },
-        "differences": [asdict(one) for one in summary.differences],
+        "differences": [asdict(difference) for difference in summary.differences],
     }
     figures = {"small_samples": draw.later(summary, about_run(record))}
     return Report(blocks, figures, values, title=draw.title, record=record)
@@ -50,21 +50,21 @@ def build(summary: SmallSampleQualities) -> Table:
     """One row per method and size, the best at the largest size first."""
     needs = {method: smallest_size(sizes) for method, sizes in summary.ranked()}
     columns: dict[str, Column] = {
-        "method": lambda one: one.method,
+        "method": lambda quality: quality.method,
         "m": number("size", ",d"),
         "R^2": number("r_squared"),
         "MAE (points)": number("mae", ".1f", 100),
         "coverage": number("coverage", ".2f"),
         "width (points)": number("width", ".1f", 100),
-        "needs": lambda one: Number(needs[one.method], ",d") if needs[one.method] else "more",
+        "needs": lambda quality: Number(needs[quality.method], ",d") if needs[quality.method] else "more",
     }
-    return Table.from_rows([one for _, sizes in summary.ranked() for one in sizes], columns)
+    return Table.from_rows([quality for _, sizes in summary.ranked() for quality in sizes], columns)
 
 
 def differences(summary: SmallSampleQualities) -> Table:
     """The default against others, by paired bootstrap."""
     columns: dict[str, Column] = {
-        "difference": lambda one: f"{one.better} - {one.worse}",
+        "difference": lambda difference: f"{difference.better} - {difference.worse}",
         "m": number("size", ",d"),
         "R^2": number("r_squared"),
         "MAE (points)": number("mae", ".2f", 100),
@@ -83,7 +83,7 @@ def draw(figure: Figure, summary: SmallSampleQualities, heading: str = "") -> No
     figure.suptitle(heading)
     axes = figure.subplots()
     for method, sizes in summary.ranked():
-        x, y = [one.size for one in sizes], [one.r_squared.value for one in sizes]
+        x, y = [quality.size for quality in sizes], [quality.r_squared.value for quality in sizes]
         if method in looks:
             colour, mark, width = looks[method]
             axes.plot(x, y, marker=mark, color=colour, lw=width, ms=5, label=method, zorder=3)
@@ -91,11 +91,11 @@ def draw(figure: Figure, summary: SmallSampleQualities, heading: str = "") -> No
             label = f"{len(grey)} other methods" if method == grey[0] else None
             axes.plot(x, y, color=OTHERS, lw=0.8, label=label, zorder=1)
         if method == STACK:
-            low, high = [one.r_squared.low for one in sizes], [one.r_squared.high for one in sizes]
+            low, high = [quality.r_squared.low for quality in sizes], [quality.r_squared.high for quality in sizes]
             axes.fill_between(x, low, high, color=TRUTH, alpha=0.12, lw=0, label="default, 95 % interval")
     axes.plot(_PAPER_SIZE, _PAPER, "*", mfc="none", mec=CYCLE[3], ms=11, ls="none", label="ProjNorm in the paper")
     axes.set_xscale("log")
-    ticks = sorted({one.size for sizes in summary.qualities.values() for one in sizes})
+    ticks = sorted({quality.size for sizes in summary.qualities.values() for quality in sizes})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     axes.set(ylim=(0, 1.02), xlabel="samples of each target, m", ylabel="$R^2$ of predicted errors, families left out")

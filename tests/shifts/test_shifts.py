@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.shifts.__main__ import main
-from benchmarks.shifts.agreement import Agreement, Predictions
+from benchmarks.shifts.agreement import Agreement, PredictionsOfNetworks
 from benchmarks.shifts.confidence_only import Signals, SignalSet
 from benchmarks.shifts.csv_columns import numbers, read_columns, read_text
 from benchmarks.shifts.evaluate import (
@@ -323,7 +323,7 @@ def test_confidences_alone_give_what_the_methods_are_defined_as():
 def test_classes_numbered_anew_keep_errors_and_agreements():
     rng = np.random.default_rng(0)
     predicted, labels = rng.integers(0, 5, (4, 60)), rng.integers(0, 5, 60)
-    outputs = Predictions(predicted, labels, "set").outputs()
+    outputs = PredictionsOfNetworks(predicted, labels, "set").outputs()
     for number, one in enumerate(outputs):
         assert one.error == pytest.approx(np.mean(predicted[number] != labels))
         for other, hot in zip(np.delete(predicted, number, axis=0), one.others, strict=True):
@@ -332,7 +332,7 @@ def test_classes_numbered_anew_keep_errors_and_agreements():
 
 def test_every_network_on_every_set_is_a_target_of_agreement():
     rng = np.random.default_rng(0)
-    sets = [Predictions(rng.integers(0, 3, (4, 80)), rng.integers(0, 3, 80), name) for name in "abc"]
+    sets = [PredictionsOfNetworks(rng.integers(0, 3, (4, 80)), rng.integers(0, 3, 80), name) for name in "abc"]
     found = agreement_answers(Agreement(tuple("wxyz"), sets[0], tuple(sets[1:])), error_methods(), 0)
     assert found.targets[:5] == ("b, w", "b, x", "b, y", "b, z", "c, w")
     assert found.truth[4] == pytest.approx(np.mean(sets[2].predicted[0] != sets[2].labels))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.studies.conformal import Residuals, coverage, family_weights, weighted_quantile
+from benchmarks.studies.conformal import FamilyResiduals, coverage, family_weights, weighted_quantile
 from projnorm.core.statistics import Line
 
 
@@ -25,7 +25,7 @@ def test_radius_and_probability_by_hand():
     # Nine families of one set each, predicted as they are; start 0, so that residuals are in units of 0.2 + predicted.
     predicted = np.full(9, 0.3)
     errors = 0.3 + 0.5 * np.array([-0.08, -0.06, -0.04, -0.02, 0.0, 0.02, 0.04, 0.06, 0.10])
-    found = Residuals(predicted, errors, np.array(list("abcdefghi")), 0.0)
+    found = FamilyResiduals(predicted, errors, np.array(list("abcdefghi")), 0.0)
     for at, level, radius in ((0.3, 0.9, 0.05), (0.8, 0.9, 0.10), (0.3, 0.5, 0.02), (0.3, 0.91, math.inf)):
         assert found.radius(np.array(at), level) == pytest.approx(radius)
     # Four of nine residuals are above zero, each of weight a tenth; the family not seen counts half.
@@ -48,7 +48,7 @@ def test_a_set_of_a_new_family_is_covered_as_often_as_promised():
     for _ in range(draws):
         scores, errors, families = drawn(rng, families=20)
         new = families == "f19"
-        found = Residuals.of(scores[~new], errors[~new], families[~new], Line.fitted, 0.1)
+        found = FamilyResiduals.from_scores(scores[~new], errors[~new], families[~new], Line.fitted, 0.1)
         predicted = Line.fitted(scores[~new], errors[~new]).predict(scores[new][:1])
         held += abs(predicted[0] - errors[new][0]) <= found.radius(predicted, 0.9)[0]
     # Four standard errors of a share of 400 draws.
@@ -74,4 +74,4 @@ def test_coverage_is_unknown_where_every_interval_would_be_infinite(count):
     found = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
     assert math.isnan(found.share.value)
     with pytest.raises(ValueError, match="there must be two or more"):
-        Residuals.of(scores[:3], errors[:3], families[:3], Line.fitted, 0.1)
+        FamilyResiduals.from_scores(scores[:3], errors[:3], families[:3], Line.fitted, 0.1)
