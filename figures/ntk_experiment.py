@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,16 @@ TABLE_CAPTION = (
     "holds the loss: ours at k = 0, the sharp and the joint one must; the paper's at k = 0 and the 90 % prediction "
     "interval for truths of random direction need not."
 )
+# Numbers in a warning, which differ from set to set.
+_NUMBERS = re.compile(r"\d[\d.e+-]*")
 # Through two points there is always a line.
 _FEWEST = 3
 
 
-def _said(interval: str) -> Column:
+def _holds(interval: str) -> Column:
     """A column that says whether an interval holds the loss: a dash where the loss is not known."""
-    said = {True: "holds", False: "fails", None: "none"}
-    return lambda row: "-" if math.isnan(row["test_loss"]) else said[row[f"{interval}_holds"]]
+    words = {True: "holds", False: "fails", None: "none"}
+    return lambda row: "-" if math.isnan(row["test_loss"]) else words[row[f"{interval}_holds"]]
 
 
 _COLUMNS: dict[str, Column] = {
@@ -42,27 +45,39 @@ _COLUMNS: dict[str, Column] = {
     "c": number("overlap"),
     "decay": number("exponent", ".2f"),
     "loss": number("test_loss", ".4f"),
-    "paper's": _said("proposition"),
-    "ours": _said("generalised"),
-    "sharp": _said("sharp"),
-    "joint": _said("joint"),
-    "random direction": _said("spherical"),
+    "paper's": _holds("proposition"),
+    "ours": _holds("generalised"),
+    "sharp": _holds("sharp"),
+    "joint": _holds("joint"),
+    "random direction": _holds("spherical"),
 }
 
 
 def show_gram(record: Record, _folder: Path) -> Report:
     """Kernels that were computed, and how well they agree with gradients of autograd."""
     facts, sets, traces = record.facts, record.arrays["sets"].tolist(), record.arrays["trace"].tolist()
+    table = Table(("set", "trace"), [(name, Number(trace, ".6g")) for name, trace in zip(sets, traces, strict=True)])
     blocks: list[str | Table] = [
         f"Tangent kernels of {facts['parameters']:,} parameters on {len(sets)} sets of samples.",
-        Table(("set", "trace"), [(name, Number(trace, ".6g")) for name, trace in zip(sets, traces, strict=True)]),
+        table,
         _GRAM,
         f"Spot check against autograd: {facts['check_error']:.2g} of the scale.",
         f"Weights: {facts['weights']}.",
     ]
     if damaged := facts.get("damaged_tiles"):
         blocks.append(f"Computed again, because they were damaged: {', '.join(damaged)}.")
-    return Report(blocks, values={"sets": sets, "trace": traces}, title="Tangent kernels", record=record)
+    return Report(
+        blocks,
+        values={"sets": sets, "trace": traces},
+        title="Tangent kernels",
+        tables={"ntk_traces": table},
+        record=record,
+    )
+
+
+def _target_tables(record: Record) -> dict[str, Table]:
+    """What is saved as files: every column of every target, whichever of them is shown."""
+    return {"ntk_targets": Table.from_rows(target_rows(record), _COLUMNS)}
 
 
 def show_analysis(record: Record, _folder: Path) -> Report:
@@ -73,6 +88,7 @@ def show_analysis(record: Record, _folder: Path) -> Report:
         {"ntk_panels": ntk_panels.draw.later(record), **ntk_targets.drawings(record)},
         values | asdict(_quality(record)),
         title="The theory on tangent kernels",
+        tables=_target_tables(record),
         record=record,
     )
 
@@ -88,6 +104,7 @@ def show_predictions(record: Record, _folder: Path) -> Report:
         {"rows": target_rows(record), **asdict(quality)},
         title="ProjNormLinear on tangent kernels",
         verdict=follows,
+        tables=_target_tables(record),
         record=record,
     )
 
@@ -137,10 +154,26 @@ def _labelled(record: Record) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _notes(record: Record) -> list[str]:
-    """What must be said of the numbers."""
+    """Sentences without which the numbers may be misread."""
     unlabelled = record.arrays["targets"][np.isnan(record.arrays["error"])].tolist()
     return [
-        *(f"Note: {warning}" for warning in record.facts["warnings"]),
+        *_rounding_notes(record),
         *([f"Without labels, so nothing is measured from them: {', '.join(unlabelled)}."] if unlabelled else []),
         f"Weights: {record.facts['weights']}.",
     ]
+
+
+def _rounding_notes(record: Record) -> list[str]:
+    """Each warning once, of the first set that it is about, with the names of the others."""
+    sets: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for warning in record.facts["warnings"]:
+        name, _, message = warning.partition(": ")
+        kind = _NUMBERS.sub("", message)
+        sets.setdefault(kind, []).append(name)
+        first.setdefault(kind, message)
+    notes = []
+    for kind, names in sets.items():
+        others = f" (likewise {', '.join(names[1:])})" if names[1:] else ""
+        notes.append(f"Note on {names[0]}{others}: {first[kind]}.")
+    return notes

@@ -32,11 +32,13 @@ _COLUMNS: dict[str, Column] = {
 def show(record: Record, _folder: Path) -> Report:
     """Sampled kernels beside the exact one."""
     rows = subsample_rows(record)
+    table = Table.from_rows(rows, _COLUMNS)
     return Report(
-        [Table.from_rows(rows, _COLUMNS), CAPTION, f"Weights: {record.facts['weights']}."],
+        [table, CAPTION, f"Weights: {record.facts['weights']}."],
         {"ntk_subsample": draw.later(record)},
         {"rows": rows},
         title=draw.title,
+        tables={"ntk_subsample": table},
         record=record,
     )
 

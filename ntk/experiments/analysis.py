@@ -32,7 +32,7 @@ from projnorm_theory.gram_space import GramSpace
 
 Floats = NDArray[np.float64]
 
-# A smallest eigenvalue within this many roundings of a single-precision product is not told from rounding.
+# A smallest eigenvalue within this many roundings of a product may be due to rounding.
 _TRUSTED_ROUNDINGS = 100.0
 _FEWEST_FOR_A_FIT = 3
 _FEWEST_CLASSES = 2
@@ -72,7 +72,7 @@ class TrainAnalysis:
         eigenvalues: Eigenvalues of ``k_train``, descending.
         decay: Power law of the eigenvalues; None with fewer than three.
         space: Eigendecomposition of ``k_train``, for `analyse_target`.
-        warning: Empty, or why the smallest eigenvalues are not to be trusted and what to do.
+        warning: Why the smallest eigenvalues are not to be trusted; empty where they are.
         responses: Targets of the training set.
         accumulate: Precision of the products that the kernels are made from.
     """
@@ -294,15 +294,15 @@ def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> f
 
 
 def _warning(K: Floats, space: GramSpace, accumulate: str) -> str:
-    """Said after every eigendecomposition whose smallest eigenvalues rounding may have made."""
-    remedy = '; accumulate="float64" resolves more' if accumulate == "float32" else ""
+    """Why the smallest eigenvalues of a kernel are not to be trusted; empty where they are."""
+    remedy = "; products in double precision (`accumulate` float64) resolve more" if accumulate == "float32" else ""
     if space.rank < len(K):
-        return f"numerical rank {space.rank} of {len(K)}: eigenvalues within rounding of zero were cut{remedy}"
+        return f"numerical rank {space.rank} of {len(K)}: eigenvalues within rounding of zero count as zero{remedy}"
     floor = _TRUSTED_ROUNDINGS * math.sqrt(len(K)) * float(np.finfo(accumulate).eps) * float(K.diagonal().max())
     smallest = float(space.singular_values[-1] ** 2)
     if smallest >= floor:
         return ""
-    return f"eigenvalues below {floor:.3g} are not told from rounding; the smallest is {smallest:.3g}{remedy}"
+    return f"eigenvalues below {floor:.3g} may be due to rounding; the smallest is {smallest:.3g}{remedy}"
 
 
 def _decay(eigenvalues: Floats) -> PowerLawFit | None:
