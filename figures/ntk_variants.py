@@ -23,8 +23,8 @@ CAPTION = (
     "follow in that order. The ridge is in units of the mean eigenvalue."
 )
 SIZES_CAPTION = (
-    "R^2 and Spearman's rho from smaller numbers of samples of the training set and of each target: of ProjNormLinear as it "
-    "is defined, and of the variant that is best on the probes at that size."
+    "R^2 and Spearman's rho from fewer samples of the training set and of each target: of ProjNormLinear as it is "
+    "defined, and of the variant that is best on the probes at that size."
 )
 _SHOWN = 8
 _PARTS = ("probes", "others", "all")
