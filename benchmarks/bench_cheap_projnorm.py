@@ -1,8 +1,8 @@
 """Cheaper forms of ProjNorm beside the full one: time of a target, and how well each predicts.
 
 The times are medians of interleaved repeats on ResNet18 at 32 px, one thread, m = 1,000, T = 20; weights are random,
-which changes no time. The quality is read from records: the JSON of `projnorm deep sweep --layers fc,layer4+fc` and of
-`projnorm deep run ... --methods all` on the same targets.
+which changes no time. The quality is read from records: the JSON of `projnorm deep analyse sweep --layers fc,layer4+fc`
+and of `projnorm deep run ... --methods all` on the same targets.
 
 Run: python -m benchmarks.bench_cheap_projnorm SWEEP.json RUN.json; writes bench_cheap_projnorm.json and
 figures/projnorm_cost.png into results/.

@@ -2,7 +2,7 @@
 
 Run: python -m benchmarks.bench_monitor --data DATA --nannyml nannyml-env/bin/python --cache CACHE. DATA has the set
 `elec2` of docs/benchmark-of-shifts.md, `nannyml_alerts.py` says how to make the environment, whose package also holds
-the other three sets, and CACHE is a folder that an interrupted run resumes from, to be removed when `deep/estimate`
+the other three sets, and CACHE is a folder that an interrupted run resumes from, to be removed when `projnorm/estimate`
 changes. Writes results/bench_monitor.json and results/figures/monitor.png; half an hour on two cores. `--only speed`
 replaces the speed alone in the record and needs no data; it is only of use where nothing else runs.
 

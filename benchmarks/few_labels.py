@@ -2,9 +2,8 @@
 
 Run: python -m benchmarks.few_labels DATA IMAGES WEIGHTS CACHE. DATA has the sets of docs/benchmark-of-shifts.md, IMAGES
 and WEIGHTS are those of its `cifar10`, and CACHE is a folder that an interrupted run resumes from, to be removed when
-`deep/labels` changes. Writes results/few_labels.json and results/figures/few_labels.png; an hour and a half on
-two busy cores.
-`pip install ppi-python==0.2.3` adds the row of its `ppi_mean_ci`.
+`projnorm/labels` changes. Writes results/few_labels.json and results/figures/few_labels.png; an hour and a half on two
+busy cores. `pip install ppi-python==0.2.3` adds the row of its `ppi_mean_ci`.
 
 Of every target the samples and their strata are fixed, and only the draw of labels changes. Draws are shared out evenly
 among the targets of a set, which `few_labels_sets.py` describes. Coverage is the share of draws whose 90 % interval has

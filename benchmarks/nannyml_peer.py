@@ -1,10 +1,10 @@
-"""CBPE of NannyML on the outputs that `projnorm benchmark` stored, as a row of its leaderboard.
+"""CBPE of NannyML on the outputs that `python -m benchmarks.shifts` stored, as a row of its leaderboard.
 
 It runs in an environment of its own, with nothing of this project:
 
     python3 -m venv nannyml-env && nannyml-env/bin/pip install nannyml==0.13.1 statsmodels
     nannyml-env/bin/python benchmarks/nannyml_peer.py projnorm-out/runs/benchmark-outputs nannyml.json
-    projnorm benchmark --peers nannyml.json
+    python -m benchmarks.shifts --peers nannyml.json
 
 The reference is the labelled source of a case, and each target is one chunk. NannyML would report its use to a server
 of its makers; that is switched off. Its package does not name statsmodels, which it imports.

@@ -1,7 +1,7 @@
 """How well warnings separate ranges that miss from those that hold, with thresholds chosen without the suite.
 
-Run: python -m benchmarks.warning_rules projnorm-out/runs; reads what `projnorm benchmark` stored there and writes
-results/warning_rules.json. The mode is the default from outputs only.
+Run: python -m benchmarks.warning_rules projnorm-out/runs; reads what `python -m benchmarks.shifts` stored there and
+writes results/warning_rules.json. The mode is the default from outputs only.
 
 The conditions are those of `projnorm.estimate.warnings`. Each suite is left out in turn, the thresholds are those that
 make "misses warned of less 0.3 times hits warned of" largest on the other suites, and they are applied to the suite.

@@ -1,7 +1,7 @@
 """The table of docs/which-method.md: every method on all and on few samples of each target, with its cost.
 
 Run: python -m benchmarks.which_method RUN SMALL_SAMPLES OUT.json, with the folders of the records of `projnorm deep run
-... --methods all` and of `projnorm deep small-samples` on it. Prints rows of Markdown.
+... --methods all` and of `python -m benchmarks.studies.small_samples` on it. Prints rows of Markdown.
 """
 
 from __future__ import annotations

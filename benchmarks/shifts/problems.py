@@ -32,7 +32,7 @@ class Places:
     Attributes:
         data: Folder with the data sets that `docs/benchmark-of-shifts.md` lists.
         packages: Folder in which the packages that hold data are installed; empty for this environment.
-        images: Training and test images of CIFAR-10, as `projnorm.vision.load_splits` takes them.
+        images: Training and test images of CIFAR-10, as `projnorm.data.load_splits` takes them.
         weights: Weights that the ResNet18 starts from.
         cache: Folder for what is computed once, such as encoded texts and trained networks.
     """

@@ -87,7 +87,7 @@ def train(
         labels: Classes of the samples, shape ``(n,)``.
         recipe: Optimiser, learning rate, batches and length of the training.
         seed: Seed of the batches and of what layers draw.
-        prepare: Function applied to every batch before the network, for example `projnorm.vision.ImageNetInput`.
+        prepare: Function applied to every batch before the network, for example `projnorm.data.ImageNetInput`.
         device: Device that the network is trained on.
         loss: Loss as a function of network, inputs and labels.
         watch: Called after every step with the number of steps done and the network.

@@ -155,7 +155,7 @@ def gram(
             arguments, such as a tokenizer's batch, or a `DataLoader`.
         targets: Other sets by name, or a single one; each gives a block with the training set and one with itself.
         config: Which kernel, and how.
-        prepare: Applied to every batch before the network, for example `projnorm.vision.ImageNetInput`. Without it,
+        prepare: Applied to every batch before the network, for example `projnorm.data.ImageNetInput`. Without it,
             images of bytes are divided by 255.
         folder: Folder that stores the tiles, from which a later run goes on; in memory by default.
         fresh: Compute again even what is there.

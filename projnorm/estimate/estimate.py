@@ -155,7 +155,7 @@ def estimate_errors(
         level: Level of the intervals.
         seed: Seed of everything drawn.
         device: Device that networks of torch run on, or "auto".
-        prepare: Function from a batch of inputs to what a network takes, such as `projnorm.vision.ImageNetInput`; by
+        prepare: Function from a batch of inputs to what a network takes, such as `projnorm.data.ImageNetInput`; by
             default images as bytes with colours last become numbers from 0 to 1 with colours first.
         init: The same network with the weights that fine-tuning started from, for ProjNorm; or a pair of it and the
             `Recipe` of ProjNorm's trainings.
