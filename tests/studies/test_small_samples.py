@@ -109,14 +109,14 @@ def made(noise: dict[str, float], *, families: int = 12, draws: int = 6) -> dict
 
 def test_the_default_beats_its_parts_where_their_noise_is_independent():
     arrays = made({"COT": 0.05, "COTT": 0.05, "MI": 0.05, "FeatureShift": 0.05, "ATC": 0.2})
-    found = predictions(arrays, 100)
-    quality = {method: size_quality(one, arrays) for method, one in found.items()}
+    by_method = predictions(arrays, 100)
+    quality = {method: size_quality(predicted, arrays) for method, predicted in by_method.items()}
     assert quality[STACK].mae.value < quality["COT"].mae.value < quality["ATC"].mae.value
     assert quality[STACK].mae.low <= quality[STACK].mae.value <= quality[STACK].mae.high
     assert quality["COT"].coverage.value == pytest.approx(0.9, abs=0.1)
-    won = difference(found[STACK], found["ATC"], arrays)
+    won = difference(by_method[STACK], by_method["ATC"], arrays)
     assert won.mae.high < 0.0 < won.r_squared.low
-    same = difference(found["COT"], found["COT"], arrays)
+    same = difference(by_method["COT"], by_method["COT"], arrays)
     assert (same.mae.value, same.mae.low, same.mae.high) == (0.0, 0.0, 0.0)
 
 
