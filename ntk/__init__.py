@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         predict_target,
     )
     from ntk.experiments.config import GramConfig, NtkConfig, SubsampleConfig
-    from ntk.experiments.experiment import compute_kernels, run_analysis, run_gram
+    from ntk.experiments.experiment import run_analysis, run_gram
     from ntk.experiments.plan import plan_kernels
     from ntk.experiments.subsample import run_subsample
     from ntk.features.gradient_features import Features, gradient_features

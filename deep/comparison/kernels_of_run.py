@@ -161,7 +161,7 @@ def _arrays(
     config: NtkPredictConfig, run: Run, experiment: KernelExperiment, kernels: Kernels
 ) -> tuple[Arrays, list[str]]:
     """The results, and warnings of the analysis."""
-    train, analysed = analyse(experiment, kernels)
+    train, analysed = analyse(experiment, kernels, top=config.top)
     values, errors, seed = [], [], run.config.seed
     both = list(zip(experiment.targets, data_of(run).targets, strict=True))
     for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):

@@ -15,7 +15,7 @@ from ntk.experiments.analysis import Responses, TargetAnalysis, TrainAnalysis, a
 from ntk.experiments.config import GramConfig, NtkConfig
 from ntk.experiments.networks import Networks, require_fitting
 from ntk.experiments.samples import DrawnSamples
-from ntk.tiles.kernels import GramTask, Kernels, as_sets
+from ntk.tiles.kernels import GramTask, Kernels, named_samples
 from ntk.tiles.plan import TRAIN
 from ntk.trace.inputs import Values
 from projnorm.core.progress import tracked
@@ -59,7 +59,7 @@ MEANINGS = {
 class KernelExperiment:
     """Everything that an experiment works on."""
 
-    config: NtkConfig
+    config: GramConfig
     networks: Networks
     train: SampleSet
     targets: tuple[Target[SampleSet], ...]
@@ -71,8 +71,6 @@ class KernelExperiment:
         samples = samples or DrawnSamples.load(config)
         targets = samples.targets()
         networks = Networks.from_config(config.network, seed=config.seed)
-        if not isinstance(config, NtkConfig):
-            config = NtkConfig(config.data, config.network, config.kernel, config.seed)
         return cls(config, networks, samples.train, targets, samples.classes)
 
     def task(self, context: RunContext, sets: Mapping[str, Values] | None = None, **others: Any) -> GramTask:
@@ -81,14 +79,12 @@ class KernelExperiment:
         `others` are further fields of `KernelConfig`.
         """
         if sets is None:
-            as_inputs = self.networks.as_inputs
-            samples = {TRAIN: self.train, **{target.name: target.samples for target in self.targets}}
-            sets = {name: as_inputs(part.inputs) for name, part in samples.items()}
+            of_sets = {TRAIN: self.train, **{target.name: target.samples for target in self.targets}}
+            sets = {name: self.networks.as_inputs(part.inputs) for name, part in of_sets.items()}
         if self.config.network.model:
             require_fitting(self.networks, sets)
-        named = as_sets(sets[TRAIN], {name: x for name, x in sets.items() if name != TRAIN})
         config = self.config.kernel_config(context, **others)
-        return GramTask(list(self.networks.models), named, config, self.networks.prepare)
+        return GramTask(list(self.networks.models), named_samples(sets), config, self.networks.prepare)
 
 
 def run_gram(config: GramConfig, context: RunContext) -> Record:
@@ -103,13 +99,6 @@ def run_gram(config: GramConfig, context: RunContext) -> Record:
     if (record := existing_record(GRAM_KIND, config, context, samples.inputs)) is not None:
         return record
     return _kernels(KernelExperiment.from_config(config, samples), samples.inputs, context)[1]
-
-
-def compute_kernels(config: GramConfig, context: RunContext) -> tuple[KernelExperiment, Kernels, Record]:
-    """As `run_gram`, with the kernels themselves; tiles that are there are read."""
-    samples = DrawnSamples.load(config)
-    experiment = KernelExperiment.from_config(config, samples)
-    return experiment, *_kernels(experiment, samples.inputs, context)
 
 
 def run_analysis(config: NtkConfig, context: RunContext) -> Record:
@@ -129,7 +118,7 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
     with Store(_tiles(config, context)).lock():  # while tiles are read, nobody begins afresh
         started = time.perf_counter()
         kernels, _ = _kernels(experiment, samples.inputs, context, task)
-        train, targets = analyse(experiment, kernels)
+        train, targets = analyse(experiment, kernels, ridge=config.ridge, top=config.top)
         warnings = [f"{TRAIN}: {train.warning}"] if train.warning else []
         warnings += [f"{name}: {warning}" for name, target in targets.items() for warning in target.warnings]
         arrays = analysis_arrays(experiment, train, targets)
@@ -149,7 +138,7 @@ def _kernels(
     if record is None or record.facts.get("inputs") != dict(inputs):
         diagonals = [kernels.train.diagonal(), *(kernels.ood(name).diagonal() for name in kernels.targets)]
         arrays = {"sets": np.array([TRAIN, *kernels.targets]), "trace": np.array([d.sum() for d in diagonals])}
-        described = {**facts(experiment, kernels), "inputs": dict(inputs)}
+        described = {**facts(experiment, kernels), "settings": config.to_json(), "inputs": dict(inputs)}
         record = finish_record(GRAM_KIND, config, context, arrays, _GRAM_MEANINGS, started=started, facts=described)
     return kernels, record
 
@@ -158,16 +147,17 @@ def _tiles(config: GramConfig, context: RunContext) -> Path:
     return context.root.absolute() / record_id(GRAM_KIND, config.gram) / "tiles"
 
 
-def analyse(experiment: KernelExperiment, kernels: Kernels) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
-    """Every target of an experiment, one after the other."""
-    config = experiment.config
+def analyse(
+    experiment: KernelExperiment, kernels: Kernels, *, ridge: float = 0.0, top: int = 300
+) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
+    """Every target of an experiment, one after the other; `ridge` and `top` are those of `analyse_target`."""
     responses = Responses.from_labels(experiment.train.labels, experiment.classes)
-    train = analyse_train(kernels.train, responses, accumulate=config.kernel.accumulate)
+    train = analyse_train(kernels.train, responses, accumulate=experiment.config.kernel.accumulate)
     targets = {}
     for target in tracked(experiment.targets, description="targets analysed", total=len(experiment.targets)):
         blocks = kernels.ood_train(target.name), kernels.ood(target.name)
         labels = target.samples.known_labels
-        targets[target.name] = analyse_target(train, *blocks, labels, ridge=config.ridge, top=config.top)
+        targets[target.name] = analyse_target(train, *blocks, labels, ridge=ridge, top=top)
     return train, targets
 
 

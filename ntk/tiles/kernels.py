@@ -365,7 +365,13 @@ def as_sets(train: Inputs, targets: Mapping[str, Inputs] | Inputs | None) -> dic
         named = targets
     if TRAIN in named:
         raise InputError(f"a target must not be called {TRAIN!r}.")
-    sets = {TRAIN: first} | {str(name): Samples.from_inputs(x, f"inputs of {name}") for name, x in named.items()}
+    return named_samples({TRAIN: first, **{str(name): x for name, x in named.items()}})
+
+
+def named_samples(inputs: Mapping[str, Inputs | Samples]) -> dict[str, Samples]:
+    """The inputs of the training set and of targets, by name, checked to be of one shape and type."""
+    sets = {name: Samples.from_inputs(x, f"inputs of {name}") for name, x in inputs.items()}
+    first = sets[TRAIN]
     for name, x in sets.items():
         if x.form != first.form:
             raise InputError(

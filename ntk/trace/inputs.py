@@ -36,7 +36,7 @@ class Samples:
     outputs: Tensor | None = None
 
     @classmethod
-    def from_inputs(cls, inputs: Inputs, name: str) -> Samples:
+    def from_inputs(cls, inputs: Inputs | Samples, name: str) -> Samples:
         """From anything that `Inputs` names, checked; `name` is what messages call it."""
         if isinstance(inputs, Samples):
             return inputs

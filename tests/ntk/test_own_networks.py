@@ -314,7 +314,7 @@ def test_texts_reach_the_kernel_as_a_tokenizer_names_them(save, tmp_path, monkey
         given.update(models=models, sets=sets, prepare=prepare)
         raise Stop
 
-    monkeypatch.setattr(ntk.experiments.experiment, "as_sets", lambda train, targets: {"train": train, **targets})
+    monkeypatch.setattr(ntk.experiments.experiment, "named_samples", dict)
     monkeypatch.setattr(ntk.experiments.experiment, "GramTask", task)
     data = NtkImages(n=8, m=6, data="texts.csv", targets=("new.csv",))
     network = NtkNetwork(model=str(folder), length=9, heads=2)
