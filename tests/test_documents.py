@@ -23,6 +23,7 @@ import yaml
 from transformers import BertForSequenceClassification, BertTokenizer
 
 import projnorm as pn
+from benchmarks.shifts.__main__ import main as leaderboard
 from projnorm.cli.app import SUMMARIES, run
 from projnorm.estimators.base import REGISTERED
 from projnorm.estimators.registry import estimator
@@ -63,6 +64,13 @@ def options_of(command: str) -> frozenset[str]:
     return frozenset(FLAG.findall(printed.getvalue()))
 
 
+@cache
+def options_of_the_leaderboard() -> frozenset[str]:
+    with redirect_stdout(io.StringIO()) as printed:
+        assert leaderboard(["--help-all"]) == 0
+    return frozenset(FLAG.findall(printed.getvalue()))
+
+
 @pytest.mark.parametrize("document", PRESENT)
 def test_commands_and_options_in_documents_exist(document):
     groups = {name.split()[0] for name in SUMMARIES}
@@ -77,7 +85,8 @@ def test_commands_and_options_in_documents_exist(document):
 @pytest.mark.parametrize("document", PRESENT)
 def test_options_in_running_text_are_those_of_some_command(document):
     ours = {flag for command in SUMMARIES for flag in options_of(command)}
-    ours |= {"--debug", "--version", "--help", "--help-all"}
+    ours |= {"--debug", "--version", "--help", "--help-all"} | options_of_the_leaderboard()
+    ours |= options_of("deep run templates")  # a preset for text
     mentioned = {flag for span in re.findall(r"`(--[^`]+)`", read(document)) for flag in FLAG.findall(span)}
     assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
