@@ -24,7 +24,6 @@ Peers that are no dependencies of the project; without them their rows are left 
 from __future__ import annotations
 
 import argparse
-import copy
 import importlib.util
 import json
 import resource
@@ -41,9 +40,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from benchmarks.harness import interleaved_seconds, medians, write_result
+from benchmarks.kernel_checks import CHECKED, Expected, check_layers, config, exact, kernel_in_double, require
 from benchmarks.kernel_networks import (
     BERT,
     CNN,
@@ -53,29 +52,25 @@ from benchmarks.kernel_networks import (
     Inputs,
     KernelCase,
     count,
-    in_double,
     make_case,
     rows,
 )
+from benchmarks.kernel_parts import ENGINE, against_forced_routes, sampled_features, self_check
 from benchmarks.kernel_peers import (
     Kernel,
     NeuralTangents,
     PeerError,
     gradient_loop,
-    gradients_by_autograd,
     hand_written,
     nngeometry,
     torch_func,
 )
-from ntk.features.gradient_features import gradient_features
-from ntk.kernel_config import KernelConfig
 from ntk.tiles.kernels import gram
 from ntk.trace.requirements import UnsupportedNetworkError
 from projnorm.core.errors import InputError
 from projnorm.core.files import physical_memory
 
-ENGINE, NNGEOMETRY, FUNC, LOOP, TANGENTS, FORMULA = (
-    "engine",
+NNGEOMETRY, FUNC, LOOP, TANGENTS, FORMULA = (
     "nngeometry",
     "torch.func",
     "gradient loop",
@@ -97,11 +92,6 @@ CHUNKS = (8, 32, 128, 512)
 SMALLEST_BATCH = 64
 REPEATS, PEER_REPEATS = 9, 3
 LONGEST = 20.0
-CHECKED = 4
-FLOAT64_TOLERANCE = 1e-10
-# Share of a sample's gradient below which a tensor's own size no longer counts: keys' biases have no gradient at all.
-SMALLEST_SHARE = 1e-4
-DIRECT_CEILING = 12e9
 
 
 def main() -> None:
@@ -194,31 +184,6 @@ class Candidate:
         self.difference = max(self.difference, require(name, answer, expected.engine, expected.case))
         first = answer[:CHECKED, :CHECKED]
         self.error = max(self.error, require(name, first, expected.first, expected.case))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Expected:
-    """What every kernel of a network at one size is compared with.
-
-    Attributes:
-        case: The network.
-        engine: Kernel by the engine.
-        first: Kernel of the first samples by autograd in float64.
-    """
-
-    case: KernelCase
-    engine: np.ndarray
-    first: np.ndarray
-
-
-def config(**options: Any) -> KernelConfig:
-    """The engine as users call it, on the CPU; its self-check stays on unless `options` say otherwise."""
-    return KernelConfig(device="cpu", **options)
-
-
-def exact(network: nn.Module, x: Inputs, **options: Any) -> np.ndarray:
-    """The engine."""
-    return gram(network, x, config=config(**options)).train
 
 
 def measure(case: KernelCase, sizes: dict[int, tuple[str, ...]], peers: Peers, result: dict[str, Any]) -> None:
@@ -345,93 +310,6 @@ def quickest(peer: str, candidate: Candidate, expected: Expected) -> Candidate:
         candidate.check(f"{peer} {name}".strip(), answer, expected)
     candidate.best = min(candidate.seconds, key=candidate.seconds.__getitem__)
     return candidate
-
-
-def require(name: str, answer: np.ndarray, expected: np.ndarray, case: KernelCase) -> float:
-    """Difference of two kernels against the largest entry, within the rounding of float32 sums over all parameters."""
-    worst = float(np.abs(answer - expected).max() / np.abs(expected).max())
-    tolerance = 4 * float(np.finfo(np.float32).eps) * case.parameters**0.5
-    assert worst < tolerance, f"{case.name}: {name} differs by {worst:.2g}, over {tolerance:.2g}"
-    return worst
-
-
-def kernel_in_double(case: KernelCase, x: Inputs) -> np.ndarray:
-    """Kernel by autograd in float64."""
-    gradients = gradients_by_autograd(copy.deepcopy(case.network).double(), in_double(x)).numpy()
-    return gradients @ gradients.T
-
-
-def check_layers(case: KernelCase) -> dict[str, Any]:
-    """Worst error of a parameter tensor's features and of a layer's kernel, against autograd in float64."""
-    network, x = copy.deepcopy(case.network).double(), in_double(case.draw(CHECKED))
-    expected = gradients_by_autograd(network, x).numpy()
-    ours = gradient_features(network, x, config=config(kind="exact", self_check=False)).values
-    smallest = SMALLEST_SHARE * np.linalg.norm(expected)
-    of_tensor, parts, column = {}, {}, 0
-    for name, parameter in network.named_parameters():
-        part = slice(column, column + parameter.numel())
-        column = part.stop
-        parts[name] = expected[:, part]
-        size = max(float(np.linalg.norm(parts[name])), smallest)
-        of_tensor[name] = float(np.linalg.norm(ours[:, part] - parts[name])) / size
-    of_layer = {}
-    for layer, module in network.named_modules():
-        if layer and list(module.parameters(recurse=False)):
-            K = sum(part @ part.T for name, part in parts.items() if name.startswith(f"{layer}."))
-            kernel = exact(network, x, layers=(layer,), accumulate="float64", self_check=False)
-            of_layer[layer] = float(np.linalg.norm(kernel - K)) / max(float(np.linalg.norm(K)), smallest**2)
-    for what, errors in (("features", of_tensor), ("kernel", of_layer)):
-        worst = max(errors, key=errors.__getitem__)
-        assert errors[worst] < FLOAT64_TOLERANCE, f"{case.name}: {what} of {worst} are off by {errors[worst]:.2g}"
-    return {
-        "tensors": len(of_tensor),
-        "worst_features": max(of_tensor.values()),
-        "layers": len(of_layer),
-        "worst_kernel": max(of_layer.values()),
-    }
-
-
-def self_check(case: KernelCase, n: int) -> dict[str, Any]:
-    """The engine without its self-check, and with it."""
-    x = case.draw(n)
-    jobs = {"without": lambda: exact(case.network, x, self_check=False), "with": lambda: exact(case.network, x)}
-    return ratios(jobs, dict.fromkeys(jobs, 15))
-
-
-def against_forced_routes(case: KernelCase, n: int) -> dict[str, Any]:
-    """The engine, the engine all direct, and the paper's 500,000 coordinates."""
-    network, x = case.network, case.draw(n)
-    jobs = {
-        ENGINE: lambda: exact(network, x),
-        "every layer direct": lambda: exact(network, x, route="direct", memory=DIRECT_CEILING),
-        "500,000 coordinates": lambda: exact(network, x, kind="coordinates"),
-    }
-    require("every layer direct", jobs["every layer direct"](), jobs[ENGINE](), case)
-    return ratios(jobs, {ENGINE: 7, "every layer direct": 3, "500,000 coordinates": 5})
-
-
-def sampled_features(case: KernelCase, n: int) -> dict[str, Any]:
-    """Picking coordinates against forming every gradient."""
-    network, x = case.network, case.draw(n)
-
-    def sampled(**options: Any) -> np.ndarray:
-        return gradient_features(network, x, config=config(kind="coordinates", **options)).values
-
-    jobs = {"picking": sampled, "forming and indexing": lambda: sampled(route="direct")}
-    require("forming and indexing", jobs["forming and indexing"](), jobs["picking"](), case)
-    return ratios(jobs, dict.fromkeys(jobs, 5))
-
-
-def ratios(jobs: dict[str, Callable[[], Any]], repeats: dict[str, int]) -> dict[str, Any]:
-    """Median seconds, and how many times the first one's the others take."""
-    seconds = interleaved_seconds(jobs, repeats)
-    median = medians(seconds)
-    first = next(iter(median))
-    return {
-        "seconds": seconds,
-        "median_seconds": median,
-        f"times_{first}": {name: median[name] / median[first] for name in median if name != first},
-    }
 
 
 def table(measured: Sequence[dict[str, Any]]) -> str:
