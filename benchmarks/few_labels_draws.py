@@ -152,7 +152,7 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
         uniform = rng.choice(len(target.wrong), budget, replace=False)
         ppi = _ppi(target, uniform)
         squares[number] = [(interval.value - target.wrong.mean()) ** 2 for interval in (power_tuned, ppi)]
-        counts = StratumCounts.of(of, y, strata.sizes)
+        counts = StratumCounts.from_samples(of, y, strata.sizes)
         if number < draws:
             x = int(target.wrong[uniform].sum())
             intervals = (power_tuned, _clopper_pearson(x, budget), _wald(x, budget), ppi)
@@ -252,7 +252,11 @@ def _rejecting(counts: StratumCounts, division: Counts) -> list[bool]:
     """Sides, False for the lower end, that reject the true total at its likeliest division."""
     likeliest = _likeliest(counts, int(division.sum()))
     sides = {False: (counts, likeliest), True: (counts.mirrored, counts.sizes - likeliest)}
-    return [mirrored for mirrored, (seen, errors) in sides.items() if _Divisions.of(seen).probability(errors) <= _ALPHA]
+    return [
+        mirrored
+        for mirrored, (seen, errors) in sides.items()
+        if _Divisions.from_counts(seen).probability(errors) <= _ALPHA
+    ]
 
 
 def _likeliest(counts: StratumCounts, total: int) -> Floats:

@@ -107,7 +107,7 @@ class ErrorEstimator:
         require_alike(self.fitted.source, outputs)
         with one_thread_for(self.model, self.options):
             if labelled is not None:
-                return with_labels(self.fitted, outputs, Labelled.of(labelled), interval, metrics=metrics)
+                return with_labels(self.fitted, outputs, Labelled.from_input(labelled), interval, metrics=metrics)
             estimate = self.fitted.estimate(outputs, metrics=metrics)
         return estimate if self.recalibration is None else self.recalibration.apply(estimate)
 

@@ -71,7 +71,7 @@ def estimate_error(
     name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
     if labelled is None:
         return estimate_errors(model, source, {name: target}, **options)[0]
-    known = Labelled.of(labelled)
+    known = Labelled.from_input(labelled)
     check_options(options)
     with one_thread_for(model, options):
         sets = SourceAndModel.of_options(model, source, options)

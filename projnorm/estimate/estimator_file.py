@@ -119,7 +119,7 @@ def _outputs(arrays: Arrays, group: str, path: Path) -> Outputs:
     logits, labels, features, predictions = (arrays.get(f"{group}/{name}") for name in _SOURCE)
     if logits is None or labels is None:
         raise ValueError(f"it has no labelled outputs of the {group}")
-    found = Outputs.of(
+    found = Outputs.from_logits(
         logits, labels=labels, features=features, predictions=predictions, name=f"the source in {path.name}"
     )
     return replace(found, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))

@@ -57,7 +57,13 @@ class _OnTheLine(SupervisedEstimator):
 
 @register
 class ALineS(_OnTheLine):
-    """The accuracy in distribution, moved along the line that agreements lie on."""
+    """The accuracy in distribution, moved along the line that agreements lie on.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ALineS().fit(source).score(target), 3)
+    0.175
+    """
 
     name = "ALine-S"
 
@@ -73,6 +79,11 @@ class ALineD(_OnTheLine):
 
     For every pair the mean of the two probits of accuracy differs from the probit of agreement by as much as in
     distribution, times the slope.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ALineD().fit(source).score(target), 3)
+    0.157
     """
 
     name = "ALine-D"

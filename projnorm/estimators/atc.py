@@ -24,6 +24,11 @@ SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {
 class ATC(SupervisedEstimator):
     """The share of samples whose score falls below a threshold learnt from labelled ones.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ATC().fit(source).score(target), 3)
+    0.335
+
     Attributes:
         by: What a sample is scored by: "entropy" for the negative entropy, or "confidence".
         threshold: As many labelled samples fall below it as are predicted wrongly.

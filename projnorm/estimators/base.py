@@ -78,7 +78,13 @@ LEARNT: Any = _NotLearnt()
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """A method that predicts the error of a model on unlabelled data: ``COT().fit(source).score(target)``.
+    """A method that predicts the error of a model on unlabelled data.
+
+    >>> from projnorm.estimators import AC
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(AC().fit(source).score(target), 3)
+    0.268
 
     A subclass is decorated with `register`, which makes it a frozen dataclass; its fields are options and values learnt
     by `fit`. It declares what it needs and what its score means, and writes `_score`, and `_fit` where it learns

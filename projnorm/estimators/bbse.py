@@ -20,6 +20,11 @@ from projnorm.outputs.outputs import Outputs
 class BBSE(SupervisedEstimator):
     """The error in distribution with classes weighted as the target seems to have them, if only their shares differ.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(BBSE().fit(source).score(target), 3)
+    0.142
+
     Attributes:
         confusion: Share of labelled samples by predicted class (row) and true class (column).
     """
@@ -44,6 +49,11 @@ class BBSE(SupervisedEstimator):
 @register
 class RLLS(BBSE):
     """As BBSE, with class shares that are drawn to those in distribution, the more the fewer the labelled samples.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(RLLS().fit(source).score(target), 3)
+    0.142
 
     Attributes:
         count: Number of labelled samples.

@@ -9,7 +9,13 @@ from projnorm.outputs.outputs import Outputs
 
 @register
 class ConfScore(Estimator):
-    """One less the mean confidence: the error if every confidence were a probability of being right."""
+    """One less the mean confidence: the error if every confidence were a probability of being right.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ConfScore().fit(source).score(target), 3)
+    0.243
+    """
 
     name = "ConfScore"
     is_error = True

@@ -26,6 +26,11 @@ class COT(SupervisedEstimator):
     The published method takes the predicted class to be the likeliest one. Where a model decides otherwise, what this
     costs in expectation is added.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(COT().fit(source).score(target), 3)
+    0.248
+
     Attributes:
         shares: Share of each class in distribution.
     """
@@ -45,6 +50,11 @@ class COT(SupervisedEstimator):
 @register
 class COTT(COT):
     """The share of samples that cost more to move than a threshold learnt from labelled ones.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(COTT().fit(source).score(target), 3)
+    0.32
 
     Attributes:
         threshold: As many labelled samples cost more as are predicted wrongly; on the costs with their sign turned.

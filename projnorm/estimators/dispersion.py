@@ -17,6 +17,11 @@ class Dispersion(Estimator):
     .. math:: \log \frac{1}{m (K - 1)} \sum_k m_k \|\mu_k - \mu\|^2
 
     over the :math:`K` classes that are predicted at all.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(Dispersion().fit(source).score(target), 3)
+    -0.434
     """
 
     name = "Dispersion"

@@ -15,6 +15,11 @@ from projnorm.outputs.outputs import Outputs
 class AC(SupervisedEstimator):
     """One less the mean probability of the predicted class, after temperature scaling.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(AC().fit(source).score(target), 3)
+    0.268
+
     Attributes:
         temperature: Fitted on labelled in-distribution samples.
     """
@@ -34,6 +39,11 @@ class AC(SupervisedEstimator):
 @register
 class DoC(SupervisedEstimator):
     """The error in distribution, and by how much confidence falls from there: ``err_S + AC_T - AC_S``, AC an error.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(DoC().fit(source).score(target), 3)
+    0.26
 
     Attributes:
         confidence: The AC of the same samples.

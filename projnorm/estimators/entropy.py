@@ -9,7 +9,13 @@ from projnorm.outputs.outputs import Outputs
 
 @register
 class Entropy(Estimator):
-    """The mean entropy of the predicted probabilities."""
+    """The mean entropy of the predicted probabilities.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(Entropy().fit(source).score(target), 3)
+    0.579
+    """
 
     name = "Entropy"
 

@@ -20,6 +20,11 @@ class Frechet(Estimator):
 
     .. math:: \|\mu_S - \mu_T\|^2 + \operatorname{tr}\left(C_S + C_T - 2 (C_S C_T)^{1/2}\right)
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(Frechet().fit(source).score(target), 3)
+    1.248
+
     Attributes:
         mean: Mean of the features in distribution.
         root: Square root of their covariance.

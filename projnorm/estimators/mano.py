@@ -29,6 +29,11 @@ CRITERIA = ("source", "target")
 class MaNo(Estimator):
     """The mean fourth power, to the power of a quarter, of normalised outputs.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(MaNo().fit(source).score(target), 3)
+    0.627
+
     Attributes:
         criterion: What the normalisation is chosen on: "source", or "target" for each target as in the paper.
         is_sure: Whether the network is sure of itself in distribution.

@@ -31,6 +31,11 @@ RIDGE = 0.3
 class ProjNormLinear(Estimator):
     """How far the linear model that the target teaches is from the one that labelled samples teach.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ProjNormLinear().fit(source).score(target), 3)
+    0.045
+
     Attributes:
         ridge: Ridge in units of the mean squared length of a centred feature vector.
         weights: Weights that the labelled samples teach, shape ``(width, classes)``.
@@ -75,6 +80,11 @@ class ProjNormLinearMatched(Estimator):
     Both models are taught by the network's own labels, the reference with source samples weighted so that these labels
     have the shares that they have on the target. Features are centred on the weighted mean. A class that the network
     never predicts in distribution cannot be matched.
+
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> round(ProjNormLinearMatched().fit(source).score(target), 3)
+    0.047
 
     Attributes:
         ridge: Ridge in units of the mean squared length of a centred feature vector of the source.

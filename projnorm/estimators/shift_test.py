@@ -65,7 +65,7 @@ class HotellingTest:
     second_degrees: float
 
     @classmethod
-    def of(cls, distance: float, degrees: int, functions: int, covariance_degrees: float) -> HotellingTest:
+    def from_distance(cls, distance: float, degrees: int, functions: int, covariance_degrees: float) -> HotellingTest:
         """The result for a squared distance in units of a covariance that has degrees of freedom of its own."""
         degrees, second = max(1, degrees), max(1.0, covariance_degrees - functions + 1.0)
         statistic = distance * min(1.0, second / max(1.0, covariance_degrees))
@@ -143,7 +143,7 @@ class ShiftTest:
         difference = self._means_of(target) - self.mean
         covariance = _ridged(self.covariance * (1.0 / m + 1.0 / n), m, n)
         distance = float(difference @ cho_solve(cho_factor(covariance), difference))
-        return HotellingTest.of(distance, len(difference), len(difference), n - 1)
+        return HotellingTest.from_distance(distance, len(difference), len(difference), n - 1)
 
     def only_shares_changed(
         self, target: Outputs, shares: Floats | None = None, *, likely: Floats | None = None
@@ -174,7 +174,7 @@ class ShiftTest:
             shares = _simplex_fit(A[:, self.counts > 0], b, self.counts > 0)
         used = 0 if fixed is not None else int(np.sum(shares > _NO_SHARE)) - 1
         distance = float(np.sum((b - A @ shares) ** 2))
-        return HotellingTest.of(distance, len(mean) - used, len(mean), self._covariance_degrees(shares, m))
+        return HotellingTest.from_distance(distance, len(mean) - used, len(mean), self._covariance_degrees(shares, m))
 
     def _means_of(self, target: Outputs) -> Floats:
         rows = self.scaling.probabilities(target.logits)

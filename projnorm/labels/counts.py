@@ -42,7 +42,7 @@ class StratumCounts:
             raise InputError("`labelled` must be positive in one stratum or more.")
 
     @classmethod
-    def of(cls, strata: ArrayLike, wrong: ArrayLike, sizes: ArrayLike) -> StratumCounts:
+    def from_samples(cls, strata: ArrayLike, wrong: ArrayLike, sizes: ArrayLike) -> StratumCounts:
         """Counts from the stratum of every labelled sample, whether it is wrong, and the sizes of the strata."""
         numbers, is_wrong, n = np.asarray(strata, np.int64), np.asarray(wrong, bool), len(np.atleast_1d(sizes))
         return cls(np.asarray(sizes), np.bincount(numbers, minlength=n), np.bincount(numbers, is_wrong, n))

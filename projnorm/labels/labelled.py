@@ -126,22 +126,24 @@ class Labelled:
     is_whole: bool = True
 
     @classmethod
-    def of(cls, given: Any) -> Labelled:
+    def from_input(cls, labelled: Any) -> Labelled:
         """From a `LabelPlan`, from a table or mapping with `sample` and `label` of a uniform draw, or from a file."""
-        if isinstance(given, str | Path):
-            given = read_labels(given)
-        if isinstance(given, LabelPlan):
-            known = given.is_labelled
+        if isinstance(labelled, str | Path):
+            labelled = read_labels(labelled)
+        if isinstance(labelled, LabelPlan):
+            known = labelled.is_labelled
             if not known.any():
                 raise InputError("`labelled` has no label yet; fill in the column `label`.")
-            labels = np.array([label for label in given.labels if label])
-            return cls(given.samples[known], labels, given, _begins(known), bool(known.all()) and given.is_one_draw)
-        if not isinstance(given, Mapping) and not is_table(given):
-            raise InputError(f"`labelled` must be a LabelPlan, a file or a table; got {type(given).__name__}.")
-        names = list(given.keys() if isinstance(given, Mapping) else given.columns)
+            labels = np.array([label for label in labelled.labels if label])
+            return cls(
+                labelled.samples[known], labels, labelled, _begins(known), bool(known.all()) and labelled.is_one_draw
+            )
+        if not isinstance(labelled, Mapping) and not is_table(labelled):
+            raise InputError(f"`labelled` must be a LabelPlan, a file or a table; got {type(labelled).__name__}.")
+        names = list(labelled.keys() if isinstance(labelled, Mapping) else labelled.columns)
         if missing := [name for name in (SAMPLE, LABEL) if name not in names]:
             raise InputError(f"`labelled` must have `{SAMPLE}` and `{LABEL}`; it has no `{missing[0]}`.")
-        samples, labels = np.asarray(given[SAMPLE]).reshape(-1), np.asarray(given[LABEL]).reshape(-1)
+        samples, labels = np.asarray(labelled[SAMPLE]).reshape(-1), np.asarray(labelled[LABEL]).reshape(-1)
         known = np.array([not is_missing(label) for label in labels.tolist()], dtype=bool)
         if len(samples) != len(labels) or samples.dtype.kind not in "iu" or not known.any():
             raise InputError(
@@ -183,7 +185,7 @@ class Labelled:
             strata: Strata of the target, for samples that were drawn from all.
         """
         of = strata.of[self.samples] if self.plan is None else self.plan.strata[self.plan.is_labelled]
-        counts = StratumCounts.of(of, wrong, strata.sizes if self.plan is None else self.plan.sizes)
+        counts = StratumCounts.from_samples(of, wrong, strata.sizes if self.plan is None else self.plan.sizes)
         if not counts.labelled.all():
             count = len(counts.sizes)
             raise InputError(f"`labelled` needs a label in each of the {count} strata; label the first rows first.")

@@ -28,6 +28,16 @@ _LARGEST_FILE = 1_000_000_000
 class LabelPlan:
     """Samples to label, in this order, with the labels that are known.
 
+    >>> import projnorm as pn
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> plan = pn.choose_labels(None, source, target.without_labels(), budget=40)
+    >>> len(plan), int(plan.sizes.sum()), int(plan.is_labelled.sum())
+    (40, 200, 0)
+    >>> plan = plan.with_labels(dict(enumerate(target.labels)))
+    >>> int(plan.is_labelled.sum())
+    40
+
     Attributes:
         samples: Row of each sample in the target, counted from 0, shape ``(n,)``.
         strata: Stratum of each, shape ``(n,)``.

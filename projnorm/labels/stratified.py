@@ -68,7 +68,7 @@ def tail_probability(counts: StratumCounts, total: int) -> float:
         counts: What was drawn.
         total: Number of wrong samples in all strata, which must be possible after what was drawn.
     """
-    search = _Divisions.of(counts)
+    search = _Divisions.from_counts(counts)
     return max(search.best(start) for start in search.starts(total))
 
 
@@ -79,7 +79,7 @@ def _around(error: float, low: float, high: float) -> Interval:
 
 def _likeliest_end(counts: StratumCounts, level: float) -> float:
     """Lower end at the likeliest division: as far as a falling multiplier goes with a probability above the tail's."""
-    search, alpha = _Divisions.of(counts), (1.0 - level) / 2.0
+    search, alpha = _Divisions.from_counts(counts), (1.0 - level) / 2.0
     inside, outside = 0.0, -largest_multiplier(counts)
     for _ in range(_HALVINGS):
         middle = 0.5 * (inside + outside)
@@ -92,7 +92,7 @@ def _likeliest_end(counts: StratumCounts, level: float) -> float:
 
 def _guaranteed_end(counts: StratumCounts, level: float) -> float:
     """Lower end at the worst division."""
-    search, alpha = _Divisions.of(counts), (1.0 - level) / 2.0
+    search, alpha = _Divisions.from_counts(counts), (1.0 - level) / 2.0
     outside = int(counts.least.sum()) - 1
     inside = max(outside + 1, round(counts.estimate * counts.total))
     inside = min(inside, int(counts.most.sum()))
@@ -120,7 +120,7 @@ class _Divisions:
     observed: int
 
     @classmethod
-    def of(cls, counts: StratumCounts) -> _Divisions:
+    def from_counts(cls, counts: StratumCounts) -> _Divisions:
         drawn = np.maximum(counts.labelled, 1)
         steps = counts.sizes / counts.total / drawn
         # Rounded upwards, sums reach the observed one whenever the estimate reaches the observed estimate.

@@ -58,7 +58,7 @@ class ArrayClassifier:
     decides: bool = False
 
     @classmethod
-    def of(cls, model: Any, samples: Batches) -> ArrayClassifier:
+    def from_model(cls, model: Any, samples: Batches) -> ArrayClassifier:
         """Look at samples to find whether `predict` has a decision rule of its own."""
         plain = cls(model)
         if not hasattr(model, "predict"):
@@ -82,7 +82,7 @@ class ArrayClassifier:
         if hasattr(self.model, "predict_proba"):
             outputs = Outputs.from_arrays({"probabilities": self._asked("predict_proba", samples)}, "predict_proba")
         else:
-            outputs = Outputs.of(self._asked("decision_function", samples), name="decision_function")
+            outputs = Outputs.from_logits(self._asked("decision_function", samples), name="decision_function")
         count = outputs.classes if self.classes is None else len(self.classes)
         if count < 2:
             raise InputError("the model must tell two classes or more apart; it knows one.")
@@ -122,7 +122,7 @@ class OnnxClassifier:
     classes = None
 
     @classmethod
-    def of(cls, path: Path) -> OnnxClassifier:
+    def from_file(cls, path: Path) -> OnnxClassifier:
         """Open a file."""
         try:
             import onnxruntime
@@ -176,11 +176,11 @@ def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = Non
     if is_network(model):
         from projnorm.models.torch_classifier import TorchClassifier
 
-        return TorchClassifier.of(model, samples, prepare=prepare, device=device)
+        return TorchClassifier.from_model(model, samples, prepare=prepare, device=device)
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
-        return ArrayClassifier.of(model, samples)
+        return ArrayClassifier.from_model(model, samples)
     if isinstance(model, str | Path) and Path(model).suffix == ".onnx":
-        return OnnxClassifier.of(Path(model))
+        return OnnxClassifier.from_file(Path(model))
     if hasattr(model, "outputs") and hasattr(model, "classes"):
         return model
     raise InputError(
@@ -197,9 +197,9 @@ def outputs_of(
     others: tuple[Classifier, ...] = (),
     needs_labels: bool = True,
 ) -> Outputs:
-    """What a classifier, and others beside it, say of samples; `needs_labels` as in `Outputs.of`."""
+    """What a classifier, and others beside it, say of samples; `needs_labels` as in `Outputs.from_logits`."""
     own = classifier.outputs(samples)
-    outputs = Outputs.of(
+    outputs = Outputs.from_logits(
         own.logits,
         features=own.features,
         labels=samples.labels,

@@ -12,7 +12,14 @@ from projnorm.core.errors import InputError
 
 @dataclass(frozen=True)
 class Recipe(Config):
-    """A training: an optimiser without weight decay, and a learning rate that falls to zero."""
+    """A training: an optimiser without weight decay, and a learning rate that falls to zero.
+
+    >>> recipe = Recipe(epochs=2, batch=32, lr=0.1)
+    >>> recipe.count_steps(100)
+    8
+    >>> [round(recipe.lr_at(step, 8), 3) for step in (0, 4, 7)]
+    [0.1, 0.05, 0.004]
+    """
 
     steps: int = setting(0, "Number of training steps; 0 where `epochs` says how long to train.", least=0, rare=True)
     lr: float = setting(1e-3, "Learning rate of the first step, which falls to zero.", above=0.0)

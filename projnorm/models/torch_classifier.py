@@ -35,7 +35,7 @@ _SMALLEST = 1e-30
 class TorchClassifier:
     """A network of torch, or of `transformers`, which is run in eval mode and left as it was.
 
-    `prepare` is applied to every batch before it. The inputs of its last layer, which `of` finds, are the features.
+    `prepare` is applied to every batch before it. The inputs of its last layer are the features.
     """
 
     model: nn.Module
@@ -46,7 +46,7 @@ class TorchClassifier:
     classes = None
 
     @classmethod
-    def of(
+    def from_model(
         cls, model: nn.Module, samples: Batches, *, prepare: Prepare | None = None, device: str = "cpu"
     ) -> TorchClassifier:
         """Look at a batch to find the last layer and the form of the outputs; `prepare` is `unit_images` by default."""

@@ -57,6 +57,18 @@ class Monitor:
     other looks at labels alone, where batches have any that were drawn at random, and has the same guarantee whatever
     the estimates say. Labels correct the estimates that are reported, not what the first alarm looks at.
 
+    >>> from tempfile import TemporaryDirectory
+    >>> import projnorm as pn
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, quiet = example_outputs(1000, shift=0.0)
+    >>> _, hard = example_outputs(m=400, shift=1.0)
+    >>> with TemporaryDirectory() as folder:
+    ...     monitor = pn.Monitor(pn.ErrorEstimator.fit(source), folder, threshold=0.18)
+    ...     for number, batch in enumerate([quiet, hard, hard]):
+    ...         report = monitor.update(batch.without_labels(), name=f"batch {number}")
+    >>> [report.is_alarm for report in monitor.reports]
+    [False, True, False]
+
     Several processes may share a folder: they take turns. The folder has a line for every batch (JSON, checksummed).
     """
 
@@ -157,7 +169,7 @@ class Monitor:
         require_alike(self._fitted.source, outputs)
         if len(rows) not in (0, len(outputs)):
             raise InputError(f"`rows` must have one entry for each of {len(outputs):,} samples; got {len(rows):,}.")
-        counts = None if labelled is None else _label_counts(Labelled.of(labelled), outputs)
+        counts = None if labelled is None else _label_counts(Labelled.from_input(labelled), outputs)
         if counts is None and outputs.labels is not None:
             wrong = int((outputs.predicted != outputs.labels).sum())
             counts = StratumCounts(*(np.array([count]) for count in (len(outputs), len(outputs), wrong)))
@@ -270,11 +282,11 @@ class Monitor:
         if set(plan.samples.tolist()) != set(predicted) or tuple(plan.sizes.tolist()) != chosen.sizes:
             raise InputError(f"{path}: does not have the samples that were chosen; fill in the column `label` alone.")
         try:
-            labels = Labelled.of(plan).columns(self._fitted.source)
+            labels = Labelled.from_input(plan).columns(self._fitted.source)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         predictions = np.array([predicted[sample] for sample in plan.samples.tolist()])
-        return StratumCounts.of(plan.strata, labels != predictions, plan.sizes)
+        return StratumCounts.from_samples(plan.strata, labels != predictions, plan.sizes)
 
     def _plan_path(self, name: str) -> Path:
         safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)

@@ -1,4 +1,4 @@
-"""What a model said of a set of samples: the one type that estimators, experiments and estimates share; no torch."""
+"""What a model gave for a set of samples: the one type that estimators, experiments and estimates share; no torch."""
 
 from __future__ import annotations
 
@@ -29,10 +29,16 @@ _SMALLEST = 1e-30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """What a model said of a set of samples.
+    """What a model gave for a set of samples.
 
-    The constructor trusts its arguments; `Outputs.of`, `Outputs.from_arrays` and `read_outputs` check what comes from
-    outside.
+    >>> outputs = Outputs.from_logits([[2.0, 0.5], [0.1, 1.2], [1.0, 0.9]], labels=[0, 1, 1])
+    >>> outputs.predicted.tolist(), round(outputs.error, 3)
+    ([0, 1, 0], 0.333)
+    >>> Outputs.from_arrays({"probabilities": np.array([0.2, 0.9])}).predicted.tolist()
+    [0, 1]
+
+    The constructor trusts its arguments; `Outputs.from_logits`, `Outputs.from_arrays` and `read_outputs` check what
+    comes from outside.
 
     Attributes:
         logits: Logits of the model, shape ``(n, classes)``.
@@ -57,7 +63,7 @@ class Outputs:
     class_names: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_logits(
         cls,
         logits: NDArray[Any],
         *,
@@ -115,7 +121,7 @@ class Outputs:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], name: str = "outputs", *, needs_labels: bool = True) -> Outputs:
-        """Outputs from named arrays, as a file holds them; `needs_labels` as in `of`."""
+        """Outputs from named arrays, as a file holds them; `needs_labels` as in `from_logits`."""
         if (LOGITS in arrays) == (PROBABILITIES in arrays):
             raise InputError(
                 f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it "
@@ -131,7 +137,7 @@ class Outputs:
             others = others[None]
         if others.ndim != 3:
             raise InputError(f"{name}: `{OTHERS}` must have shape (models, samples, classes); got {others.shape}.")
-        return cls.of(
+        return cls.from_logits(
             logits,
             features=arrays.get(FEATURES),
             labels=labels,
@@ -209,6 +215,14 @@ def joined_outputs(one: Outputs, other: Outputs) -> Outputs:
 def read_outputs(path: Path, *, needs_labels: bool = True, label_column: str = "") -> Outputs:
     """The outputs in a file.
 
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "val.npz"
+    ...     np.savez(path, logits=np.eye(3), labels=np.array([0, 1, 1]))
+    ...     outputs = read_outputs(path)
+    >>> len(outputs), outputs.classes, round(outputs.error, 3)
+    (3, 3, 0.333)
+
     Args:
         path: An ``.npz`` file with `logits` or `probabilities` and more; an ``.npy`` file with logits alone; or a
             table, ``.csv``, ``.csv.gz`` or ``.parquet``, with the columns that `projnorm.outputs.output_tables` lists.
@@ -271,7 +285,9 @@ def require_valid(outputs: object, what: str, *, with_labels: bool) -> None:
     """Refuse what is no `Outputs`, and logits, or labels if looked at, that cannot be used; `what` is the argument."""
     if not isinstance(outputs, Outputs) or not isinstance(outputs.logits, np.ndarray):
         got = f"logits as a {type(outputs.logits).__name__}" if isinstance(outputs, Outputs) else type(outputs).__name__
-        raise InputError(f"`{what}` must be outputs, as Outputs.of(logits, labels=labels) makes them; got {got}.")
+        raise InputError(
+            f"`{what}` must be outputs, as Outputs.from_logits(logits, labels=labels) makes them; got {got}."
+        )
     name = outputs.name or f"the {what}"
     _logits(outputs.logits, LOGITS, name)
     if with_labels and outputs.labels is not None:

@@ -129,7 +129,7 @@ def test_two_texts_in_a_list_are_two_samples():
     assert samples.labels is None
     assert samples.whole.tolist() == ["a text", "another"]
     with pytest.raises(InputError, match="a network of torch takes numbers; got object"):
-        TorchClassifier.of(network(), samples)
+        TorchClassifier.from_model(network(), samples)
 
 
 @pytest.mark.parametrize("softmax", [False, True])
@@ -144,10 +144,10 @@ def test_an_onnx_file_is_run(tmp_path, softmax):
 def test_what_is_no_onnx_file_or_does_not_fit_is_said(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"not a network")
     with pytest.raises(ValueError, match=r"m\.onnx: onnxruntime cannot read it"):
-        OnnxClassifier.of(tmp_path / "m.onnx")
+        OnnxClassifier.from_file(tmp_path / "m.onnx")
     (tmp_path / "m.onnx").write_bytes(onnx_network(np.ones((6, 3))))
     with pytest.raises(ValueError, match="the ONNX network cannot see these samples"):
-        OnnxClassifier.of(tmp_path / "m.onnx").outputs(as_batches(X[:, :4], "set"))
+        OnnxClassifier.from_file(tmp_path / "m.onnx").outputs(as_batches(X[:, :4], "set"))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_models_of_no_kind_are_refused():
     with pytest.raises(ValueError, match=r"`model` must be a torch network, .* got dict"):
         as_classifier({}, as_batches(X, "set"))
     with pytest.raises(ValueError, match=r"logits of shape \(samples, classes\); got \(4, 2, 3\)"):
-        TorchClassifier.of(nn.Linear(6, 3), as_batches(np.zeros((4, 2, 6), np.float32), "set"))
+        TorchClassifier.from_model(nn.Linear(6, 3), as_batches(np.zeros((4, 2, 6), np.float32), "set"))
 
 
 ROWS = 120
@@ -409,7 +409,7 @@ def test_outputs_may_be_tensors_that_have_gradients():
 
 LOGITS = RNG.standard_normal((40, 3))
 SOURCE = {"logits": LOGITS, "labels": Y}
-TARGET = Outputs.of(LOGITS)
+TARGET = Outputs.from_logits(LOGITS)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def blind(m, seed, extra):
     """Outputs whose errors are by `extra` more frequent than their probabilities say."""
     one = outputs(m, seed)
     flipped = (np.random.default_rng(seed).random(m) < extra) & (one.predicted == one.labels)
-    return pn.Outputs.of(one.logits, labels=np.where(flipped, 1 - one.labels, one.labels), name="batch")
+    return pn.Outputs.from_logits(one.logits, labels=np.where(flipped, 1 - one.labels, one.labels), name="batch")
 
 
 def test_an_estimator_learns_from_labelled_batches_and_keeps_it_in_its_file(tmp_path):

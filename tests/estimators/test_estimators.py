@@ -155,8 +155,8 @@ LABELS = np.array([0, 1])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (ROWS, r"must be outputs, as Outputs\.of\(logits, labels=labels\) makes them; got ndarray"),
-        (Outputs(ROWS.tolist(), labels=LABELS), r"Outputs\.of.*; got logits as a list"),
+        (ROWS, r"must be outputs, as Outputs\.from_logits\(logits, labels=labels\) makes them; got ndarray"),
+        (Outputs(ROWS.tolist(), labels=LABELS), r"Outputs\.from_logits.*; got logits as a list"),
         (Outputs(ROWS[0], labels=LABELS), r"`logits` must have shape \(samples, classes\) .*; got \(3,\)"),
         (Outputs(ROWS * math.nan, labels=LABELS), "`logits` must be finite; 2 rows are not"),
     ],

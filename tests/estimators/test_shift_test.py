@@ -162,9 +162,9 @@ def test_outputs_without_any_spread_give_finite_results(rows):
 
 def test_what_a_level_accepts_is_not_beyond_it():
     for second, degrees in ((5, 3), (1000, 12)):
-        found = Result.of(1.0, degrees, 1, second)
+        found = Result.from_distance(1.0, degrees, 1, second)
         at = degrees * f.isf(0.01, degrees, found.second_degrees)
-        just, far = (Result.of(at + more, degrees, 1, second) for more in (0.0, 2.0))
+        just, far = (Result.from_distance(at + more, degrees, 1, second) for more in (0.0, 2.0))
         assert just.p_value == pytest.approx(0.01)
         assert just.beyond(0.01) == pytest.approx(0.0, abs=1e-6)
         assert far.beyond(0.01) == pytest.approx(2.0)

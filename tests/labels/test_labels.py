@@ -149,7 +149,7 @@ LABELS = TARGET.labels[UNIFORM]
 
 def said_of(given, outputs=TARGET, **options):
     rows = np.exp(outputs.logits - outputs.logits.max(axis=1, keepdims=True))
-    return labelled_error(Labelled.of(given), outputs, rows / rows.sum(axis=1, keepdims=True), FREE, **options)
+    return labelled_error(Labelled.from_input(given), outputs, rows / rows.sum(axis=1, keepdims=True), FREE, **options)
 
 
 def table(labels, samples=UNIFORM):

@@ -34,7 +34,7 @@ def outputs(m, seed, *, sure=1.0, labelled=True, classes=2):
     logits = sure * rng.normal(0.0, 2.5, (m, classes))
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (rng.random((m, 1)) >= p.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    return pn.Outputs.of(logits, labels=labels if labelled else None, name="outputs")
+    return pn.Outputs.from_logits(logits, labels=labels if labelled else None, name="outputs")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_labels_alarm_where_estimates_are_blind_and_correct_the_next_estimates(m
     def blind(seed):  # sure, and wrong half of the time
         one = outputs(200, seed)
         flipped = np.random.default_rng(seed).random(200) < 0.5
-        return pn.Outputs.of(one.logits, labels=np.where(flipped, 1 - one.labels, one.labels), name="blind")
+        return pn.Outputs.from_logits(one.logits, labels=np.where(flipped, 1 - one.labels, one.labels), name="blind")
 
     first = monitor.update(blind(0).without_labels(), name="0")
     assert first.error < 0.3

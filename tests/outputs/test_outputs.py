@@ -140,15 +140,15 @@ def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path, arrays, message):
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        (Outputs.of(LOGITS[:, :2], name="other"), "3 classes and other 2"),
-        (Outputs.of(LOGITS, features=np.ones((30, 4)), name="other"), "0 features a sample and other 4"),
-        (Outputs.of(LOGITS, others=(LOGITS,), name="other"), "0 other models and other 1"),
+        (Outputs.from_logits(LOGITS[:, :2], name="other"), "3 classes and other 2"),
+        (Outputs.from_logits(LOGITS, features=np.ones((30, 4)), name="other"), "0 features a sample and other 4"),
+        (Outputs.from_logits(LOGITS, others=(LOGITS,), name="other"), "0 other models and other 1"),
         (
-            Outputs.of(LOGITS, predictions=LABELS, name="other"),
+            Outputs.from_logits(LOGITS, predictions=LABELS, name="other"),
             "other has `predictions` and source has none; give them",
         ),
     ],
 )
 def test_sets_of_different_models_are_refused(other, what):
     with pytest.raises(ValueError, match=what):
-        require_alike(Outputs.of(LOGITS, name="source"), other)
+        require_alike(Outputs.from_logits(LOGITS, name="source"), other)

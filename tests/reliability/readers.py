@@ -95,7 +95,7 @@ def _cifar_c(folder: Path) -> object:
 
 
 def _onnx(path: Path) -> object:
-    return OnnxClassifier.of(path).outputs(as_batches(samples.LOGITS.astype(np.float32), "samples"))
+    return OnnxClassifier.from_file(path).outputs(as_batches(samples.LOGITS.astype(np.float32), "samples"))
 
 
 def _text_checkpoint(folder: Path) -> object:
