@@ -65,10 +65,11 @@ def show(record: Record, folder: Path | None) -> Report:
     verdict = "No interval was broken where it must hold"
     if broken:
         verdict = f"{len(broken):,} designs break an interval that must hold"
+    misses, dials = table(record), by_dial(record)
     blocks: list[str | Table] = [
-        table(record),
+        misses,
         TABLE_CAPTION,
-        by_dial(record),
+        dials,
         DIAL_CAPTION,
         f"{total:,} designs, {deficient:,} of them with d < n + m or rank deficient.",
         f"{verdict}; the first ones are saved, such as {saved[0]}." if saved else f"{verdict}.",
@@ -89,6 +90,7 @@ def show(record: Record, folder: Path | None) -> Report:
         ok=not broken,
         title="The intervals, verified",
         verdict=f"{verdict}, over {total:,} designs.",
+        tables={"bound_table": misses, "bound_dials": dials},
         record=record,
     )
 

@@ -10,9 +10,9 @@ from deep.comparison.scores import Scores
 from figures.table import Column, Number, Table, number
 
 _CAPTION = (
-    "R^2 and Spearman's rho between score and true error over the targets; MAE in percentage points of the error that "
-    "a straight line from score to error predicts on a family of shifts left out of its fit. In brackets 95 % "
-    "intervals from 2,000 bootstrap draws of whole families."
+    "R^2 and Spearman's rank correlation r_s between score and true error over the targets; MAE in percentage points "
+    "of the error that a straight line from score to error predicts on a family of shifts left out of its fit. In brackets "
+    "95 % intervals from 2,000 bootstrap draws of whole families."
 )
 _TUNED = " A method called tuned was chosen on the clean set and the probe families, which are among these targets."
 # Ensembles of more methods than this are not spelt out.
@@ -24,7 +24,7 @@ def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Tabl
     columns: dict[str, Column] = {
         first: lambda quality: _short(quality.method),
         "R^2": number("r_squared"),
-        "rho": number("spearman"),
+        "r_s": number("spearman"),
         "MAE (points)": number("mae", ".1f", 100),
     }
     return Table.from_rows(by_method, columns)

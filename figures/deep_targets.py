@@ -41,7 +41,7 @@ def draw_scatter(figure: Figure, scores: Scores, heading: str = "") -> None:
         if not math.isnan(quality.r_squared):
             ends = np.array([score.min(), score.max()])
             axes.plot(ends, 100 * Line.fitted(score, scores.errors).predict(ends), color=TRUTH, lw=0.8)
-        axes.set_title(f"{method}\n$R^2$ {quality.r_squared:.3f}, $\\rho$ {quality.spearman:.3f}", fontsize=8)
+        axes.set_title(f"{method}\n$R^2$ {quality.r_squared:.3f}, $r_s$ {quality.spearman:.3f}", fontsize=8)
         axes.set_ylim(-3, 103)
         axes.locator_params(axis="x", nbins=4)
     handles, _ = figure.axes[0].get_legend_handles_labels()

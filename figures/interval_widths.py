@@ -61,13 +61,15 @@ def show(record: Record, _folder: Path | None) -> Report:
         f"With the true ratio the joint interval is {gain:.3g} times narrower than the sharp one in the median over "
         f"{len(settings)} settings"
     )
+    widths, by_setting = table(rows), setting_table(settings)
     return Report(
-        [table(rows), TABLE_CAPTION, setting_table(settings), SETTING_CAPTION],
+        [widths, TABLE_CAPTION, by_setting, SETTING_CAPTION],
         {"intervals": draw.later(record), "geometry": draw_geometry.later()},
         {"rows": rows, "settings": settings},
         ok=all(row["coverage"] == 1.0 for row in sure),
         title="Which interval is narrow, and which is right",
         verdict=f"{verdict}.",
+        tables={"intervals_table": widths, "intervals_settings": by_setting},
         record=record,
     )
 

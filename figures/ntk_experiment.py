@@ -144,7 +144,7 @@ def _verdict(record: Record) -> str:
         if np.ptp(values) == 0.0:
             return f"{against}: no R^2, because {what} do not vary over the {count} targets."
     quality = _quality(record)
-    return f"{against}: R^2 = {quality.r_squared:.3f}, Spearman's rho = {quality.spearman:.3f}, over {count} targets."
+    return f"{against}: R^2 = {quality.r_squared:.3f}, Spearman's r_s = {quality.spearman:.3f}, over {count} targets."
 
 
 def _labelled(record: Record) -> tuple[np.ndarray, np.ndarray]:

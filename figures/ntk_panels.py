@@ -17,7 +17,8 @@ CAPTION = (
     "on a square-root scale; below, the share of the span of the top j training eigenvectors that lies in the span of "
     "the top j of the clean test set and of the shifted set. (b) Eigenvalues of the covariances on a log scale: "
     "training set, clean test set and shifted sets. (c) ProjNormLinear against the true error, one point a target; "
-    "larger marks are stronger shifts; R^2 and Spearman's rho above it. Dotted lines are targets without labels."
+    "larger marks are stronger shifts; R^2 and Spearman's rank correlation r_s above it. Dotted lines "
+    "are targets without labels."
 )
 # More families than this have their legend below the panels.
 _LEGEND = 5
@@ -126,7 +127,7 @@ def _prediction(axes: Axes, record: Record) -> None:
     if not known.any():
         axes.set_ylim(0, 100)
     quality = fit_quality(arrays["projnorm"][known], truth[known])
-    scored = rf"$R^2$ = {quality.r_squared:.3f}, $\rho$ = {quality.spearman:.3f}" if known.any() else "no labels"
+    scored = rf"$R^2$ = {quality.r_squared:.3f}, $r_s$ = {quality.spearman:.3f}" if known.any() else "no labels"
     axes.set(title=f"(c) {scored}", xlabel="ProjNormLinear")
     whose = "fine-tuned network" if "network_error" in arrays else "kernel regression"
     axes.set_ylabel(f"error of the {whose} (%)")

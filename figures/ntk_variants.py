@@ -18,12 +18,12 @@ from ntk.experiments.variants import PLAIN
 from projnorm.core.records import Record
 
 CAPTION = (
-    "R^2 and Spearman's rho with the error of the fine-tuned network. The first line is the variant with the largest "
-    "R^2 on the clean set and the probe families (gaussian noise, gaussian blur, contrast, brightness); the others "
-    "follow in that order. The ridge is in units of the mean eigenvalue."
+    "R^2 and Spearman's rank correlation r_s with the error of the fine-tuned network. The first line is the variant "
+    "with the largest R^2 on the clean set and the probe families (gaussian noise, gaussian blur, contrast, "
+    "brightness); the others follow in that order. The ridge is in units of the mean eigenvalue."
 )
 SIZES_CAPTION = (
-    "R^2 and Spearman's rho from fewer samples of the training set and of each target: of ProjNormLinear as it is "
+    "R^2 and r_s from fewer samples of the training set and of each target: of ProjNormLinear as it is "
     "defined, and of the variant that is best on the probes at that size."
 )
 _SHOWN = 8
@@ -69,7 +69,7 @@ def by_size(sizes: Sequence[SubsetQuality]) -> Table:
         "n": number("n", ".0f"),
         "m": number("m", ".0f"),
         "R^2 as defined": number("plain.r_squared"),
-        "rho as defined": number("plain.spearman"),
+        "r_s as defined": number("plain.spearman"),
         "chosen on the probes": lambda row: "none" if row.chosen is None else row.chosen.variant,
         "R^2 others": lambda row: Number(math.nan if row.chosen is None else row.chosen.others.r_squared),
         "R^2 all": lambda row: Number(math.nan if row.chosen is None else row.chosen.all.r_squared),
@@ -90,5 +90,5 @@ def build(variants: Sequence[VariantQuality]) -> Table:
     columns: dict[str, Column] = {"variant": lambda row: row.variant}
     for part in _PARTS:
         columns[f"R^2 {part}"] = number(f"{part}.r_squared")
-        columns[f"rho {part}"] = number(f"{part}.spearman")
+        columns[f"r_s {part}"] = number(f"{part}.spearman")
     return Table.from_rows([row for i, row in enumerate(variants) if i < _SHOWN or row.variant == str(PLAIN)], columns)

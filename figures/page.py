@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from figures.report import Report, save_figures
+from figures.report import Report, save_figures, save_tables
 from figures.style import FORMATS, rendered
 from figures.table import Table, to_html
 from projnorm.core.records import flat
@@ -35,11 +35,12 @@ def section(
 ) -> Section:
     """What a record says as a part of a page: its pictures first, its configuration folded away at the end.
 
-    The figures are saved in `folder`, unless they are there already, in these formats and SVG, which the page embeds;
-    without a folder they are for the page only. The width is that of `figures.style.save`.
+    The figures are saved in `folder`, unless they are there already, in these formats and SVG, which the page embeds,
+    and the tables beside them; without a folder they are for the page only. The width is that of `figures.style.save`.
     """
     if folder is not None:
         save_figures(report, folder, formats=tuple(dict.fromkeys((*formats, "svg"))), width=width)
+        save_tables(report, folder)
     parts, captions = [], {drawing.caption for drawing in report.figures.values()}
     for name, drawing in report.figures.items():
         svg = rendered(drawing(), "svg") if folder is None else (folder / f"{name}.svg").read_bytes()
@@ -61,15 +62,15 @@ def section(
 
 def page(title: str, introduction: str, sections: Sequence[Section], provenance: Mapping[str, object]) -> str:
     """The whole document: the answers first, then the contents, every section, and how it was made (`provenance`)."""
-    verdicts = "".join(f"<li>{to_html(one.verdict)}</li>" for one in sections if one.verdict)
-    links = "".join(f'<li><a href="#s{i}">{to_html(one.title)}</a></li>' for i, one in enumerate(sections))
+    verdicts = "".join(f"<li>{to_html(part.verdict)}</li>" for part in sections if part.verdict)
+    links = "".join(f'<li><a href="#s{i}">{to_html(part.title)}</a></li>' for i, part in enumerate(sections))
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=html.escape(title),
         introduction=to_html(introduction),
         verdict=f'<div class="verdict"><ul>{verdicts}</ul></div>' if verdicts else "",
         contents=f"<nav><ul>{links}{_LAST_LINK}</ul></nav>" if len(sections) > 1 else "",
-        sections="\n".join(f'<h2 id="s{i}">{to_html(one.title)}</h2>\n{one.body}' for i, one in enumerate(sections)),
+        sections="\n".join(f'<h2 id="s{i}">{to_html(part.title)}</h2>\n{part.body}' for i, part in enumerate(sections)),
         provenance=_settings(provenance, "what"),
     )
 

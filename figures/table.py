@@ -21,9 +21,10 @@ _MATHS = {
     "R^2": ("$R^2$", "R<sup>2</sup>"),
     "rho": (r"$\rho$", "&rho;"),
     "sigma": (r"$\sigma$", "&sigma;"),
+    "r_s": ("$r_s$", "r<sub>s</sub>"),
     "±": (r"$\pm$", "±"),
 }
-_WORD = re.compile(r"(R\^2|\brho\b|\bsigma\b|±)")
+_WORD = re.compile(r"(R\^2|\brho\b|\bsigma\b|\br_s\b|±)")
 _CODE = re.compile(r"`([^`]+)`")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     character: f"\\{character}" for character in "&%$#_{}"
@@ -113,7 +114,8 @@ class Table:
             "<tr>" + "".join(f"<td{c}>{to_html(cell)}</td>" for c, cell in zip(classes, row, strict=True)) + "</tr>"
             for row in self._cells()
         )
-        return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>'
+        head = f"<thead><tr>{header}</tr></thead>"
+        return f'<div class="scroll" tabindex="0"><table>{head}<tbody>{rows}</tbody></table></div>'
 
     def markdown(self) -> str:
         """A table of Markdown."""

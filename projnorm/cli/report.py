@@ -26,11 +26,14 @@ class ReportOptions(Config):
 
 
 def figures(options: ReportOptions, out: OutOption, drawing: FigureOptions, run: RunOptions) -> None:
-    """Draw every theory figure from its record; records that are missing are computed first."""
+    """Draw every theory figure, and write the tables beside them; records that are missing are computed first."""
+    from figures.report import save_tables
     from figures.theory import theory_reports
 
     reports = theory_reports(_records(options, out, run))
     paths = [path for part in reports for path in write_figures(part, out.figures, drawing)]
+    for part in reports:
+        save_tables(part, out.figures)
     say_paths(paths, as_json=out.json)
 
 

@@ -69,7 +69,7 @@ def test_severities_are_told_and_the_clean_set_is_named():
 def test_the_table_names_the_numbers_and_their_intervals():
     table = deep_table.of_qualities(qualities(scores()))
     assert [row[0] for row in table.rows] == ["ATC", "ProjNorm"]
-    assert "$R^2$ & $\\rho$ & MAE (points)" in table.latex()
+    assert "$R^2$ & $r_s$ & MAE (points)" in table.latex()
     header, first, *_ = csv.reader(io.StringIO(table.csv()))
     assert header[1:4] == ["R^2", "R^2 low", "R^2 high"]
     value, low, high = map(float, first[1:4])

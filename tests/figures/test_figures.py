@@ -222,7 +222,7 @@ def test_the_page_escapes_what_it_is_given():
 def test_text_becomes_html_and_latex():
     assert to_html("R^2 < 1 of `rho` at rho = 1") == "R<sup>2</sup> &lt; 1 of <code>rho</code> at &rho; = 1"
     assert to_latex("R^2 & rho_1, 50 %") == r"$R^2$ \& rho\_1, 50 \%"
-    assert to_latex("rho, sigma") == r"$\rho$, $\sigma$"
+    assert to_latex("rho, sigma, r_s") == r"$\rho$, $\sigma$, $r_s$"
 
 
 def test_a_table_prints_aligned():
@@ -257,6 +257,14 @@ def test_named_tables_are_saved_in_every_form(tmp_path):
     paths = save_tables(Report([table], tables={"table": table}), tmp_path)
     assert [path.name for path in paths] == ["table.txt", "table.md", "table.tex", "table.csv"]
     assert paths[-1].read_text() == "a,b\nx,0.5\n"
+
+
+def test_tables_of_the_theory_are_saved_under_names_of_their_own(records):
+    names = [name for part in theory_reports(records) for name in part.tables]
+    assert names == [
+        *("toy_table", "toy_scores", "toy_designs_table"),
+        *("bound_table", "bound_dials", "intervals_table", "intervals_settings"),
+    ]
 
 
 def test_the_toy_table_has_means_errors_and_closed_forms(records):
