@@ -11,8 +11,8 @@ from figures.table import Column, Number, Table, number
 
 _CAPTION = (
     "R^2 and Spearman's rank correlation r_s between score and true error over the targets; MAE in percentage points "
-    "of the error that a straight line from score to error predicts on a family of shifts left out of its fit. In brackets "
-    "95 % intervals from 2,000 bootstrap draws of whole families."
+    "of the error that a straight line from score to error predicts on a family of shifts left out of its fit. In "
+    "brackets 95 % intervals from 2,000 bootstrap draws of whole families."
 )
 _TUNED = " A method called tuned was chosen on the clean set and the probe families, which are among these targets."
 # Ensembles of more methods than this are not spelt out.
