@@ -8,4 +8,13 @@ class ProjnormError(Exception):
 
 
 class InputError(ProjnormError, ValueError):
-    """An argument or a file that cannot be used; the message names it and says what is required."""
+    """An argument or a file that cannot be used; the message names it and says what is required.
+
+    Examples:
+        >>> from projnorm_theory import projnorm_linear
+        >>> try:
+        ...     projnorm_linear([1.0, 2.0], [[1.0, 0.0, 0.0]])
+        ... except InputError as error:
+        ...     print(error)
+        `theta` must have 3 rows like the columns of `X_ood`; got shape (2,).
+    """

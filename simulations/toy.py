@@ -42,7 +42,14 @@ OUTPUT_ONLY = ("confidence", "entropy", "mean_margin", "confident_share")
 
 @dataclass(frozen=True)
 class ToyConfig(Config):
-    """Sizes and randomness of the toy experiment; the defaults are the paper's, with the design "gaussian"."""
+    """Sizes and randomness of the toy experiment; the defaults are the paper's, with the design "gaussian".
+
+    Examples:
+        >>> import projnorm as pn
+        >>> config = pn.ToyConfig(n=20, m=20, sigmas=(0.0, 2.0))
+        >>> config.design, config.d1, config.n
+        ('gaussian', 1000, 20)
+    """
 
     design: str = setting("gaussian", "Design of the two covariances; gaussian is the paper's.", choices=tuple(DESIGNS))
     d1: int = setting(1000, "Number of coordinates that both sets see.", least=1)
@@ -70,6 +77,12 @@ def run_toy(config: ToyConfig | None = None, context: RunContext | None = None) 
     Args:
         config: Design, sizes and seed. Default: the paper's.
         context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+
+    Examples:
+        >>> import projnorm as pn
+        >>> record = pn.run_toy(pn.ToyConfig(d1=40, d2=20, n=20, m=20, sigmas=(0.0, 2.0), trials=2, interval_trials=0))
+        >>> record.arrays["projnorm_linear"].round(1).tolist()
+        [[0.7, 0.8], [0.5, 0.8]]
     """
     config = config or ToyConfig()
     return recorded(

@@ -123,6 +123,18 @@ class ProjNorm(WeightDistance):
     Attributes:
         reference: Parameters by name to compare with, from `deep.training.projnorm.train_reference` or of the
             evaluated network; trained on the source where there are none.
+
+    Examples:
+        >>> import numpy as np
+        >>> import projnorm as pn
+        >>> import torch
+        >>> inputs = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+        >>> labels = (inputs[:, 0] > 0).astype(np.int64)
+        >>> source = pn.Outputs(np.eye(2)[labels], labels=labels, inputs=inputs)
+        >>> target = pn.Outputs(np.eye(2)[1 - labels], inputs=inputs)  # predictions of the other class
+        >>> projnorm = pn.ProjNorm(initial=torch.nn.Linear(2, 2), recipe=pn.Recipe(steps=2, batch=20)).fit(source)
+        >>> bool(projnorm.score(target) > projnorm.score(source.take(range(40))))
+        True
     """
 
     reference: Mapping[str, Tensor] = LEARNT

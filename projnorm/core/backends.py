@@ -44,6 +44,11 @@ class Backend:
         workers: Number of processes on this machine; ignored on a cluster.
         scheduler: Address of a Dask scheduler, such as tcp://127.0.0.1:8786; empty to run on this machine.
         gpus: Names of the GPUs of this machine, each used by one process; empty to use none.
+
+    Examples:
+        >>> import projnorm as pn
+        >>> pn.Backend(workers=4).for_tasks(3).workers
+        3
     """
 
     workers: int = 1

@@ -52,6 +52,12 @@ class RunContext:
         device: "auto", or a device that torch knows.
         memory: Largest number of bytes that a process may use for tangent kernels.
         fresh: Whether to compute again what is already there.
+
+    Examples:
+        >>> import projnorm as pn
+        >>> context = pn.RunContext("projnorm-out/runs", pn.Backend(workers=2))
+        >>> context.root.name, context.backend.workers, context.device
+        ('runs', 2, 'auto')
     """
 
     root: Path

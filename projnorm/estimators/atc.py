@@ -32,6 +32,17 @@ class ATC(SupervisedEstimator):
     Attributes:
         by: What a sample is scored by: "entropy" for the negative entropy, or "confidence".
         threshold: As many labelled samples fall below it as are predicted wrongly.
+
+    Examples:
+        >>> import numpy as np
+        >>> import projnorm as pn
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(3, size=600)
+        >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels]
+        >>> source = pn.Outputs(logits[:300], labels=labels[:300])
+        >>> target = pn.Outputs(logits[300:] / 2)  # half as confident
+        >>> round(pn.ATC().fit(source).score(target), 2)
+        0.5
     """
 
     by: str = "entropy"

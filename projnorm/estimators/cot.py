@@ -33,6 +33,17 @@ class COT(SupervisedEstimator):
 
     Attributes:
         shares: Share of each class in distribution.
+
+    Examples:
+        >>> import numpy as np
+        >>> import projnorm as pn
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(3, size=600)
+        >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels]
+        >>> source = pn.Outputs(logits[:300], labels=labels[:300])
+        >>> target = pn.Outputs(logits[300:] / 2)  # half as confident
+        >>> round(pn.COT().fit(source).score(target), 2)
+        0.43
     """
 
     shares: Floats = LEARNT

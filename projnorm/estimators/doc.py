@@ -48,6 +48,17 @@ class DoC(SupervisedEstimator):
     Attributes:
         confidence: The AC of the same samples.
         offset: Error on the labelled samples less their AC.
+
+    Examples:
+        >>> import numpy as np
+        >>> import projnorm as pn
+        >>> rng = np.random.default_rng(0)
+        >>> labels = rng.integers(3, size=600)
+        >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels]
+        >>> source = pn.Outputs(logits[:300], labels=labels[:300])
+        >>> target = pn.Outputs(logits[300:] / 2)  # half as confident
+        >>> round(pn.DoC().fit(source).score(target), 2)
+        0.29
     """
 
     confidence: AC = LEARNT

@@ -46,6 +46,21 @@ class LabelPlan:
         labels: Label of each sample as it was filled in; empty where there is none yet.
         at_first: Number of them that were chosen at first; the others were added later, perhaps after a look at labels.
             None for all.
+
+    Examples:
+        >>> import numpy as np
+        >>> import projnorm as pn
+        >>> plan = pn.LabelPlan(
+        ...     samples=np.array([5, 2, 7]),
+        ...     strata=np.array([0, 0, 1]),
+        ...     sizes=np.array([8, 4]),
+        ...     expected=np.array([0.1, 0.4]),
+        ...     labels=("", "", ""),
+        ... )
+        >>> plan.with_labels({5: "cat"}).labels
+        ('cat', '', '')
+        >>> plan.probabilities.tolist()
+        [0.25, 0.25, 0.25]
     """
 
     samples: NDArray[np.int64]
