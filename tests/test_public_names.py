@@ -14,7 +14,21 @@ NAMES = {name: getattr(pn, name) for name in dir(pn) if not name.startswith("_")
 FUNCTIONS = [name for name, value in NAMES.items() if inspect.isroutine(value)]
 CLASSES = [name for name, value in NAMES.items() if inspect.isclass(value)]
 # Names whose help is not whole yet. To be empty.
-NOT_READY = {"ErrorEstimate", "ErrorEstimator", "LinearPair", "Monitor", "check_assumptions", "choose_labels", "estimate_error", "estimate_errors", "generalised_bound", "gradient_features", "gram", "projnorm_linear_from_gram", "proposition_bound"}  # fmt: skip
+NOT_READY = {
+    "ErrorEstimate",
+    "ErrorEstimator",
+    "LinearPair",
+    "Monitor",
+    "check_assumptions",
+    "choose_labels",
+    "estimate_error",
+    "estimate_errors",
+    "generalised_bound",
+    "gradient_features",
+    "gram",
+    "projnorm_linear_from_gram",
+    "proposition_bound",
+}
 
 
 def _lacks(name: str) -> list[str]:
