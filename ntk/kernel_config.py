@@ -50,7 +50,14 @@ class KernelKind(Config):
 
 @dataclass(frozen=True)
 class KernelConfig(KernelKind):
-    """Which kernel to compute, and how."""
+    """Which kernel to compute, and how.
+
+    Example:
+        >>> from ntk import KernelConfig
+        >>> config = KernelConfig(kind="coordinates", count=1_000, accumulate="float64", outputs="0")
+        >>> config.count, config.seed, config.route
+        (1000, 0, 'best')
+    """
 
     seed: int = setting(0, "Seed of the coordinates or of the projection.", least=0)
     layers: tuple[str, ...] = setting((), "Modules or parameters that are used; all where there is none.")

@@ -1,4 +1,20 @@
-"""The linear theory on kernels: every number here is a call into `projnorm_theory` on a `LinearPair` of kernels."""
+r"""The linear theory on kernels: every number here is a call into `projnorm_theory` on a `LinearPair` of kernels.
+
+With features :math:`\Phi, \tilde\Phi` of the training and the target set, whose kernels are
+:math:`K = \Phi\Phi^\top`, :math:`\tilde K = \tilde\Phi\tilde\Phi^\top` and
+:math:`\tilde K_\times = \tilde\Phi\Phi^\top`, and centred one-hot labels `Y`, the weights that interpolate and the
+paper's statistic are
+
+.. math::
+   \hat\theta = \Phi^\top K^{-1} Y, \qquad
+   \mathrm{ProjNormLinear}^2 = \|(I - \tilde P)\hat\theta\|^2
+   = \mathrm{tr}\,Y^\top K^{-1}\bigl(K - \tilde K_\times^\top \tilde K^{+} \tilde K_\times\bigr)K^{-1} Y
+
+and the ratios of norms, measured from the labels of both sets, with projections :math:`P, \tilde P, P_Z` onto the
+features of the training set, of the target and of both,
+
+.. math:: \rho = \|\tilde P\theta_\star\| / \|P\theta_\star\|, \qquad \eta = \|P_Z\theta_\star\| / \|P\theta_\star\|
+"""
 
 from __future__ import annotations
 
@@ -52,7 +68,16 @@ class Responses:
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, classes: int) -> Responses:
-        """From labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; anything else is an `InputError`."""
+        """From labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; anything else is an `InputError`.
+
+        Example:
+            >>> from ntk import Responses
+            >>> Responses.from_labels([0, 1, 1, 0], classes=2).train
+            array([[ 0.5, -0.5],
+                   [-0.5,  0.5],
+                   [-0.5,  0.5],
+                   [ 0.5, -0.5]])
+        """
         if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < _FEWEST_CLASSES:
             raise InputError(f"`classes` must be a whole number of at least {_FEWEST_CLASSES}; got {classes!r}.")
         one_hot = _one_hot(labels, int(classes))
@@ -153,6 +178,12 @@ def analyse_train(k_train: Floats, responses: Responses, *, accumulate: str = "f
 
     Raises:
         ValueError: If it is not a Gram matrix.
+
+    Example:
+        >>> import numpy as np
+        >>> from ntk import Responses, analyse_train
+        >>> analyse_train(np.diag([1.0, 4.0]), Responses.from_labels([0, 1], classes=2)).eigenvalues
+        array([4., 1.])
     """
     space = GramSpace.from_gram(k_train, name="k_train", noise=kernel_noise(k_train, accumulate))
     eigenvalues = space.singular_values**2
@@ -182,6 +213,16 @@ def analyse_target(
 
     Raises:
         ValueError: If the blocks do not belong together, or a label is not one of the training classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from ntk import Responses, analyse_target, analyse_train
+        >>> rng = np.random.default_rng(0)
+        >>> X, X_ood = rng.normal(size=(4, 9)), rng.normal(size=(3, 9))
+        >>> train = analyse_train(X @ X.T, Responses.from_labels([0, 1, 1, 0], classes=2))
+        >>> target = analyse_target(train, X_ood @ X.T, X_ood @ X_ood.T, labels=[0, 1, 0])
+        >>> target.sharp.lower <= target.test_loss <= target.sharp.upper
+        True
     """
     pair, warning = _pair(train, k_ood_train, k_ood)
     Y = train.responses.train
@@ -212,7 +253,17 @@ def analyse_target(
 def predict_target(
     train: TrainAnalysis, k_ood_train: Floats, k_ood: Floats, labels: ArrayLike | None = None, *, ridge: float = 0.0
 ) -> TargetPrediction:
-    """ProjNormLinear and predicted labels alone; arguments as in `analyse_target`."""
+    """ProjNormLinear and predicted labels alone; arguments as in `analyse_target`.
+
+    Example:
+        >>> import numpy as np
+        >>> from ntk import Responses, analyse_train, predict_target
+        >>> K = np.diag([1.0, 4.0])
+        >>> train = analyse_train(K, Responses.from_labels([0, 1], classes=2))
+        >>> same = predict_target(train, K, K)  # the target is the training set: nothing is lost
+        >>> abs(round(same.projnorm, 6)), same.predicted.tolist()
+        (0.0, [0, 1])
+    """
     return _predict(_pair(train, k_ood_train, k_ood)[0], train.responses, labels, ridge)
 
 
@@ -282,9 +333,11 @@ def _of_all(labels: ArrayLike, samples: int) -> NDArray[Any]:
 
 
 def kernel_noise(K: Floats, accumulate: str, *, scale: float | None = None) -> float:
-    """Error of products of the given precision against the largest eigenvalue: independent roundings of each entry.
+    r"""Error of products of the given precision against the largest eigenvalue: independent roundings of each entry.
 
-    The largest eigenvalue is at least ``||K||_F^2 / tr K``, which costs no decomposition. `scale` is the largest entry
+    .. math:: \sqrt n\,\varepsilon \max_i K_{ii} / \lambda_1, \qquad \lambda_1 \ge \|K\|_F^2 / \mathrm{tr}\,K
+
+    whose bound on the largest eigenvalue costs no decomposition. `scale` is the largest entry
     of the kernel that was rounded, where `K` was made from it by taking something off.
     """
     trace = float(K.trace())

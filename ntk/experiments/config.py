@@ -76,7 +76,14 @@ class NtkNetwork(ImageNetwork):
 
 @dataclass(frozen=True)
 class GramConfig(Config):
-    """Kernels of one network on a training set and on shifted sets."""
+    """Kernels of one network on a training set and on shifted sets.
+
+    Example:
+        >>> from ntk import GramConfig
+        >>> config = GramConfig()
+        >>> config.data.data, config.data.n, config.network.architecture, config.kernel.kind
+        ('digits', 250, 'resnet18', 'exact')
+    """
 
     data: NtkImages = setting(NtkImages(), "Images.", flat=True)
     network: NtkNetwork = setting(NtkNetwork(), "Network.", flat=True)
@@ -96,7 +103,13 @@ class GramConfig(Config):
 
 @dataclass(frozen=True)
 class NtkConfig(GramConfig):
-    """Kernels, and the linear theory on every target."""
+    """Kernels, and the linear theory on every target.
+
+    Example:
+        >>> from ntk import NtkConfig
+        >>> NtkConfig(ridge=0.1).ridge, NtkConfig().top
+        (0.1, 300)
+    """
 
     ridge: float = setting(0.0, "Number added to the kernels' diagonals for ProjNormLinear and labels.", least=0.0)
     top: int = setting(300, "Number of eigenvectors in the alignment.", least=1)
@@ -109,7 +122,13 @@ class NtkConfig(GramConfig):
 
 @dataclass(frozen=True)
 class SubsampleConfig(Config):
-    """Sampled kernels that are compared with the exact one."""
+    """Sampled kernels that are compared with the exact one.
+
+    Example:
+        >>> from ntk import SubsampleConfig
+        >>> SubsampleConfig(counts=(500, 5_000), draws=1).kinds
+        ('coordinates', 'projection')
+    """
 
     experiment: NtkConfig = setting(
         NtkConfig(replace(NtkImages(), severities=(5,))), "Images, network and exact kernel.", flat=True

@@ -93,6 +93,18 @@ def run_gram(config: GramConfig, context: RunContext) -> Record:
     Raises:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from ntk import GramConfig, run_gram
+        >>> from ntk.experiments.config import NtkImages, NtkNetwork
+        >>> from projnorm.core.records import RunContext
+        >>> images = NtkImages(n=8, m=6, families=())  # digits: 8 to train on, 6 of the clean test set
+        >>> network = NtkNetwork("small-cnn", size=8)
+        >>> with TemporaryDirectory() as folder:
+        ...     record = run_gram(GramConfig(images, network), RunContext(folder, device="cpu"))
+        >>> record.arrays["sets"].tolist(), record.arrays["trace"].shape
+        (['train', 'clean'], (2,))
     """
     config = config.gram
     samples = DrawnSamples.load(config)
@@ -107,6 +119,18 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
     Raises:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from ntk import NtkConfig, run_analysis
+        >>> from ntk.experiments.config import NtkImages, NtkNetwork
+        >>> from projnorm.core.records import RunContext
+        >>> images = NtkImages(n=8, m=6, families=())  # digits: 8 to train on, 6 of the clean test set
+        >>> network = NtkNetwork("small-cnn", size=8)
+        >>> with TemporaryDirectory() as folder:
+        ...     record = run_analysis(NtkConfig(images, network), RunContext(folder, device="cpu"))
+        >>> record.arrays["targets"].tolist(), record.arrays["train_eigenvalues"].shape
+        (['clean'], (8,))
     """
     config.require_one_row()
     samples = DrawnSamples.load(config)

@@ -52,6 +52,15 @@ def plan_kernels(config: GramConfig, context: RunContext) -> RunPlan:
     Raises:
         InputError: If something asked for does not fit.
         OSError: If a file cannot be read.
+
+    Example:
+        >>> from ntk import GramConfig, plan_kernels
+        >>> from ntk.experiments.config import NtkImages, NtkNetwork
+        >>> from projnorm.core.records import RunContext
+        >>> config = GramConfig(NtkImages(n=5_000, m=100, families=()), NtkNetwork("small-cnn", size=8))
+        >>> plan = plan_kernels(config, RunContext(".", device="cpu"))
+        >>> plan.values["sets"], plan.values["passes"]
+        ({'train': 5000, 'clean': 100}, 5100)
     """
     if isinstance(config, NtkConfig):
         config.require_one_row()

@@ -1,4 +1,14 @@
-"""How close sampled features come to the exact kernel: eigenvalues and ProjNormLinear against their number."""
+r"""How close sampled features come to the exact kernel: eigenvalues and ProjNormLinear against their number.
+
+A kernel of `k` of the `p` coordinates is scaled to the exact one on average, and compared by relative errors:
+
+.. math::
+   \hat K = \frac pk \sum_{j \in S} \phi_j\phi_j^\top, \qquad
+   \hat\lambda_i / \lambda_i - 1, \qquad
+   \widehat{\mathrm{ProjNormLinear}} / \mathrm{ProjNormLinear} - 1
+
+A random projection is on that scale already.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +51,19 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
     Raises:
         InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
         OSError: If something cannot be read or written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from ntk import NtkConfig, SubsampleConfig, run_subsample
+        >>> from ntk.experiments.config import NtkImages, NtkNetwork
+        >>> from projnorm.core.records import RunContext
+        >>> images = NtkImages(n=8, m=6, families=())  # digits: 8 to train on, 6 of the clean test set
+        >>> network = NtkNetwork("small-cnn", size=8)
+        >>> config = SubsampleConfig(NtkConfig(images, network), counts=(500,), kinds=("coordinates",), draws=1)
+        >>> with TemporaryDirectory() as folder:
+        ...     record = run_subsample(config, RunContext(folder, device="cpu"))
+        >>> record.arrays["counts"].tolist(), record.arrays["projnorm_error"].shape
+        ([500], (1, 1))
     """
     exact = run_analysis(config.experiment, context)
     draws = [

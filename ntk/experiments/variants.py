@@ -1,4 +1,14 @@
-"""ProjNormLinear on one kernel in several ways: what is done to the features, the ridge, and whose pseudo-labels."""
+r"""ProjNormLinear on one kernel in several ways: what is done to the features, the ridge, and whose pseudo-labels.
+
+Features are treated through the kernel alone. With the mean :math:`\bar\phi` of the training features, "unit" and
+"centred" are
+
+.. math::
+   \frac{K(x, x')}{\sqrt{K(x, x)\,K(x', x')}}, \qquad
+   \langle\phi(x) - \bar\phi, \phi(x') - \bar\phi\rangle = K(x, x') - \bar K(x) - \bar K(x') + \bar{\bar K}
+
+where :math:`\bar K(x)` is the mean of :math:`K(x, x_i)` over the training samples, and :math:`\bar{\bar K}` its mean.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,14 @@ gradients :math:`b_s` and patches :math:`a_s` at the positions `s`,
 .. math:: \langle\nabla_W f(x), \nabla_W f(x')\rangle = \sum_{s,t} \langle b_s, b'_t\rangle\,\langle a_s, a'_t\rangle
 
 and :math:`\langle a_s, a'_t\rangle` is a sum over the taps of inner products of *pixels*, which neighbouring positions
-share; those between a pixel and the padding are zero and never computed. For a linear layer there is one position.
+share; those between a pixel and the padding are zero and never computed. For a linear layer there is one position, and
+the shares of weight and bias together are
+
+.. math:: \bigl(\langle x, x'\rangle + 1\bigr)\,\langle b, b'\rangle
+
+For a table whose rows are looked up only pairs of equal numbers :math:`r` count:
+
+.. math:: \sum_{s,t} [r_s = r'_t]\, \langle b_s, b'_t\rangle
 """
 
 from __future__ import annotations
@@ -168,7 +175,7 @@ class DirectFormed(_Kept):
 
 
 class StructuredLinear(_Kept):
-    """``(A A^T + 1) * (B B^T)`` for a layer that each sample uses once, the one for the bias."""
+    """``(A A^T + 1) * (B B^T)`` for a layer that each sample uses once; the 1 is the share of the bias."""
 
     def __init__(self, use: Use) -> None:
         """Two products, of inputs and of output gradients."""

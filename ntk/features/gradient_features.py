@@ -1,4 +1,11 @@
-"""Gradient features themselves: the paper's random coordinates, a random projection, or whole layers."""
+r"""Gradient features themselves: the paper's random coordinates, a random projection, or whole layers.
+
+Of a network with outputs :math:`f_1, \ldots, f_c` the features of a sample are
+
+.. math:: \phi(x) = \tfrac{1}{\sqrt c}\,\bigl(\nabla f_1(x)_S, \ldots, \nabla f_c(x)_S\bigr)
+
+for the coordinates `S` that are kept, so that inner products of features are the mean kernel over the outputs.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +38,16 @@ class Features:
         fingerprint: Hash of the indices or of the projection drawn; empty when nothing was.
         check_error: Largest difference from plain autograd, against its scale.
         config: Settings of the features; its count is the one used.
+
+    Example:
+        >>> import torch
+        >>> from ntk import KernelConfig, gradient_features
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)).eval()
+        >>> features = gradient_features(model, torch.ones(4, 2), config=KernelConfig(kind="exact", device="cpu"))
+        >>> features.values.shape, features.parameters
+        ((4, 13), 13)
+        >>> features.names
+        ('0.weight', '0.bias', '1.weight', '1.bias')
     """
 
     values: np.ndarray
@@ -76,6 +93,17 @@ def gradient_features(
         SelfCheckError: If the check against plain autograd fails.
         InputError: If the inputs or the configuration are no good.
         OSError: If the file cannot be written.
+
+    Example:
+        >>> import torch
+        >>> from ntk import KernelConfig, gradient_features
+        >>> model = torch.nn.Linear(2, 1).eval()
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 2.0]])
+        >>> gradient_features(model, x, config=KernelConfig(kind="exact", device="cpu")).values
+        array([[1., 0., 1.],
+               [1., 2., 1.]], dtype=float32)
+        >>> gradient_features(model, x, config=KernelConfig(kind="coordinates", count=2, device="cpu")).values.shape
+        (2, 2)
     """
     config = config or KernelConfig(kind=COORDINATES)
     samples, out = Samples.from_inputs(x, "x"), None if out is None else Path(out)

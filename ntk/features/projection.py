@@ -1,10 +1,18 @@
 r"""A random projection of gradients, of most layers without forming them.
 
-The gradient by a weight is a sum over positions of output gradient times input, :math:`G = \sum_s b_s a_s^\top`. Where
-that is cheaper, the inputs are projected first: :math:`G R^\top = \sum_s b_s (R a_s)^\top` with :math:`p` random
-orthonormal rows in :math:`R`, scaled so that :math:`\mathbb E\,R^\top R = I`. For a convolution :math:`R a_s` is itself
-a convolution, with few outputs. Then every number goes, with a random sign, into one of `width` sums (Charikar, Chen
-and Farach-Colton, "Finding frequent items in data streams", 2002). Both steps keep inner products on average.
+The gradient by a weight is a sum over positions of output gradient times input. Where that is cheaper, the inputs are
+projected first:
+
+.. math:: G = \sum_s b_s a_s^\top, \qquad G R^\top = \sum_s b_s (R a_s)^\top
+
+with :math:`p` random orthonormal rows in :math:`R`, scaled so that :math:`\mathbb E\,R^\top R = I`. For a convolution
+:math:`R a_s` is itself a convolution, with few outputs. Then every number :math:`v_i` goes, with a random sign
+:math:`\sigma_i`, into one of `width` sums (Charikar, Chen and Farach-Colton, "Finding frequent items in data streams",
+2002):
+
+.. math:: \phi_j = \sum_{i:\, h(i) = j} \sigma_i v_i
+
+Both steps keep inner products on average.
 
 Only the inputs are projected: output gradients of different samples are often nearly parallel, so that few directions
 would not tell them apart.

@@ -1,4 +1,14 @@
-"""Exact or sampled kernels between a training set and any number of other sets, tile by tile, resumable."""
+r"""Exact or sampled kernels between a training set and any number of other sets, tile by tile, resumable.
+
+With the features :math:`\Phi` of the training set and :math:`\tilde\Phi` of a target, one per row, the blocks are
+
+.. math::
+   K_\mathrm{train} = \Phi\Phi^\top, \qquad
+   K_\mathrm{ood,train} = \tilde\Phi\Phi^\top, \qquad
+   K_\mathrm{ood} = \tilde\Phi\tilde\Phi^\top
+
+of whose tiles only the upper triangle of a symmetric block is computed.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +54,7 @@ _OF_TRAIN, _OF_TARGET = 2, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernels:
-    """The blocks of a kernel, and how they were computed.
+    """The blocks of a kernel, and how they were computed, as `gram` returns them.
 
     Attributes:
         config: Settings of the kernel.
@@ -59,6 +69,18 @@ class Kernels:
         check_error: Largest difference from plain autograd in a layer's share, against its scale.
         computed: Number of tiles computed in this run.
         damaged: Names of tiles that were found damaged and computed again.
+
+    Example:
+        >>> import torch
+        >>> from ntk import KernelConfig, gram
+        >>> x = torch.eye(3)
+        >>> kernels = gram(torch.nn.Linear(3, 2).eval(), x, x[:1], config=KernelConfig(device="cpu"))
+        >>> kernels.targets, kernels.parameters, kernels.plan.passes
+        (('target',), 8, 4)
+        >>> kernels.train  # the mean over both outputs
+        array([[1. , 0.5, 0.5],
+               [0.5, 1. , 0.5],
+               [0.5, 0.5, 1. ]])
     """
 
     config: KernelConfig
@@ -168,6 +190,18 @@ def gram(
         SelfCheckError: If the check against plain autograd fails.
         ClusterError: If the cluster cannot be reached or is lost; tiles that were finished stay.
         InputError: If the inputs or the configuration are no good.
+
+    Example:
+        >>> import torch
+        >>> from ntk import KernelConfig, gram
+        >>> model = torch.nn.Linear(2, 1).eval()  # gradients are (x, 1), so K(x, x') = <x, x'> + 1
+        >>> x, x_new = torch.tensor([[1.0, 0.0], [1.0, 2.0]]), torch.tensor([[0.0, 3.0]])
+        >>> kernels = gram(model, x, {"new": x_new}, config=KernelConfig(device="cpu"))
+        >>> kernels.train
+        array([[2., 2.],
+               [2., 6.]])
+        >>> kernels.ood_train("new"), kernels.ood("new")
+        (array([[1., 7.]]), array([[10.]]))
     """
     task = GramTask(models, as_sets(train, targets), config, prepare)
     return task.run(None if folder is None else Path(folder), fresh=fresh, backend=backend)

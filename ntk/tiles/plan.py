@@ -1,7 +1,13 @@
-"""What a kernel will cost before it is computed: panels, tiles, multiply-adds and bytes, fitted to a limit of memory.
+r"""What a kernel will cost before it is computed: panels, tiles, multiply-adds and bytes, fitted to a limit of memory.
 
 A panel is the factors of some samples of one set; a tile is the kernel between two panels. Panels are held while the
-memory allows, so that with enough memory every sample passes the network once.
+memory allows, so that with enough memory every sample passes the network once. With `b` bytes kept for a sample,
+panels of `p` samples and `S` bytes held besides, the number of panels in memory is
+
+.. math:: \left\lfloor\frac{\mathrm{memory} - S}{p\,b}\right\rfloor
+
+and the panel that makes way for the next is the one needed again last (Belady, "A study of replacement algorithms for
+a virtual-storage computer", 1966).
 """
 
 from __future__ import annotations

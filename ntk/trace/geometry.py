@@ -1,4 +1,11 @@
-"""Which pixels a convolution multiplies with which weights."""
+r"""Which pixels a convolution multiplies with which weights.
+
+In each direction output position `s` and tap `t` meet at the input pixel
+
+.. math:: i = \mathrm{stride}\cdot s + \mathrm{dilation}\cdot t - \mathrm{padding}
+
+so the pixels that a tap meets are all of one phase, :math:`i \bmod \mathrm{stride}`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,17 @@
-r"""Calls of torch that use parameters as the weights of a layer, and the gradient that each leaves for a sample.
+r"""Calls of torch that use parameters as the weights of a layer, and the gradient of every sample that follows.
 
 An operation sees its input :math:`x` and the gradient :math:`g` of the samples' outputs by its own output, both with
-the samples first, then the rows that a sample has in the batch, then the other axes. What a weight's gradient is made
-of follows from these two alone.
+the samples first, then the rows that a sample has in the batch, then the other axes. The gradient by a weight follows
+from these two alone. With `s` for the positions of a sample (tokens, or pixels of the output) it is
+
+.. math::
+   \nabla_W f = \sum_s g_s x_s^\top, \qquad
+   \nabla_W f = \sum_s g_s\, a_s(x)^\top, \qquad
+   \nabla_\gamma f = \sum_s g_s \odot \hat x_s, \qquad
+   \nabla_{E_r} f = \sum_{s:\, x_s = r} g_s
+
+for a linear layer, a convolution with patches :math:`a_s`, a normalisation to :math:`\hat x`, and a table whose rows
+:math:`E_r` are looked up; and :math:`\nabla_b f = \sum_s g_s` for every bias.
 """
 
 from __future__ import annotations
