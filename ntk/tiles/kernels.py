@@ -78,9 +78,9 @@ class Kernels:
         >>> kernels.targets, kernels.parameters, kernels.plan.passes
         (('target',), 8, 4)
         >>> kernels.train  # the mean over both outputs
-        array([[1. , 0.5, 0.5],
-               [0.5, 1. , 0.5],
-               [0.5, 0.5, 1. ]])
+        array([[2., 1., 1.],
+               [1., 2., 1.],
+               [1., 1., 2.]])
     """
 
     config: KernelConfig
