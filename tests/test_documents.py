@@ -126,6 +126,13 @@ def test_the_examples_in_the_documents_run(document, least, capsys, monkeypatch,
     assert "Traceback" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/first-estimate.md"])
+def test_the_output_beside_the_first_example_is_what_it_prints(document, capsys):
+    exec(compile(PYTHON.findall(read(document))[0], document, "exec"), {"__name__": "document"})  # noqa: S102
+    (output, *_) = re.findall(r"```text\n(.*?)```", read(document), re.DOTALL)
+    assert capsys.readouterr().out.split() == output.split()
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
 def test_what_a_benchmark_imports_of_ours_exists(path):
     """The documents name them as the commands behind numbers; running them takes minutes."""
