@@ -29,9 +29,9 @@ from projnorm.labels.counts import (
     log_likelihood,
 )
 from projnorm.labels.labelled import power_tuned_interval
-from projnorm.labels.sequence import _FLAT, _LEAST_EXPECTED, _TRUSTED, anytime_interval, log_evidence
+from projnorm.labels.sequence import _FLAT, _LEAST_EXPECTED, _TRUSTED, anytime_interval, log_marginal
 from projnorm.labels.strata import Strata, strata_count
-from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval, tail_probability
+from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval
 
 try:
     from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
@@ -213,7 +213,7 @@ def _path(target: LabelTarget, is_slow: bool, rng: np.random.Generator) -> list[
 
 
 def _evidence(strata: Strata, labelled: Counts, wrong: Counts, division: Counts) -> Floats:
-    """`log_evidence` after every label of a path at once; minus infinity while a stratum has none."""
+    """`_log_evidence` after every label of a path at once; minus infinity while a stratum has none."""
     rates = np.clip(strata.expected, _LEAST_EXPECTED, 1.0 - _LEAST_EXPECTED)
     priors = ((_TRUSTED * rates, _TRUSTED * (1.0 - rates)), (_FLAT, _FLAT))
     marginals = [betabinom.logpmf(wrong, labelled, *prior).sum(axis=1) for prior in priors]
@@ -221,7 +221,7 @@ def _evidence(strata: Strata, labelled: Counts, wrong: Counts, division: Counts)
     flat = StratumCounts(np.tile(strata.sizes, len(labelled)), labelled.ravel(), wrong.ravel())
     evidence = marginal - log_likelihood(flat, np.tile(division, len(labelled))).reshape(labelled.shape).sum(axis=1)
     last = StratumCounts(strata.sizes, labelled[-1], wrong[-1])
-    assert math.isclose(evidence[-1], log_evidence(last, division, strata.expected), abs_tol=1e-6)
+    assert math.isclose(evidence[-1], log_marginal(last, division, strata.expected), abs_tol=1e-6)
     return np.where(labelled.all(axis=1), evidence, -math.inf)
 
 
@@ -229,8 +229,8 @@ def _anytime_holds(counts: StratumCounts, division: Counts, strata: Strata) -> b
     """Whether some division with the true total is not rejected; the true one need not be the last of them."""
     least, total = -math.log(1.0 - LEVEL), int(division.sum())
     return (
-        log_evidence(counts, division, strata.expected) < least
-        or log_evidence(counts, _likeliest(counts, total), strata.expected) < least
+        _log_evidence(counts, division, strata.expected) < least
+        or _log_evidence(counts, _likeliest(counts, total), strata.expected) < least
     )
 
 
@@ -243,7 +243,7 @@ def _guaranteed_holds(counts: StratumCounts, division: Counts) -> bool:
     """The same at the worst division, at which no side rejects that does not at the likeliest."""
     totals = {False: int(division.sum()), True: counts.total - int(division.sum())}
     return all(
-        tail_probability(counts.mirrored if mirrored else counts, totals[mirrored]) > _ALPHA
+        _tail_probability(counts.mirrored if mirrored else counts, totals[mirrored]) > _ALPHA
         for mirrored in _rejecting(counts, division)
     )
 
@@ -257,6 +257,22 @@ def _rejecting(counts: StratumCounts, division: Counts) -> list[bool]:
         for mirrored, (seen, errors) in sides.items()
         if _Divisions.from_counts(seen).probability(errors) <= _ALPHA
     ]
+
+
+def _log_evidence(counts: StratumCounts, division: Counts, expected: Floats) -> float:
+    """Logarithm of the martingale behind `anytime_interval`, at a division of the errors among strata."""
+    return log_marginal(counts, expected) - float(log_likelihood(counts, division).sum())
+
+
+def _tail_probability(counts: StratumCounts, total: int) -> float:
+    """The largest probability of an estimate at least as large as this one, over all divisions of `total` errors.
+
+    Args:
+        counts: What was drawn.
+        total: Number of wrong samples in all strata, which must be possible after what was drawn.
+    """
+    search = _Divisions.from_counts(counts)
+    return max(search.best(start) for start in search.starts(total))
 
 
 def _likeliest(counts: StratumCounts, total: int) -> Floats:

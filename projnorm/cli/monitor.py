@@ -1,4 +1,4 @@
-"""`projnorm monitor`: a model that is watched batch by batch, with alarms that are seldom ever false."""
+"""`projnorm monitor`: watch a deployed model batch by batch, with a bounded chance of ever raising a false alarm."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
 
     watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
     if watched.threshold < fitted.source_error:
-        said = f"the threshold is below the error on the source, {fitted.source_error:.1%}"
-        LOGGER.warning("%s, so an alarm is to be expected.", said)
+        message = f"the threshold is below the error on the source, {fitted.source_error:.1%}"
+        LOGGER.warning("%s, so an alarm is to be expected.", message)
     with watched.exclusive():
         if alarm.reset:
             watched.reset()
@@ -111,8 +111,8 @@ def _take_in(watched: Monitor, batches: BatchOptions, alarm: AlarmOptions, opene
             failed += 1
     for path in tracked(batches.batches, description="batches", total=len(batches.batches)):
         try:
-            for one in _batches_in(path, batches, opened):
-                failed += not _taken_in(watched, one, alarm)
+            for batch in _batches_in(path, batches, opened):
+                failed += not _taken_in(watched, batch, alarm)
         except InputError as error:
             LOGGER.error("%s", error)
             failed += 1
@@ -171,12 +171,12 @@ def _batches_in(path: str, batches: BatchOptions, opened: ModelData) -> Iterator
 
     table = read_table(locate(file))
     by_rows = batches.every not in PERIODS
-    for one in periods_of(table, batches.every, time_column=batches.time_column, name=stem(file)):
-        if one.is_over or batches.last:
-            read = partial(opened.of_table, one.rows, one.name)
-            yield UnreadBatch(one.name, read, one.time, one.rows.index.tolist(), by_rows)
+    for period in periods_of(table, batches.every, time_column=batches.time_column, name=stem(file)):
+        if period.is_over or batches.last:
+            read = partial(opened.of_table, period.rows, period.name)
+            yield UnreadBatch(period.name, read, period.time, period.rows.index.tolist(), by_rows)
         else:
-            LOGGER.info("%s: may not be complete and is left for a later call; --last takes it.", one.name)
+            LOGGER.info("%s: may not be complete and is left for a later call; --last takes it.", period.name)
 
 
 def _write_report(watched: Monitor) -> None:
@@ -190,8 +190,8 @@ def _write_report(watched: Monitor) -> None:
 
 
 def _summary(watched: Monitor) -> str:
-    alarms = [one for one in watched.reports if one.is_alarm or one.is_labelled_alarm]
+    alarms = [report for report in watched.reports if report.is_alarm or report.is_labelled_alarm]
     head = f"{len(watched.reports):,} batches in {watched.folder}; alarm above {watched.threshold:.1%}: "
     if not watched.has_alarm:
         return head + "none."
-    return head + f"raised by {', '.join(json.dumps(one.name) for one in alarms[-1:])}; --reset begins anew."
+    return head + f"raised by {', '.join(json.dumps(report.name) for report in alarms[-1:])}; --reset begins anew."

@@ -79,8 +79,8 @@ def open_cifar_c(folder: str | Path) -> CifarC:
 def _labels(path: Path) -> Labels:
     stored = read_arrays(path, name="labels")["labels"]
     if stored.ndim != 1 or not np.issubdtype(stored.dtype, np.integer) or not len(stored) or len(stored) % _LEVELS:
-        wanted = f"integers, the same number for each of {_LEVELS} severities"
-        raise InputError(f"{path}: must hold {wanted}; got {form(stored)}.")
+        required = f"integers, the same number for each of {_LEVELS} severities"
+        raise InputError(f"{path}: must hold {required}; got {form(stored)}.")
     by_severity = np.array(stored).reshape(_LEVELS, -1)
     if not (by_severity == by_severity[0]).all():
         raise InputError(f"{path}: the labels of the {_LEVELS} severities differ from one another.")

@@ -112,8 +112,8 @@ def _sample_set(path: Path, arrays: dict[str, NDArray[Any]], kind: type[S], pref
     names = [f"{prefix}{name}" for name in _names(kind)]
     key = next((name for name in names if name in arrays), None)
     if key is None:
-        wanted = " or ".join(map(repr, names))
-        raise InputError(f"{path}: has no array {wanted}; it has {', '.join(sorted(arrays)) or 'none'}.")
+        expected_names = " or ".join(map(repr, names))
+        raise InputError(f"{path}: has no array {expected_names}; it has {', '.join(sorted(arrays)) or 'none'}.")
     labels = arrays.get(f"{prefix}labels")
     if labels is not None and np.issubdtype(labels.dtype, np.integer):
         labels = labels.reshape(-1).astype(np.int64)

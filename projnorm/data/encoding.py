@@ -57,7 +57,8 @@ def hashed_words(premises: Sequence[str], hypotheses: Sequence[str], length: int
 
     In pairs that are too long, the longer sentence is truncated first.
     """
-    encoded = [_pair(_words(one), _words(other), length) for one, other in zip(premises, hypotheses, strict=True)]
+    pairs = zip(premises, hypotheses, strict=True)
+    encoded = [_pair(_words(premise), _words(hypothesis), length) for premise, hypothesis in pairs]
     out = np.zeros((len(encoded), 3, max(map(len, encoded), default=1)), dtype=np.int32)
     for row, tokens in zip(out, encoded, strict=True):
         row[IDS, : len(tokens)] = tokens

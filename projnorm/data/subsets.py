@@ -30,7 +30,7 @@ def overlap(pairs: Pairs) -> NDArray[np.float64]:
 def negated(pairs: Pairs) -> NDArray[np.bool_]:
     """Whether either sentence of each pair has a negation word or a word that ends in n't."""
     both = zip(pairs.premises, pairs.hypotheses, strict=True)
-    return np.array([any(map(_negates, [*_words(one), *_words(other)])) for one, other in both])
+    return np.array([any(map(_negates, [*_words(premise), *_words(hypothesis)])) for premise, hypothesis in both])
 
 
 def subsets(pairs: Pairs, kind: str) -> dict[str, NDArray[np.intp]]:

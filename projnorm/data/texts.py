@@ -54,11 +54,11 @@ def texts_and_labels(path: Path) -> tuple[list[str], list[str]]:
     """The texts of a file and the names of their classes, one for each text or none at all."""
     texts: list[str] = []
     labels: list[str] = []
-    for place, row in _rows(path):
+    for line, row in _rows(path):
         text, label = row.get(_TEXT), row.get(_LABEL)
         # Published reviews in the compressed format may be empty.
         if not isinstance(text, str) or not (text.strip() or path.suffix.lower() == _ZIPPED):
-            raise InputError(f"{place}: needs a `{_TEXT}` that is not empty.")
+            raise InputError(f"{line}: needs a `{_TEXT}` that is not empty.")
         texts.append(text)
         if label is not None and str(label).strip():
             labels.append(str(label).strip())

@@ -97,8 +97,8 @@ class ALineD(_OnTheLine):
         pairs = np.array(list(combinations(range(len(self.accuracies)), 2)))
         means = np.zeros((len(pairs), len(self.accuracies)))
         np.put_along_axis(means, pairs, 0.5, axis=1)
-        wanted = agreements + slope * (means @ self.accuracies - self.agreements)
-        solution, *_ = np.linalg.lstsq(means, wanted, rcond=None)
+        mean_probits = agreements + slope * (means @ self.accuracies - self.agreements)
+        solution, *_ = np.linalg.lstsq(means, mean_probits, rcond=None)
         return float(ndtr(-solution[0]))
 
 
@@ -107,7 +107,7 @@ def _predicted(outputs: Outputs) -> list[NDArray[np.int64]]:
 
 
 def _agreements(predicted: list[NDArray[np.int64]]) -> Floats:
-    return _probits([np.mean(one == other) for one, other in combinations(predicted, 2)], len(predicted[0]))
+    return _probits([np.mean(first == second) for first, second in combinations(predicted, 2)], len(predicted[0]))
 
 
 def _probits(shares: list[np.floating], count: int) -> Floats:

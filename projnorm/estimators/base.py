@@ -109,8 +109,9 @@ class Estimator:
     @classmethod
     def create(cls, resources: Resources) -> Self:
         """An estimator that has learnt nothing yet; the fields that the resources have too are taken from them."""
-        names = {one.name for one in fields(cls)}
-        taken = {one.name: getattr(resources, one.name) for one in fields(resources) if one.name in names}
+        names = {declared.name for declared in fields(cls)}
+        shared = names & {declared.name for declared in fields(resources)}
+        taken = {name: getattr(resources, name) for name in shared}
         return cls(**taken, **{name: get() for name, get in resources.trained.items() if name in names})
 
     @classmethod
@@ -140,7 +141,7 @@ class Estimator:
                 the source, or lacks something that the method needs.
         """
         require_valid(target, "target", with_labels=False)
-        if not all(self._has_learnt(one.name) for one in fields(self)):
+        if not all(self._has_learnt(declared.name) for declared in fields(self)):
             raise InputError(f"{self.name} has learnt nothing yet; call fit(source) first and use what it returns.")
         name = target.name or "the target"
         if self.source_classes not in (0, target.classes):
@@ -187,7 +188,7 @@ T = TypeVar("T", bound=type[Estimator])
 def register(cls: T) -> T:
     """Make a class a frozen dataclass and a method of `ESTIMATORS`, under its `name`."""
     dataclass(frozen=True, eq=False)(cls)
-    known = next((one for name, one in REGISTERED.items() if name.lower() == cls.name.lower()), None)
+    known = next((method for name, method in REGISTERED.items() if name.lower() == cls.name.lower()), None)
     if known is not None and known.__qualname__ != cls.__qualname__:
         raise InputError(f"there is already an estimator called {cls.name}.")
     REGISTERED[cls.name] = cls

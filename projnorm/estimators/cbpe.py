@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -28,26 +27,19 @@ class CBPE(SupervisedEstimator):
 
     Attributes:
         calibrations: For each class the function, or None where its probabilities are left as they are.
-        spread: Standard deviation of being right over the labelled samples.
     """
 
     calibrations: tuple[Isotonic | None, ...] = LEARNT
-    spread: float = LEARNT
 
     name = "CBPE"
 
     def _fit(self, source: Outputs) -> CBPE:
         rows, labels = probabilities(source.logits), source.known_labels
-        found: list[Isotonic | None] = [None] * source.classes
-        for one in calibrated_classes(source.classes):
-            if needs_calibration(rows[:, one], labels == one):
-                found[one] = Isotonic.fit(rows[:, one], labels == one)
-        spread = float(np.std(source.predicted == labels))
-        return replace(self, calibrations=tuple(found), spread=spread)
-
-    def sampling_error(self, target: Outputs) -> float:
-        """Standard error of the accuracy of as many samples as the target has, if they were as those of the source."""
-        return self.spread / math.sqrt(len(target))
+        calibrations: list[Isotonic | None] = [None] * source.classes
+        for k in calibrated_classes(source.classes):
+            if needs_calibration(rows[:, k], labels == k):
+                calibrations[k] = Isotonic.fit(rows[:, k], labels == k)
+        return replace(self, calibrations=tuple(calibrations))
 
     def _score(self, target: Outputs) -> float:
         return expected_error(self.calibrations, target)
@@ -65,13 +57,10 @@ def expected_error(calibrations: tuple[Isotonic | None, ...], target: Outputs) -
 
 
 def _calibrated(calibrations: tuple[Isotonic | None, ...], rows: Floats) -> Floats:
-    found = np.column_stack(
-        [
-            rows[:, one] if calibration is None else calibration(rows[:, one])
-            for one, calibration in enumerate(calibrations)
-        ]
+    calibrated = np.column_stack(
+        [rows[:, k] if calibration is None else calibration(rows[:, k]) for k, calibration in enumerate(calibrations)]
     )
     if len(calibrations) == 2:
-        found[:, 0] = 1.0 - found[:, 1]
-    total = found.sum(axis=1, keepdims=True)
-    return np.divide(found, total, out=np.full_like(found, 1.0 / found.shape[1]), where=total > 0.0)
+        calibrated[:, 0] = 1.0 - calibrated[:, 1]
+    total = calibrated.sum(axis=1, keepdims=True)
+    return np.divide(calibrated, total, out=np.full_like(calibrated, 1.0 / calibrated.shape[1]), where=total > 0.0)

@@ -67,9 +67,9 @@ def maximum_likelihood_shares(
         if gradient.max() - 1.0 <= tolerance:
             break
         shares = _newton_step(ratios, shares, gradient)
-    found = np.zeros(len(source_shares))
-    found[used] = shares
-    return found
+    of_all_classes = np.zeros(len(source_shares))
+    of_all_classes[used] = shares
+    return of_all_classes
 
 
 def black_box_shares(confusion: Floats, predicted_shares: Floats) -> Floats:
@@ -105,8 +105,8 @@ def regularised_shares(confusion: Floats, predicted_shares: Floats, labels: int)
         return nnls(stacked, np.concatenate([predicted_shares, np.full(classes, root)]))[0]
 
     def objective(log_ridge: float) -> float:
-        found = weights(log_ridge)
-        return float(np.linalg.norm(confusion @ found - predicted_shares) + penalty * np.linalg.norm(found - 1.0))
+        ratios = weights(log_ridge)
+        return float(np.linalg.norm(confusion @ ratios - predicted_shares) + penalty * np.linalg.norm(ratios - 1.0))
 
     scale = 2.0 * math.log(np.linalg.norm(confusion, 2))
     least = minimize_scalar(objective, bounds=(scale - 30.0, scale + 5.0), method="bounded", options={"xatol": 0.1})
@@ -134,8 +134,8 @@ def _newton_step(ratios: Floats, shares: Floats, gradient: Floats) -> Floats:
     hessian[np.diag_indices_from(hessian)] += ridge
     factor = np.linalg.cholesky(hessian)
     # The sum of the shares is subtracted from the objective instead of fixed, which has the same maximum.
-    wanted = solve_triangular(factor, 2.0 * gradient - 1.0 + ridge * shares, lower=True)
-    step = nnls(factor.T, wanted)[0] - shares
+    rotated = solve_triangular(factor, 2.0 * gradient - 1.0 + ridge * shares, lower=True)
+    step = nnls(factor.T, rotated)[0] - shares
     before, slope = float(np.log(ratios @ shares).mean() - shares.sum()), float((gradient - 1.0) @ step)
     size = 1.0
     while size > 1e-10:

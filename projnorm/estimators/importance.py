@@ -41,8 +41,8 @@ class ImportanceWeighting(SupervisedEstimator):
 
     def _score(self, target: Outputs) -> float:
         """The predicted error; nan where no labelled sample is as sure as any of the target."""
-        wanted = _shares(_bins(target.logits))
-        weights = np.divide(wanted, self.shares, out=np.zeros(BINS), where=self.shares > 0.0)
+        target_shares = _shares(_bins(target.logits))
+        weights = np.divide(target_shares, self.shares, out=np.zeros(BINS), where=self.shares > 0.0)
         total = float(weights @ self.shares)
         return 1.0 - float(weights @ self.right) / total if total > 0.0 else math.nan
 

@@ -104,25 +104,26 @@ def _stratified_tests(is_class: NDArray[np.bool_], tested: int) -> Iterator[NDAr
     """Indices of the samples to test on: those that scikit-learn's StratifiedShuffleSplit draws with the same seed."""
     rng = np.random.RandomState(_SEED)
     strata = [np.flatnonzero(~is_class), np.flatnonzero(is_class)]
-    counts = np.array([len(one) for one in strata])
+    counts = np.array([len(members) for members in strata])
     for _ in range(_SPLITS):
         train = _apportioned(counts, len(is_class) - tested, rng)
         test = _apportioned(counts - train, tested, rng)
-        drawn = [one[rng.permutation(len(one))] for one in strata]
+        drawn = [members[rng.permutation(len(members))] for members in strata]
         rng.permutation(train.sum())
-        yield rng.permutation(np.concatenate([one[a : a + b] for one, a, b in zip(drawn, train, test, strict=True)]))
+        parts = [members[a : a + b] for members, a, b in zip(drawn, train, test, strict=True)]
+        yield rng.permutation(np.concatenate(parts))
 
 
 def _apportioned(counts: NDArray[np.int64], draws: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """So many draws of each stratum as is nearest to proportional; of equal remainders a random one is rounded up."""
+    """Numbers of draws nearest to proportional; of equal remainders a random one is rounded up."""
     exact = counts / counts.sum() * draws
-    found = np.floor(exact)
-    missing, remainders = int(draws - found.sum()), exact - found
+    rounded = np.floor(exact)
+    missing, remainders = int(draws - rounded.sum()), exact - rounded
     for value in np.sort(np.unique(remainders))[::-1]:
         if not missing:
             break
         places = np.flatnonzero(remainders == value)
         chosen = rng.choice(places, size=min(len(places), missing), replace=False)
-        found[chosen] += 1
+        rounded[chosen] += 1
         missing -= len(chosen)
-    return found.astype(np.int64)
+    return rounded.astype(np.int64)

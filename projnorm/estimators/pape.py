@@ -63,15 +63,16 @@ class PAPE(SupervisedEstimator):
 
         assert self.source.inputs is not None
         assert target.inputs is not None
-        x = np.concatenate([np.asarray(one.inputs, dtype=np.float64) for one in (self.source, target)])
+        x = np.concatenate([np.asarray(outputs.inputs, dtype=np.float64) for outputs in (self.source, target)])
         is_target = np.arange(len(x)) >= len(self.source)
         folds = min(self.folds, len(self.source), len(target))
         if folds < 2:
             return np.ones(len(self.source))
         model = HistGradientBoostingClassifier(**_BOOSTING, random_state=self.seed)
         parts = StratifiedKFold(folds, shuffle=True, random_state=self.seed)
-        found = cross_val_predict(model, x, is_target, cv=parts, method="predict_proba")[: len(self.source), 1]
-        odds = found / np.maximum(1.0 - found, 1e-12) * len(self.source) / len(target)
+        rows = cross_val_predict(model, x, is_target, cv=parts, method="predict_proba")
+        of_target = rows[: len(self.source), 1]
+        odds = of_target / np.maximum(1.0 - of_target, 1e-12) * len(self.source) / len(target)
         odds = np.clip(odds, 0.0, _LARGEST_ODDS)
         return odds / odds.mean() if odds.mean() > 0.0 else np.ones(len(odds))
 
@@ -81,7 +82,7 @@ class PAPE(SupervisedEstimator):
     def _score(self, target: Outputs) -> float:
         weights, labels = self.weights(target), self.source.known_labels
         rows = probabilities(self.source.logits)
-        found: list[Isotonic | None] = [None] * target.classes
-        for one in calibrated_classes(target.classes):
-            found[one] = Isotonic.fit(rows[:, one], labels == one, weights)
-        return expected_error(tuple(found), target)
+        calibrations: list[Isotonic | None] = [None] * target.classes
+        for k in calibrated_classes(target.classes):
+            calibrations[k] = Isotonic.fit(rows[:, k], labels == k, weights)
+        return expected_error(tuple(calibrations), target)

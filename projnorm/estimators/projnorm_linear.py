@@ -115,9 +115,9 @@ class ProjNormLinearMatched(Estimator):
         )
 
 
-def share_ratios(wanted: Floats, own: Floats) -> Floats:
+def share_ratios(target_shares: Floats, source_shares: Floats) -> Floats:
     """How much more often each class is wanted than it is there; 0 for a class that is not there."""
-    return np.divide(wanted, own, out=np.zeros(len(own)), where=own > 0.0)
+    return np.divide(target_shares, source_shares, out=np.zeros(len(source_shares)), where=source_shares > 0.0)
 
 
 def reweighted_distance(source: Outputs, target: Outputs, weights: Floats, ridge: float = RIDGE) -> float:

@@ -39,7 +39,7 @@ MOST_CLASSES = 30
 _QUANTILES = np.linspace(0.0, 1.0, 7)[1:-1]
 # Logits this far below the largest of their row do not matter.
 _LOWEST = -30.0
-# The covariance of a class is drawn to the mean of all with the weight of so many samples.
+# The covariance of a class is drawn to the mean of all with the weight of this many samples.
 _PRIOR_SAMPLES = 10
 _RIDGE = 1e-3
 _ROUNDS = 3
@@ -229,9 +229,9 @@ def _ridged(covariance: Floats, m: int, n: int) -> Floats:
 def _simplex_fit(A: Floats, b: Floats, used: NDArray[np.bool_]) -> Floats:
     """Shares, none negative, that add up to one and bring `A q` nearest to `b`."""
     weight = _SUM_WEIGHT * float(np.abs(A).max(initial=1.0))
-    found, _ = nnls(np.vstack([A, np.full(A.shape[1], weight)]), np.append(b, weight))
+    solution, _ = nnls(np.vstack([A, np.full(A.shape[1], weight)]), np.append(b, weight))
     shares = np.zeros(len(used))
-    shares[used] = found / max(found.sum(), 1e-300)
+    shares[used] = solution / max(solution.sum(), 1e-300)
     return shares
 
 

@@ -15,7 +15,7 @@ from projnorm.core.errors import InputError
 Floats = NDArray[np.float64]
 # A network without errors would be sharpened for ever, one without any knowledge be flattened.
 COLDEST, HOTTEST = 0.05, 20.0
-# Newton's method stops at this relative step, or after so many.
+# Newton's method stops at this relative step, or after this number of steps.
 _NEAR, _MOST_STEPS = 1e-10, 100
 _L_BFGS = {"ftol": 1e-13, "gtol": 1e-7, "maxiter": 1000, "maxcor": 20}
 
@@ -112,8 +112,8 @@ class BiasCorrected:
 
         bounds = [(first / HOTTEST, first / coldest), *[(None, None)] * classes]
         start = np.concatenate([[1.0], np.zeros(classes)])
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_L_BFGS).x
-        return cls(first / float(found[0]), units * found[1:])
+        solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_L_BFGS).x
+        return cls(first / float(solution[0]), units * solution[1:])
 
     def probabilities(self, logits: NDArray[np.floating]) -> Floats:
         """Softmax along the classes of the scaled logits."""

@@ -47,21 +47,6 @@ class Transport:
         """Cost of the plan: the mean over the rows."""
         return float(self.costs.mean())
 
-    def standard_error(self, labels: float = math.inf) -> float:
-        r"""Standard error of the cost, to first order.
-
-        .. math:: \sqrt{\frac{\operatorname{Var}(f_j)}{m} + \frac{\operatorname{Var}_q(g_k)}{n}}
-
-        It counts the sampling of the rows and, where the shares are those of `labels` labelled samples, of these too.
-        Where several dual solutions are optimal the cost has a kink, and this is the error on one side of it.
-
-        Args:
-            labels: Number n of labelled samples that the shares are estimated from; infinite where they are known.
-        """
-        rows = float(np.var(self.row_potentials)) / len(self.row_potentials)
-        mean = self.shares @ self.class_potentials
-        return math.sqrt(rows + float(self.shares @ (self.class_potentials - mean) ** 2) / labels)
-
 
 def transport(rows: Floats, shares: Floats) -> Transport:
     """The cheapest plan from rows of probabilities onto classes with these shares, exactly.

@@ -80,7 +80,7 @@ class LabelledError:
         free = self.label_free
         wrong = int(self.counts.wrong.sum())
         verdict = "refute" if self.refutes_label_free else "do not refute"
-        widths = [100 * (one.high - one.low) for one in (free, self)]
+        widths = [100 * (interval.high - interval.low) for interval in (free, self)]
         return (
             f"{wrong:,} of {self.labels:,} labelled samples are wrong. The interval holds whatever the shift is, for "
             f"{_MEANINGS[self.interval]}. Without labels the estimate was {percent(free.value)}, {percent(free.low)} "
@@ -225,13 +225,13 @@ def labelled_error(
     of, counts = labelled.counts(wrong, strata)
     expected = strata.expected if labelled.plan is None else labelled.plan.expected
     if interval == ANYTIME:
-        found = anytime_interval(counts, expected, level)
+        estimate = anytime_interval(counts, expected, level)
     else:
-        found = (stratified_interval if interval == FIXED else guaranteed_interval)(counts, level)
+        estimate = (stratified_interval if interval == FIXED else guaranteed_interval)(counts, level)
     return LabelledError(
-        found.value,
-        found.low,
-        found.high,
+        estimate.value,
+        estimate.low,
+        estimate.high,
         level,
         interval,
         "uniform" if labelled.plan is None else "stratified",
@@ -284,7 +284,7 @@ def power_tuned_interval(
     # Labelled samples are part of a target that is finite, so noise is that of drawing without replacement.
     share = sizes / sizes.sum()
     noise = share**2 * (1.0 - n / sizes) / n
-    centred = [one - (np.bincount(strata, one) / n)[strata] for one in (y, f)]
+    centred = [values - (np.bincount(strata, values) / n)[strata] for values in (y, f)]
     freedom = np.maximum(n - 1, 1)
 
     def covariance(a: Floats, b: Floats) -> float:

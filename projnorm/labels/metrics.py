@@ -49,7 +49,7 @@ class MetricEstimate:
 
 
 def metric_names(classes: int) -> tuple[str, ...]:
-    """Names of the metrics for so many classes; class k is column k of the probabilities."""
+    """Names of the metrics for a number of classes; class k is column k of the probabilities."""
     if classes < 2:
         raise InputError(f"`classes` must be 2 or more; got {classes}.")
     each = (f"{what} of class {k}" for k in range(classes) for what in ("recall", "precision"))
@@ -94,7 +94,7 @@ def expected_metrics(
         rows: Calibrated probabilities of the classes, shape ``(m, classes)``.
         predicted: Predicted classes, shape ``(m,)``.
         scores: For two classes, the model's own probability of class 1, which AUROC ranks by and the Brier score
-            judges, shape ``(m,)``; by default that of `rows`.
+            evaluates, shape ``(m,)``; by default that of `rows`.
     """
     rows, predicted = _rows(rows), _columns(predicted, "predicted", rows)
     values = _metrics(rows, predicted, _scores(scores, rows))
@@ -129,14 +129,15 @@ def tempered(rows: NDArray[Any], predicted: NDArray[Any], error: float) -> Float
     gaps = [gap(x) for x in grid]
     best = min(range(len(grid)), key=lambda i: (abs(gaps[i]), abs(grid[i])))
     crossings = [i for i in range(len(grid) - 1) if gaps[i] * gaps[i + 1] < 0.0]
-    found = grid[best]
+    log_temperature = grid[best]
     if abs(gaps[best]) > _ROUNDING and crossings:
         i = min(crossings, key=lambda i: abs(grid[i] + grid[i + 1]))
-        found = brentq(gap, grid[i], grid[i + 1], xtol=1e-14)
+        log_temperature = brentq(gap, grid[i], grid[i + 1], xtol=1e-14)
     elif abs(gaps[best]) > _ROUNDING and 0 < best < len(grid) - 1:
         bounds = (grid[best - 1], grid[best + 1])
-        found = minimize_scalar(lambda x: abs(gap(x)), bounds=bounds, method="bounded", options={"xatol": 1e-9}).x
-    q = softmax(logs * math.exp(-found), axis=1)
+        options = {"xatol": 1e-9}
+        log_temperature = minimize_scalar(lambda x: abs(gap(x)), bounds=bounds, method="bounded", options=options).x
+    q = softmax(logs * math.exp(-log_temperature), axis=1)
     return np.where(q < _NEGLIGIBLE, 0.0, q)
 
 
@@ -174,9 +175,9 @@ def estimated_metrics(
     _require_level(level)
     if not low <= error <= high:
         raise InputError(f"`error` must be from `low` to `high`; got {error:g}, and {low:g} to {high:g}.")
-    found = [tempered(rows, predicted, share) for share in (error, low, high)]
-    values = np.stack([_metrics(q, predicted, scores) for q in found])
-    noise = float(ndtri(0.5 + 0.5 * level)) * _sampling_noise(found[0], predicted, scores, rng)
+    tempered_rows = [tempered(rows, predicted, share) for share in (error, low, high)]
+    values = np.stack([_metrics(q, predicted, scores) for q in tempered_rows])
+    noise = float(ndtri(0.5 + 0.5 * level)) * _sampling_noise(tempered_rows[0], predicted, scores, rng)
     value, smallest, largest = values[0], np.fmin.reduce(values), np.fmax.reduce(values)
     lows, highs = value - np.hypot(value - smallest, noise), value + np.hypot(largest - value, noise)
     value[0], lows[0], highs[0] = 1.0 - error, 1.0 - high, 1.0 - low
@@ -301,7 +302,7 @@ def _sampling_noise(rows: Floats, predicted: NDArray[np.int64], scores: Floats, 
 def _metrics_of_draws(
     draw: Callable[[int], Floats], draws: int, rows: Floats, predicted: NDArray[np.int64], scores: Floats
 ) -> Floats:
-    """Metrics of so many drawn soft labels, shape ``(draws, metrics)``, as many at once as memory allows."""
+    """Metrics of drawn soft labels, shape ``(draws, metrics)``, as many at once as memory allows."""
     step = max(1, _MOST_ENTRIES // rows.size)
     parts = [_metrics(draw(min(step, draws - first)), predicted, scores) for first in range(0, draws, step)]
     return np.concatenate(parts)
@@ -342,7 +343,7 @@ def _scores(scores: NDArray[Any] | None, rows: Floats) -> Floats:
 
 
 def _numbers(values: NDArray[Any], what: str, count: int, most: float = math.inf, *, kinds: str = "fiub") -> Floats:
-    """So many finite numbers from 0 to `most`, of these kinds of numpy's types."""
+    """An array of `count` finite numbers from 0 to `most`, of these kinds of numpy's types."""
     array = np.asarray(values)
     is_numeric = array.shape == (count,) and array.dtype.kind in kinds
     if not is_numeric or not np.isfinite(array).all() or array.min() < 0 or array.max() > most:

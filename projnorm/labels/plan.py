@@ -91,11 +91,11 @@ class LabelPlan:
 
     def with_labels(self, labels: Mapping[int, object]) -> LabelPlan:
         """The same with more labels, given by rows of the target; those of other rows are left out."""
-        found = [
+        filled_in = [
             str(labels[sample]) if sample in labels else label
             for sample, label in zip(self.samples.tolist(), self.labels, strict=True)
         ]
-        return replace(self, labels=tuple(found))
+        return replace(self, labels=tuple(filled_in))
 
     def write(self, path: str | Path, *, rows: Sequence[object] = ()) -> None:
         """Write a CSV file with an empty column `label` to fill in, or with the labels that are known.
@@ -108,11 +108,11 @@ class LabelPlan:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*_COLUMNS, _AT_FIRST, *([_ROW] if len(rows) else [])])
         numbers = zip(self.samples, self.strata, self.probabilities, self.labels, strict=True)
-        for place, (sample, stratum, probability, label) in enumerate(numbers):
+        for position, (sample, stratum, probability, label) in enumerate(numbers):
             size, expected = self.sizes[stratum], repr(float(self.expected[stratum]))
-            first = "yes" if self.at_first is None or place < self.at_first else _LATER
-            found = [rows[sample]] if len(rows) else []
-            writer.writerow([sample, stratum, size, expected, f"{probability:.6g}", label, first, *found])
+            first = "yes" if self.at_first is None or position < self.at_first else _LATER
+            row_names = [rows[sample]] if len(rows) else []
+            writer.writerow([sample, stratum, size, expected, f"{probability:.6g}", label, first, *row_names])
         write_atomically(Path(path), text.getvalue().encode())
 
     @classmethod
@@ -124,7 +124,7 @@ class LabelPlan:
         """
         with decoding(_WHAT.format(path), csv.Error):
             rows = _rows(path)
-            if missing := [one for one in _COLUMNS if one not in rows[0]]:
+            if missing := [column for column in _COLUMNS if column not in rows[0]]:
                 raise ValueError(f"it has no column {missing[0]}")
             samples, strata, rowsizes = (
                 np.array([_whole(row[name]) for row in rows], dtype=np.int64)
@@ -168,8 +168,8 @@ def _rows(path: str | Path) -> list[dict[str, str]]:
     text = read_file(Path(path), most=_LARGEST_FILE).decode("utf-8-sig")
     header = text.partition("\n")[0]
     separator = max(_SEPARATORS, key=header.count)
-    found = csv.DictReader(io.StringIO(text), delimiter=separator)
-    rows = [row for row in found if any((value or "").strip() for name, value in row.items() if name is not None)]
+    reader = csv.DictReader(io.StringIO(text), delimiter=separator)
+    rows = [row for row in reader if any((value or "").strip() for name, value in row.items() if name is not None)]
     if not rows:
         raise ValueError("it has no row")
     return rows

@@ -59,11 +59,6 @@ def log_marginal(counts: StratumCounts, expected: ArrayLike) -> float:
     return float(logsumexp([trusting.sum(), flat.sum()]) - math.log(2.0))
 
 
-def log_evidence(counts: StratumCounts, division: ArrayLike, expected: ArrayLike) -> float:
-    """Logarithm of the martingale at a division of the errors among strata."""
-    return log_marginal(counts, expected) - float(log_likelihood(counts, np.asarray(division)).sum())
-
-
 def _end(counts: StratumCounts, least: float, sign: float) -> float:
     """The total furthest from the estimate whose likeliest division has a log likelihood of at least `least`."""
     inside, outside = 0.0, sign * largest_multiplier(counts)

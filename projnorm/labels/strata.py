@@ -19,7 +19,7 @@ from projnorm.estimators.softmax import Floats
 
 # Weight of the mean over the target in the probability that a sample is wrong.
 _CAUTION = 0.2
-# A stratum for so many labels, and no more than these.
+# Number of labels for which there is a stratum, and the largest number of strata.
 _LABELS_A_STRATUM, MOST_STRATA = 20, 4
 
 
@@ -58,7 +58,7 @@ class Strata:
 
     @classmethod
     def single(cls, count: int) -> Strata:
-        """One stratum of so many samples, of whose errors nothing is expected."""
+        """One stratum of `count` samples, of whose errors nothing is expected."""
         return cls(np.zeros(count, dtype=np.int64), np.array([0.5]), np.array([1.0]))
 
     def draws(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -80,7 +80,7 @@ class Strata:
 
 
 def strata_count(budget: int) -> int:
-    """Number of strata that so many labels suffice for."""
+    """Number of strata that a budget of labels suffices for."""
     if budget < 1:
         raise InputError(f"`budget` must be 1 or more; got {budget}.")
     return int(np.clip(budget // _LABELS_A_STRATUM, min(2, budget), MOST_STRATA))

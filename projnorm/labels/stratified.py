@@ -51,25 +51,14 @@ _HALVINGS = 30
 
 def stratified_interval(counts: StratumCounts, level: float = 0.9) -> Interval:
     """The stratified estimate with an interval at the likeliest division of errors; every stratum needs a label."""
-    low, high = (_likeliest_end(one, level) for one in (counts, counts.mirrored))
+    low, high = (_likeliest_end(side, level) for side in (counts, counts.mirrored))
     return _around(counts.estimate, low, 1.0 - high)
 
 
 def guaranteed_interval(counts: StratumCounts, level: float = 0.9) -> Interval:
     """The stratified estimate with an interval that holds with at least this probability, whatever the errors are."""
-    low, high = (_guaranteed_end(one, level) for one in (counts, counts.mirrored))
+    low, high = (_guaranteed_end(side, level) for side in (counts, counts.mirrored))
     return _around(counts.estimate, low, 1.0 - high)
-
-
-def tail_probability(counts: StratumCounts, total: int) -> float:
-    """The largest probability of an estimate at least as large as this one, over all divisions of `total` errors.
-
-    Args:
-        counts: What was drawn.
-        total: Number of wrong samples in all strata, which must be possible after what was drawn.
-    """
-    search = _Divisions.from_counts(counts)
-    return max(search.best(start) for start in search.starts(total))
 
 
 def _around(error: float, low: float, high: float) -> Interval:
@@ -140,36 +129,36 @@ class _Divisions:
         """
         c = self.counts
         even: Floats = np.asarray(c.sizes * (total / c.total), dtype=np.float64)
-        found = [self._adding_up(one, total) for one in (even, c.sizes * (c.wrong + 0.5) / (c.labelled + 1.0))]
+        divisions = [self._adding_up(rates, total) for rates in (even, c.sizes * (c.wrong + 0.5) / (c.labelled + 1.0))]
         for h in range(len(even)):
             for extreme in (c.most, c.least):
                 division = even.copy()
                 division[h] = extreme[h]
-                found.append(self._adding_up(division, total, last=h))
-        return [np.array(one) for one in dict.fromkeys(tuple(one.tolist()) for one in found)]
+                divisions.append(self._adding_up(division, total, last=h))
+        return [np.array(division) for division in dict.fromkeys(tuple(division.tolist()) for division in divisions)]
 
     def best(self, division: Counts) -> float:
         """The largest probability that is found by moving errors between pairs of strata."""
         pairs = [(i, j) for i in range(len(division)) for j in range(i)]
-        found = self.probability(division)
+        probability = self.probability(division)
         for _ in range(_ROUNDS if pairs else 0):
-            before = found
+            before = probability
             for i, j in pairs:
-                found, division = self._moved(division, i, j, found)
-            if found - before < _NO_RISE:
+                probability, division = self._moved(division, i, j, probability)
+            if probability - before < _NO_RISE:
                 break
-        return found
+        return probability
 
     def probability(self, division: NDArray[Any]) -> float:
         """Probability of an estimate at least as large as the observed one, by a division that need not be whole."""
         return float(self._sums(division)[self.observed :].sum())
 
-    def _moved(self, division: Counts, i: int, j: int, found: float) -> tuple[float, Counts]:
+    def _moved(self, division: Counts, i: int, j: int, probability: float) -> tuple[float, Counts]:
         """The best move of errors from stratum i to j or back, with the probability that it gives."""
         low = max(self.counts.least[i] - division[i], division[j] - self.counts.most[j])
         high = min(self.counts.most[i] - division[i], division[j] - self.counts.least[j])
         if low >= high:
-            return found, division
+            return probability, division
         others = self._sums(division, without=(i, j))
         # Probability that the other strata reach what i and j leave.
         reach = np.append(np.cumsum(others[::-1])[::-1], 0.0)
@@ -181,15 +170,15 @@ class _Divisions:
             first, second = self._laws(i, division[i] + moves), self._laws(j, division[j] - moves)
             values = np.einsum("ma,ab,mb->m", first, pair, second, optimize=True)
             at = int(values.argmax())
-            if values[at] > found:
-                found, best = float(values[at]), int(moves[at])
+            if values[at] > probability:
+                probability, best = float(values[at]), int(moves[at])
             if len(moves) < _TRIED:
                 break
             low, high = int(moves[max(0, at - 1)]), int(moves[min(len(moves) - 1, at + 1)])
         moved = division.copy()
         moved[i] += best
         moved[j] -= best
-        return found, moved
+        return probability, moved
 
     def _sums(self, division: NDArray[Any], without: tuple[int, ...] = ()) -> Floats:
         """Probability of every place of the sum over strata."""

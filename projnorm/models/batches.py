@@ -79,10 +79,10 @@ def _batches(data: Any, name: str, collate: Collate | None) -> Iterator[Any]:
             raise InputError(f"{name}: a tuple is a pair of inputs and labels; several sets are a list or a mapping.")
         if len(data[1]) != count:
             raise InputError(f"{name}: has {count:,} samples and {len(data[1]):,} labels.")
-        yield from (tuple(take_rows(one, part) for one in data) for part in _parts(count))
+        yield from (tuple(take_rows(rows, part) for rows in data) for part in _parts(count))
     elif isinstance(data, Mapping):
         yield from _of_mapping(data, name)
-    elif isinstance(data, list) and data and all(isinstance(one, Mapping) for one in data):
+    elif isinstance(data, list) and data and all(isinstance(sample, Mapping) for sample in data):
         yield from ((collate or _stacked)(data[part]) for part in _parts(len(data)))
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str | list | tuple):
         from torch.utils.data import DataLoader
@@ -118,7 +118,7 @@ def _of_mapping(data: Mapping[str, Any], name: str) -> Iterator[Any]:
             raise InputError(f"{name}: `{key}` must have {count:,} entries like `{first}`; got {shown}.")
     arrays = {key: _unwrapped(value) for key, value in data.items()}
     for key, value in arrays.items():
-        if isinstance(value, list) and any(isinstance(one, list | np.ndarray) for one in value):
+        if isinstance(value, list) and any(isinstance(entry, list | np.ndarray) for entry in value):
             raise InputError(
                 f"{name}: `{key}` has samples of several lengths; tokenize with padding=True, or pass a list with a "
                 "mapping for each sample, and `collate`."
@@ -132,7 +132,7 @@ def _stacked(samples: list[Mapping[str, Any]]) -> dict[str, Any]:
     stacked = {}
     for key in samples[0]:
         try:
-            stacked[key] = np.stack([as_array(one[key]) for one in samples])
+            stacked[key] = np.stack([as_array(sample[key]) for sample in samples])
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"`{key}` must have one length in all samples; pass `collate`, such as DataCollatorWithPadding."
@@ -185,7 +185,7 @@ def _unwrapped(data: Any) -> Any:
             return getattr(data, way)()
     if not isinstance(data, list):
         return data
-    if all(isinstance(one, str) for one in data):
+    if all(isinstance(entry, str) for entry in data):
         return np.array(data, dtype=object)  # else each would take the room of the longest
     try:
         array = np.array(data)

@@ -149,17 +149,17 @@ class OnnxClassifier:
             x = _as_array(batch)
             x = x.astype(np.float32) if first.type == "tensor(float)" else x
             try:
-                found = self.session.run(None, {first.name: x})
+                arrays = self.session.run(None, {first.name: x})
             except Exception as error:  # noqa: BLE001 - as above
                 raise InputError(f"the ONNX network cannot see these samples: {reason(error)}.") from None
-            matrices = [out for out in found if np.ndim(out) == 2] or [
-                out for out in found if np.ndim(out) == 1 and isinstance(out, np.ndarray) and out.dtype.kind == "f"
+            matrices = [out for out in arrays if np.ndim(out) == 2] or [
+                out for out in arrays if np.ndim(out) == 1 and isinstance(out, np.ndarray) and out.dtype.kind == "f"
             ]
             if not matrices:
                 raise InputError("the ONNX network gives no output of shape (samples, classes).")
             rows.append(matrices[0])
-        said = np.concatenate(rows)
-        return Outputs.from_arrays({"probabilities" if are_probabilities(said) else "logits": said}, "output")
+        logits = np.concatenate(rows)
+        return Outputs.from_arrays({"probabilities" if are_probabilities(logits) else "logits": logits}, "output")
 
 
 def is_network(model: Any) -> bool:

@@ -25,9 +25,10 @@ def forward(
     device: str = "cpu",
 ) -> Outputs:
     """Outputs in eval mode, without gradients; `head` names the last layer, whose inputs are the features."""
-    place = torch.device(device)
-    placed(model, place, images=inputs.ndim == 4)
-    batches = (prepared(inputs[start : start + BATCH], prepare, place) for start in range(0, len(inputs), BATCH))
+    target_device = torch.device(device)
+    placed(model, target_device, images=inputs.ndim == 4)
+    starts = range(0, len(inputs), BATCH)
+    batches = (prepared(inputs[start : start + BATCH], prepare, target_device) for start in starts)
     return forward_batches(model, head, batches)
 
 

@@ -68,7 +68,7 @@ class Recipe(Config):
     def identity(self) -> dict[str, Any]:
         """What a training is named after, as plain JSON values."""
         document = self.to_json()
-        return {one.name: document[one.name] for one in settings(Recipe)}
+        return {field.name: document[field.name] for field in settings(Recipe)}
 
     def count_steps(self, samples: int) -> int:
         """Number of steps of a training on this number of samples."""
@@ -76,7 +76,7 @@ class Recipe(Config):
 
     def trains(self, parameter: str) -> bool:
         """Whether the parameter of this name is trained."""
-        return not self.layers or any(parameter == one or parameter.startswith(f"{one}.") for one in self.layers)
+        return not self.layers or any(parameter == layer or parameter.startswith(f"{layer}.") for layer in self.layers)
 
     def lr_at(self, step: int, steps: int) -> float:
         """Learning rate of a step, counted from 0, of a training of `steps` steps."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from projnorm.core.errors import InputError
@@ -71,7 +70,7 @@ class TorchClassifier:
             InputError: If it is another network.
         """
         network = self.model.network if isinstance(self.model, WithLogits) else self.model
-        own, first = ({name: tuple(p.shape) for name, p in one.named_parameters()} for one in (network, initial))
+        own, first = ({name: tuple(p.shape) for name, p in module.named_parameters()} for module in (network, initial))
         if own != first:
             differs = sorted(name for name in own.keys() | first.keys() if own.get(name) != first.get(name))
             raise InputError(f"`init` must be the same network as `model` with other weights; {differs[0]} differs.")
@@ -82,9 +81,9 @@ class TorchClassifier:
         counts = np.cumsum([_count(batch) for batch in samples.batches])
         few = samples.batches[: int(np.searchsorted(counts, _ENOUGH)) + 1]
         with self._placed():
-            said = forward_batches(self.model, None, few, call=self._logits).logits
-        is_single = said.ndim == 1 or said.shape[1] == 1
-        if are_probabilities(said):
+            logits = forward_batches(self.model, None, few, call=self._logits).logits
+        is_single = logits.ndim == 1 or logits.shape[1] == 1
+        if are_probabilities(logits):
             return ONE_PROBABILITY if is_single else PROBABILITIES
         return ONE_LOGIT if is_single else LOGITS
 
@@ -111,15 +110,15 @@ class TorchClassifier:
         if isinstance(x, Tensor) and (x.is_floating_point() or not has_tokens):
             x = x.to(next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32))
         try:
-            said = self.model(**x) if isinstance(x, Mapping) else self.model(x)
+            output = self.model(**x) if isinstance(x, Mapping) else self.model(x)
         except Exception as error:  # a user's network may raise anything
             message = f"{type(error).__name__}: {reason(error)}"
             raise InputError(f"the model cannot see these samples: {message}.") from error
-        said = _tensor_of(said)
-        if not isinstance(said, Tensor) or said.ndim not in (1, 2) or len(said) != _count(x):
-            shape = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
+        output = _tensor_of(output)
+        if not isinstance(output, Tensor) or output.ndim not in (1, 2) or len(output) != _count(x):
+            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise InputError(f"the model must give logits of shape (samples, classes); got {shape}.")
-        return said if said.dtype == torch.float64 else said.float()
+        return output if output.dtype == torch.float64 else output.float()
 
     def _last_layer(self, samples: Batches) -> str | None:
         """The linear layer whose outputs are the logits; None where there is none."""
@@ -143,17 +142,6 @@ class TorchClassifier:
                 return name
         return None
 
-    def through_last(self, features: NDArray[np.generic]) -> Outputs:
-        """Outputs of the last layer on other features."""
-        assert self.last is not None
-        layer = self.model.get_submodule(self.last)
-        assert isinstance(layer, nn.Linear)
-        with torch.no_grad():
-            x = torch.from_numpy(features).to(layer.weight)
-            logits = layer(x).float().cpu()
-            logits = logits if logits.shape[1] > 1 else _two_columns(logits)
-            return Outputs(logits.numpy(), x.float().cpu().numpy())
-
 
 class WithLogits(nn.Module):
     """A network with its outputs as logits of all classes."""
@@ -165,12 +153,12 @@ class WithLogits(nn.Module):
 
     def forward(self, *inputs: Any, **named: Any) -> Tensor:
         """Logits of shape ``(samples, classes)``."""
-        said = _tensor_of(self.network(*inputs, **named))
+        output = _tensor_of(self.network(*inputs, **named))
         if self.form == ONE_LOGIT:
-            return _two_columns(said)
+            return _two_columns(output)
         if self.form == ONE_PROBABILITY:
-            said = torch.stack([1.0 - said.reshape(-1), said.reshape(-1)], dim=1)
-        return said.clamp_min(_SMALLEST).log()
+            output = torch.stack([1.0 - output.reshape(-1), output.reshape(-1)], dim=1)
+        return output.clamp_min(_SMALLEST).log()
 
 
 def _two_columns(logit: Tensor) -> Tensor:
@@ -179,11 +167,11 @@ def _two_columns(logit: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(column), column], dim=1)
 
 
-def _tensor_of(said: Any) -> Any:
+def _tensor_of(output: Any) -> Any:
     """The logits among what a network returns: a tensor, the first of several, or those of `transformers`."""
-    if not isinstance(said, Tensor):
-        said = said.get("logits") if isinstance(said, Mapping) else getattr(said, "logits", said)
-    return said[0] if isinstance(said, tuple | list) else said
+    if not isinstance(output, Tensor):
+        output = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    return output[0] if isinstance(output, tuple | list) else output
 
 
 def _count(x: Any) -> int:

@@ -51,13 +51,13 @@ class Journal:
         documents = [_document(line) for line in lines[:-1]]
         damaged = documents.count(None) + bool(lines[-1])
         if damaged:
-            whole = [line + b"\n" for line, one in zip(lines[:-1], documents, strict=True) if one is not None]
+            whole = [line + b"\n" for line, document in zip(lines[:-1], documents, strict=True) if document is not None]
             data = b"".join(whole)
             self._set_aside(damaged, start, data)
         if not start:
             self._beginning = data[:_COMPARED]
         self._read = start + len(data)
-        return [one for one in documents if one is not None], start == 0
+        return [document for document in documents if document is not None], start == 0
 
     def _unread_bytes(self) -> tuple[int, bytes]:
         """Where what is new begins, and what it is."""
@@ -100,11 +100,11 @@ class Journal:
 def _document(line: bytes) -> dict[str, Any] | None:
     """The document of a line; None for a damaged one."""
     try:
-        found = json.loads(line)
-        checksum = found.pop(_CHECKSUM)
+        document = json.loads(line)
+        checksum = document.pop(_CHECKSUM)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return found if checksum == _checksum(found) else None
+    return document if checksum == _checksum(document) else None
 
 
 def _checksum(document: dict[str, Any]) -> str:

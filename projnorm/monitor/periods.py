@@ -1,4 +1,4 @@
-"""A table over time, cut into batches: by the calendar, or so many rows at a time."""
+"""A table over time, cut into batches: by the calendar, or by a number of rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "ta
     count = int(every) if is_count else 0
     if not count and every not in PERIODS:
         raise InputError(f"`every` must be {', '.join(PERIODS)} or a number of rows, 1 or more; got {every!r}.")
-    column = time_column or next((one for one in TIME_NAMES if one in table.columns), "")
+    column = time_column or next((usual for usual in TIME_NAMES if usual in table.columns), "")
     if column not in table.columns and (column or not count):
         raise InputError(f"{name}: has no column {column or TIME_NAMES[0]!r}; name that of the times as `time_column`.")
     if not column:

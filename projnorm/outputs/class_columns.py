@@ -12,10 +12,10 @@ from projnorm.outputs.tables import as_text
 
 
 def class_columns(
-    given: NDArray[Any], classes: NDArray[Any] | None, shape: tuple[int, ...], what: str, name: str
+    entries: NDArray[Any], classes: NDArray[Any] | None, shape: tuple[int, ...], what: str, name: str
 ) -> NDArray[np.int64]:
     """Labels or predictions, whichever `what` says, as columns of the logits, which have this shape."""
-    values, count = np.asarray(given), shape[1]
+    values, count = np.asarray(entries), shape[1]
     if values.ndim == 2 and values.shape[1] > 1:
         hint = f"look one-hot; pass {what}.argmax(axis=1)" if values.shape == shape else "must hold one per sample"
         raise InputError(f"{name}: `{what}` {hint}; got shape {values.shape}.")
@@ -63,9 +63,9 @@ def _named_columns(values: NDArray[Any], classes: NDArray[Any], count: int, what
 
 def require_two_classes(labels: NDArray[Any], name: str) -> None:
     """Refuse labels of more than two classes beside a single column, which is that of class 1 of two."""
-    found = np.unique(np.asarray(labels).astype(str))
-    if len(found) > 2 and np.ndim(labels) < 2:
+    classes = np.unique(np.asarray(labels).astype(str))
+    if len(classes) > 2 and np.ndim(labels) < 2:
         raise InputError(
-            f"{name}: one column of outputs is that of class 1 of two, and `labels` has {len(found):,} classes; give "
+            f"{name}: one column of outputs is that of class 1 of two, and `labels` has {len(classes):,} classes; give "
             "a column for each class, shape (samples, classes)."
         )

@@ -30,18 +30,18 @@ _FEATURE, _PREDICTION = "feature_", "prediction"
 def arrays_of_table(table: Any, name: str, *, label_column: str = "") -> dict[str, NDArray[Any]]:
     """The arrays, as a file of outputs names them, in a DataFrame; `label_column` is as in `labels_in`."""
     columns = [str(column) for column in table.columns]
-    found = [
+    kinds = [
         (array, own)
         for prefix, single, array in _KINDS
         if (own := [column for column in columns if column.startswith(prefix)] or [c for c in columns if c == single])
     ]
-    if len(found) != 1:
+    if len(kinds) != 1:
         shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
         raise InputError(
             f"{name}: needs a column prob_NAME or logit_NAME for each class, or one column `probability` or `logit` of "
             f"class 1; it has {shown}."
         )
-    (array, own), arrays = found[0], {}
+    (array, own), arrays = kinds[0], {}
     prefix = next(prefix for prefix, _, kind in _KINDS if kind == array)
     names = sorted((column.removeprefix(prefix) for column in own), key=_order)
     labels = labels_in(table, name, label_column)
@@ -50,7 +50,7 @@ def arrays_of_table(table: Any, name: str, *, label_column: str = "") -> dict[st
     if own[0].startswith(prefix):
         if len(names) == 1:
             names = [_other_class(arrays, names[0], name), names[0]]
-        own = [f"{prefix}{one}" for one in names if f"{prefix}{one}" in columns]
+        own = [f"{prefix}{class_name}" for class_name in names if f"{prefix}{class_name}" in columns]
         arrays["classes"] = np.array(names)
     arrays[array] = _matrix(table, own, name)
     if features := [column for column in columns if column.startswith(_FEATURE)]:
@@ -60,7 +60,7 @@ def arrays_of_table(table: Any, name: str, *, label_column: str = "") -> dict[st
 
 def label_column_of(table: Any, label_column: str = "") -> str:
     """The column of the labels: that of the given name, or the first of a usual one; empty where there is none."""
-    return next((one for one in ([label_column] if label_column else LABEL_NAMES) if one in table.columns), "")
+    return next((column for column in ([label_column] if label_column else LABEL_NAMES) if column in table.columns), "")
 
 
 def labels_in(table: Any, name: str, label_column: str = "") -> NDArray[Any] | None:
@@ -98,13 +98,13 @@ def _matrix(table: Any, columns: list[str], name: str) -> NDArray[Any]:
 
 def _other_class(arrays: dict[str, NDArray[Any]], named: str, name: str) -> str:
     """The class of two that has no column."""
-    found = sorted({as_text(one) for values in arrays.values() for one in values.tolist()} - {named})
-    if len(found) > 1:
+    others = sorted({as_text(value) for values in arrays.values() for value in values.tolist()} - {named})
+    if len(others) > 1:
         raise InputError(
-            f"{name}: has a column for the class {named!r} alone, and the classes {', '.join(found[:3])} besides; add "
+            f"{name}: has a column for the class {named!r} alone, and the classes {', '.join(others[:3])} besides; add "
             "a column for each class."
         )
-    return found[0] if found else f"not {named}"
+    return others[0] if others else f"not {named}"
 
 
 def _order(name: str) -> tuple[int, float, str]:

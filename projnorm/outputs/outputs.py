@@ -194,21 +194,21 @@ class Outputs:
         return replace(self, labels=None)
 
 
-def joined_outputs(one: Outputs, other: Outputs) -> Outputs:
+def joined_outputs(first: Outputs, second: Outputs) -> Outputs:
     """The samples of both sets as one; both have the same parts."""
 
     def both(a: Any, b: Any) -> Any:
         return None if a is None or b is None else np.concatenate([a, b])
 
     return Outputs(
-        both(one.logits, other.logits),
-        both(one.features, other.features),
-        both(one.labels, other.labels),
-        tuple(both(a, b) for a, b in zip(one.others, other.others, strict=True)),
-        both(one.inputs, other.inputs),
-        f"{one.name} and {other.name}",
-        both(one.predictions, other.predictions),
-        one.class_names,
+        both(first.logits, second.logits),
+        both(first.features, second.features),
+        both(first.labels, second.labels),
+        tuple(both(a, b) for a, b in zip(first.others, second.others, strict=True)),
+        both(first.inputs, second.inputs),
+        f"{first.name} and {second.name}",
+        both(first.predictions, second.predictions),
+        first.class_names,
     )
 
 
@@ -261,21 +261,22 @@ def are_probabilities(rows: NDArray[np.floating]) -> bool:
     return bool(rows.max() <= 1.0) if _is_single(rows) else np.allclose(rows.sum(axis=1), 1.0, atol=1e-3)
 
 
-def require_alike(one: Outputs, other: Outputs) -> None:
+def require_alike(first: Outputs, second: Outputs) -> None:
     """Refuse two sets of outputs that cannot come from the same model."""
-    widths = [0 if outputs.features is None else outputs.features.shape[1] for outputs in (one, other)]
+    widths = [0 if outputs.features is None else outputs.features.shape[1] for outputs in (first, second)]
     for what, a, b in (
-        ("classes", one.classes, other.classes),
+        ("classes", first.classes, second.classes),
         ("features a sample", *widths),
-        ("other models", len(one.others), len(other.others)),
+        ("other models", len(first.others), len(second.others)),
     ):
         if a != b:
-            raise InputError(f"{one.name} has {a:,} {what} and {other.name} {b:,}; they must come from one model.")
-    if one.class_names and other.class_names and one.class_names != other.class_names:
-        names = sorted(set(one.class_names) ^ set(other.class_names)) or ["the same in another order"]
-        raise InputError(f"{one.name} and {other.name} have other classes ({names[0]}); they must come from one model.")
-    if (one.predictions is None) != (other.predictions is None):
-        has, lacks = (one, other) if other.predictions is None else (other, one)
+            raise InputError(f"{first.name} has {a:,} {what} and {second.name} {b:,}; they must come from one model.")
+    if first.class_names and second.class_names and first.class_names != second.class_names:
+        names = sorted(set(first.class_names) ^ set(second.class_names)) or ["the same in another order"]
+        both = f"{first.name} and {second.name}"
+        raise InputError(f"{both} have other classes ({names[0]}); they must come from one model.")
+    if (first.predictions is None) != (second.predictions is None):
+        has, lacks = (first, second) if second.predictions is None else (second, first)
         raise InputError(
             f"{has.name} has `{PREDICTIONS}` and {lacks.name} has none; give them for both, or for neither."
         )

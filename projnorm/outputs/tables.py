@@ -71,7 +71,8 @@ class TableEncoder:
                 rows[:, number] = values
             else:
                 rows[:, number] = [
-                    math.nan if is_missing(one) else known.get(as_text(one), len(known)) for one in column.tolist()
+                    math.nan if is_missing(value) else known.get(as_text(value), len(known))
+                    for value in column.tolist()
                 ]
         return rows
 
@@ -92,7 +93,7 @@ def _column(inputs: Any, name: Any) -> NDArray[Any]:
 def _categories(column: NDArray[Any]) -> dict[str, int] | None:
     if _numbers(column) is not None:
         return None
-    names = sorted({as_text(one) for one in column.tolist() if not is_missing(one)})
+    names = sorted({as_text(value) for value in column.tolist() if not is_missing(value)})
     return {name: number for number, name in enumerate(names)}
 
 
@@ -105,8 +106,8 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64] | None:
         return np.where(np.isnat(column), math.nan, seconds)
     if column.dtype.kind != "O":
         return None
-    values = [math.nan if is_missing(one) else _number(one) for one in column.tolist()]
-    return None if any(one is None for one in values) else np.array(values, dtype=np.float64)
+    values = [math.nan if is_missing(value) else _number(value) for value in column.tolist()]
+    return None if any(value is None for value in values) else np.array(values, dtype=np.float64)
 
 
 def _number(value: Any) -> float | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from scipy.optimize import linprog
-from scipy.special import softmax
 
 from projnorm.core.errors import InputError
 from projnorm.estimators.transport import transport
@@ -56,21 +53,6 @@ def test_the_dual_is_the_derivative_with_respect_to_shares():
         moved = transport(rows, (1.0 - step) * shares + step * np.eye(4)[k])
         expected = found.class_potentials[k] - shares @ found.class_potentials
         assert (moved.cost - found.cost) / step == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize("labels", [150, math.inf])
-def test_its_standard_error_is_that_of_the_bootstrap(labels):
-    rng = np.random.default_rng(1)
-    truth = rng.integers(4, size=300)
-    rows = softmax(2.0 * np.eye(4)[truth] + rng.standard_normal((300, 4)), axis=1)
-    shares = np.array([0.4, 0.3, 0.2, 0.1])  # far from those of the rows, so that they matter
-    resampled = []
-    for _ in range(400):
-        drawn = shares if math.isinf(labels) else rng.multinomial(labels, shares) / labels
-        resampled.append(transport(rows[rng.integers(300, size=300)], drawn).cost)
-    found = transport(rows, shares).standard_error(labels)
-    # The standard deviation of 400 draws is known to 1 / sqrt(800), 3.5 %.
-    assert found == pytest.approx(np.std(resampled), rel=0.12)
 
 
 def test_no_shares_are_refused():

@@ -10,9 +10,9 @@ from scipy.stats import hypergeom
 from projnorm.core.errors import InputError
 from projnorm.labels.counts import StratumCounts, largest_multiplier, likeliest_division, log_likelihood
 from projnorm.labels.plan import LabelPlan
-from projnorm.labels.sequence import anytime_interval, log_evidence
+from projnorm.labels.sequence import anytime_interval, log_marginal
 from projnorm.labels.strata import Strata, strata_count
-from projnorm.labels.stratified import guaranteed_interval, stratified_interval, tail_probability
+from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval
 from tests.strategies import generators
 
 FIXED_INTERVALS = stratified_interval, guaranteed_interval
@@ -202,6 +202,17 @@ def brute_tail(one, total):
     errors = totals(one.sizes)
     possible = tuple(slice(a, b + 1) for a, b in zip(one.least, one.most, strict=True))
     return chances[possible][errors[possible] == total].max()
+
+
+def tail_probability(one, total):
+    """The largest probability of an estimate at least as large, over the divisions that the search finds."""
+    search = _Divisions.from_counts(one)
+    return max(search.best(start) for start in search.starts(total))
+
+
+def log_evidence(one, division, expected):
+    """Logarithm of the martingale at a division of the errors among strata."""
+    return log_marginal(one, expected) - log_likelihood(one, np.asarray(division)).sum()
 
 
 @given(counts(strata=st.integers(1, 2), most=4), st.floats(0, 1))
