@@ -64,8 +64,8 @@ COMMANDS = {
 }
 # Other words for a command, which the lists of commands leave out.
 ALIASES = {"predict": "estimate"}
-_EXPERIMENTS = {one.command: one for one in EXPERIMENTS if one.command}
-SUMMARIES = {name: one.summary for name, one in _EXPERIMENTS.items()}
+_EXPERIMENTS = {experiment.command: experiment for experiment in EXPERIMENTS if experiment.command}
+SUMMARIES = {name: experiment.summary for name, experiment in _EXPERIMENTS.items()}
 SUMMARIES |= {name: summary for name, (_, summary) in COMMANDS.items()}
 
 

@@ -178,7 +178,7 @@ class _Formatter(argparse.HelpFormatter):
 def make_parser(prog: str, description: str, classes: Sequence[type[Config]], base: Config | None = None) -> Parser:
     """A parser with the flags of several configurations: a group for each, and one for each nested configuration.
 
-    The defaults of the first class are those of `base`, where there is one.
+    The defaults of the first class are those of `base`, where there is declared.
     """
     parser = Parser(prog=prog, description=description)
     for cls, defaults in zip_longest(classes, [base]):
@@ -194,16 +194,16 @@ def make_parser(prog: str, description: str, classes: Sequence[type[Config]], ba
 
 def parse(parser: Parser, argv: Sequence[str], classes: Sequence[type[Config]]) -> list[dict[str, Any]]:
     """The settings given on a command line, as a nested mapping for each configuration class."""
-    given = vars(parser.parse_args(list(argv)))
+    values = vars(parser.parse_args(list(argv)))
     documents = []
     for cls in classes:
         document: dict[str, Any] = {}
         for flag in _flags_of(cls):
-            if flag.destination in given:
+            if flag.destination in values:
                 inside = document
                 for name in flag.path[:-1]:
                     inside = inside.setdefault(name, {})
-                inside[flag.path[-1]] = given[flag.destination]
+                inside[flag.path[-1]] = values[flag.destination]
         documents.append(document)
     return documents
 
@@ -238,22 +238,22 @@ class _Flag:
 
     def add(self, group: Any) -> argparse.Action:
         """Add it to a group of a parser."""
-        one, rule = self.setting, self.setting.rule
+        declared, rule = self.setting, self.setting.rule
         options: dict[str, Any] = {"dest": self.destination, "default": argparse.SUPPRESS}
         description = rule.help + self._default_text()
-        if one.type is bool:
+        if declared.type is bool:
             action = argparse.BooleanOptionalAction if self.default is True else "store_true"
             return group.add_argument(self.name, action=action, help=description.replace("%", "%%"), **options)
         if rule.allowed and len(rule.allowed) <= _FEW_CHOICES:
             description += f" Choices: {', '.join(map(str, rule.allowed))}."
         options |= {
             "help": description.replace("%", "%%"),
-            "metavar": _METAVARS[one.entry_type or one.type],
+            "metavar": _METAVARS[declared.entry_type or declared.type],
         }
-        if one.entry_type is not None and rule.repeat:
+        if declared.entry_type is not None and rule.repeat:
             options |= {"action": _Extend, "nargs": "+"}
         else:
-            options["type"] = _reader(one)
+            options["type"] = _reader(declared)
         if rule.positional:
             required = self.default is MISSING
             nargs = ("+" if required else "*") if rule.repeat else (None if required else "?")
@@ -303,13 +303,13 @@ def _flags_of(
             yield from _flags_of(entry.type, inner, (*path, entry.name), prefix, title, is_rare or rule.rare)
 
 
-def _reader(one: Setting) -> Any:
+def _reader(declared: Setting) -> Any:
     """A function from the text of an option to its value."""
-    kind = one.entry_type or one.type
+    kind = declared.entry_type or declared.type
 
     def read(text: str) -> Any:
-        if one.entry_type is None:
-            return None if one.optional and text == NONE else _number(text, kind)
+        if declared.entry_type is None:
+            return None if declared.optional and text == NONE else _number(text, kind)
         return () if text == NONE else tuple(_number(part.strip(), kind) for part in text.split(","))
 
     read.__name__ = {int: "whole number", float: "number", str: "text"}[kind]

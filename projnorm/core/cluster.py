@@ -52,9 +52,10 @@ def run_on_cluster(function: Callable[[T], R], items: Iterator[T], scheduler: st
         running: set[Future] = set()
         while True:
             with _naming_loss(scheduler):
-                room = _TASKS_PER_WORKER * max(1, len(client.nthreads())) - len(running)
+                n_free = _TASKS_PER_WORKER * max(1, len(client.nthreads())) - len(running)
                 running.update(
-                    client.submit(call, shared, item, key=f"task-{uuid4().hex}") for item in islice(items, max(0, room))
+                    client.submit(call, shared, item, key=f"task-{uuid4().hex}")
+                    for item in islice(items, max(0, n_free))
                 )
                 if not running:
                     return

@@ -91,8 +91,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check and normalise every setting, then what several of them must satisfy together."""
-        for one in settings(type(self)):
-            object.__setattr__(self, one.name, _checked(one, getattr(self, one.name)))
+        for declared in settings(type(self)):
+            object.__setattr__(self, declared.name, _checked(declared, getattr(self, declared.name)))
         self.check()
 
     def check(self) -> None:
@@ -100,7 +100,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain JSON values."""
-        return {one.name: _plain(getattr(self, one.name)) for one in settings(type(self))}
+        return {declared.name: _plain(getattr(self, declared.name)) for declared in settings(type(self))}
 
     def to_toml(self) -> str:
         """The settings as a TOML document that `read_toml` and the option ``--config`` take."""
@@ -115,10 +115,10 @@ class Config:
         """A configuration from what `to_json` gave; settings that are not there are those of `base` or the defaults."""
         if not isinstance(document, Mapping):
             raise InputError(f"settings must have names; got a {type(document).__name__}.")
-        known = {one.name: one for one in settings(cls)}
+        known = {declared.name: declared for declared in settings(cls)}
         if unknown := sorted(str(name)[:40] for name in document if name not in known):
             raise InputError(f"there is no setting `{unknown[0]}`; there are {', '.join(known)}.")
-        start = {name: one.default if base is None else getattr(base, name) for name, one in known.items()}
+        start = {name: declared.default if base is None else getattr(base, name) for name, declared in known.items()}
         nested = {
             name: _nested(known[name], value, start[name]) for name, value in document.items() if known[name].is_config
         }
@@ -132,11 +132,13 @@ def settings(cls: type[Config]) -> tuple[Setting, ...]:
     """The settings of a configuration class, in the order of its fields."""
     if "_described" not in cls.__dict__:
         hints, described = get_type_hints(cls), []
-        for one in fields(cls):  # type: ignore[arg-type]
-            kinds = get_args(hints[one.name]) if get_origin(hints[one.name]) in (Union, types.UnionType) else ()
-            kind = next((k for k in kinds if k is not types.NoneType), hints[one.name])
-            rule = one.metadata.get(_RULE, Rule())
-            described.append(Setting(one.name, kind, types.NoneType in kinds, one.default, rule))
+        for declared in fields(cls):  # type: ignore[arg-type]
+            kinds = (
+                get_args(hints[declared.name]) if get_origin(hints[declared.name]) in (Union, types.UnionType) else ()
+            )
+            kind = next((k for k in kinds if k is not types.NoneType), hints[declared.name])
+            rule = declared.metadata.get(_RULE, Rule())
+            described.append(Setting(declared.name, kind, types.NoneType in kinds, declared.default, rule))
         cls._described = tuple(described)
     return cls._described
 
@@ -149,34 +151,34 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a TOML file ({str(error)[:200]}).") from None
 
 
-def _nested(one: Setting, value: Any, start: Any) -> Any:
+def _nested(declared: Setting, value: Any, start: Any) -> Any:
     if isinstance(value, Config):
         return value
     try:
-        return one.type.from_json(value, start if isinstance(start, Config) else None)
+        return declared.type.from_json(value, start if isinstance(start, Config) else None)
     except InputError as error:
         # What the setting is called from outside.
-        raise InputError(str(error).replace("`", f"`{one.name}.", 1)) from None
+        raise InputError(str(error).replace("`", f"`{declared.name}.", 1)) from None
 
 
-def _checked(one: Setting, value: Any) -> Any:
-    if value is None and one.optional:
+def _checked(declared: Setting, value: Any) -> Any:
+    if value is None and declared.optional:
         return None
-    if one.is_config:
-        if not isinstance(value, one.type):
-            raise InputError(f"`{one.name}` must be a {one.type.__name__}; got a {type(value).__name__}.")
+    if declared.is_config:
+        if not isinstance(value, declared.type):
+            raise InputError(f"`{declared.name}` must be a {declared.type.__name__}; got a {type(value).__name__}.")
         return value
-    if one.entry_type is None:
-        return _allowed(one, _typed(one.name, value, one.type))
+    if declared.entry_type is None:
+        return _allowed(declared, _typed(declared.name, value, declared.type))
     if not isinstance(value, list | tuple):
-        raise InputError(f"`{one.name}` must be a list; got {repr(value)[:40]}.")
-    if one.rule.all and list(value) == ["all"]:
-        value = one.rule.allowed
-    entries = tuple(_allowed(one, _typed(one.name, entry, one.entry_type)) for entry in value)
-    if one.rule.nonempty and not entries:
-        raise InputError(f"`{one.name}` must have at least one entry.")
-    if one.rule.distinct and len(set(entries)) < len(entries):
-        raise InputError(f"`{one.name}` must name each one once; got {', '.join(map(str, entries))}.")
+        raise InputError(f"`{declared.name}` must be a list; got {repr(value)[:40]}.")
+    if declared.rule.all and list(value) == ["all"]:
+        value = declared.rule.allowed
+    entries = tuple(_allowed(declared, _typed(declared.name, entry, declared.entry_type)) for entry in value)
+    if declared.rule.nonempty and not entries:
+        raise InputError(f"`{declared.name}` must have at least one entry.")
+    if declared.rule.distinct and len(set(entries)) < len(entries):
+        raise InputError(f"`{declared.name}` must name each one once; got {', '.join(map(str, entries))}.")
     return entries
 
 
@@ -190,13 +192,13 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     return value
 
 
-def _allowed(one: Setting, value: Any) -> Any:
-    rule, wrong = one.rule, ""
+def _allowed(declared: Setting, value: Any) -> Any:
+    rule, wrong = declared.rule, ""
     if allowed := rule.allowed:
         spelt = {choice.lower() if isinstance(choice, str) else choice: choice for choice in allowed}
         key = value.lower() if isinstance(value, str) else value
         if key not in spelt:
-            raise InputError(f"`{one.name}` must be one of {', '.join(map(str, allowed))}; got {value!r}.")
+            raise InputError(f"`{declared.name}` must be one of {', '.join(map(str, allowed))}; got {value!r}.")
         return spelt[key]
     if rule.least is not None and not value >= rule.least:
         wrong = f"at least {rule.least:g}"
@@ -209,7 +211,7 @@ def _allowed(one: Setting, value: Any) -> Any:
     elif isinstance(value, float) and not math.isfinite(value):
         wrong = "finite"
     if wrong:
-        raise InputError(f"`{one.name}` must be {wrong}; got {value}.")
+        raise InputError(f"`{declared.name}` must be {wrong}; got {value}.")
     return value
 
 

@@ -75,7 +75,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """So many threads inside, and as many as before afterwards."""
+    """Let torch use this number of threads inside, and as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

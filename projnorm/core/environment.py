@@ -50,7 +50,7 @@ def diagnose(out: Path) -> dict[str, str]:
     """What a bug report needs to say of this machine, installation and output folder, by topic."""
     torch = _torch()  # first, since it loads libraries of its own
     here = current_environment()
-    found = {
+    facts = {
         "projnorm": here["projnorm"],
         "python": f"{here['python']} ({platform.python_implementation()})",
         "system": ", ".join(part for part in (here["system"], _distribution(), " ".join(platform.libc_ver())) if part),
@@ -67,8 +67,8 @@ def diagnose(out: Path) -> dict[str, str]:
     }
     missing = [extra for extra, names in EXTRAS.items() if None in map(version_of, names)]
     if missing:
-        found["missing"] = f"extras {', '.join(missing)}: pip install '.[{','.join(missing)}]' in a clone"
-    return {topic: text for topic, text in found.items() if text}
+        facts["missing"] = f"extras {', '.join(missing)}: pip install '.[{','.join(missing)}]' in a clone"
+    return {topic: text for topic, text in facts.items() if text}
 
 
 def _versions(names: tuple[str, ...]) -> str:
@@ -91,8 +91,8 @@ def _blas() -> str:
     from threadpoolctl import threadpool_info
 
     rows = [
-        (one["internal_api"], one.get("version"), one.get("architecture"), f"{one['num_threads']} threads")
-        for one in threadpool_info()
+        (pool["internal_api"], pool.get("version"), pool.get("architecture"), f"{pool['num_threads']} threads")
+        for pool in threadpool_info()
     ]
     return "; ".join(" ".join(str(part) for part in row if part) for row in rows)
 

@@ -217,10 +217,10 @@ EXPERIMENTS = (
 
 def experiment(kind: str) -> Experiment:
     """The experiment whose records are of this kind."""
-    for one in EXPERIMENTS:
-        if one.kind == kind:
-            return one
-    kinds = ", ".join(dict.fromkeys(one.kind for one in EXPERIMENTS))
+    for entry in EXPERIMENTS:
+        if entry.kind == kind:
+            return entry
+    kinds = ", ".join(dict.fromkeys(entry.kind for entry in EXPERIMENTS))
     raise InputError(f"there is no experiment of the kind {kind!r}; there are {kinds}.")
 
 

@@ -43,7 +43,7 @@ def load(module: str) -> Any:
 
 def version_of(name: str) -> str | None:
     """The version of a library that is installed; None for one that is not."""
-    from importlib import metadata  # slow to import, and seldom needed
+    from importlib import metadata  # slow to import, and rarely needed
 
     try:
         return metadata.version(name)

@@ -234,8 +234,8 @@ def recorded(
             shutil.rmtree(tasks, ignore_errors=True)
         started = time.perf_counter()
         results = run_tasks(work, items, store=Store(tasks), backend=context.backend, description=kind)
-        said = {**(facts or {}), **({"inputs": dict(inputs)} if inputs else {})}
-        record = finish_record(kind, config, context, assemble(results), meanings, started=started, facts=said)
+        all_facts = {**(facts or {}), **({"inputs": dict(inputs)} if inputs else {})}
+        record = finish_record(kind, config, context, assemble(results), meanings, started=started, facts=all_facts)
         for stale in folder.glob("tasks-*"):
             shutil.rmtree(stale, ignore_errors=True)
     return record
@@ -256,10 +256,10 @@ def existing_record(
 
 def list_runs(root: Path) -> list[RunListing]:
     """Every run under `root`, unfinished ones included, by name."""
-    found = [(path, Store(root).facts(f"{path.name}/{RECORD}") or {}) for path in _folders(root)]
-    configs = {path.name: dict(flat(facts.get("config") or _settings(path))) for path, facts in found}
+    runs = [(path, Store(root).facts(f"{path.name}/{RECORD}") or {}) for path in _folders(root)]
+    configs = {path.name: dict(flat(facts.get("config") or _settings(path))) for path, facts in runs}
     listings = []
-    for path, facts in found:
+    for path, facts in runs:
         kind = path.name.rpartition("-")[0]
         others = [config for name, config in configs.items() if name != path.name and name.rpartition("-")[0] == kind]
         own = configs[path.name]
@@ -280,8 +280,8 @@ def match_run(root: Path, beginning: str) -> str:
     names = [path.name for path in _folders(root)]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]
     if len(matches) != 1:
-        found = ", ".join(matches) or "none"
-        raise InputError(f"a name must match one run in {root}; {beginning or 'no name'} matches {found}.")
+        listed = ", ".join(matches) or "none"
+        raise InputError(f"a name must match one run in {root}; {beginning or 'no name'} matches {listed}.")
     return matches[0]
 
 
