@@ -1,4 +1,4 @@
-"""What a user can mend, told apart from what is a bug of ours: one class for the whole project."""
+"""Errors that a user can fix, as distinct from bugs of the library: one class for the whole project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of ``projnorm``, and how they fail: one line on stderr for what a user can mend, a report for a bug."""
+"""The commands of ``projnorm``, and how they fail: one line on stderr for an error the user can fix."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run_alone(experiment: Experiment, argv: Sequence[str]) -> int:
 
 
 def _guarded(action: Callable[[], int], classes: _Classes, *, resumes: bool, debug: bool) -> int:
-    """The exit code of an action; what it raises is said on stderr, with the flags of its configuration classes."""
+    """The exit code of an action; its errors are reported on stderr, with the flags of its configuration classes."""
     try:
         with _noting_interruptions(), _log_on_stderr(classes):
             return action()
@@ -214,7 +214,7 @@ def _overview(group: str) -> str:
 
 
 def _explained(error: Exception, classes: _Classes) -> int:
-    """Say what went wrong: in one line what a user can mend, else how to report it."""
+    """Report an error: in one line if the user can fix it, else with how to report the bug."""
     if isinstance(error, ModuleNotFoundError):
         error = missing_extra(error)
     if isinstance(error, ProjnormError):

@@ -178,7 +178,7 @@ class _Formatter(argparse.HelpFormatter):
 def make_parser(prog: str, description: str, classes: Sequence[type[Config]], base: Config | None = None) -> Parser:
     """A parser with the flags of several configurations: a group for each, and one for each nested configuration.
 
-    The defaults of the first class are those of `base`, where there is declared.
+    The defaults of the first class are those of `base`, where it is given.
     """
     parser = Parser(prog=prog, description=description)
     for cls, defaults in zip_longest(classes, [base]):

@@ -135,7 +135,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> N
 
 
 def _array(stream: Any, size: int, name: str = "it") -> NDArray[Any]:
-    """Read an array from a stream of `size` bytes that begins with its header; `name` is said in messages."""
+    """Read an array from a stream of `size` bytes that begins with its header; `name` is its name in messages."""
     header = _header(stream, size, name)
     count = math.prod(header.shape)
     flat = np.empty(count, header.dtype)

@@ -41,7 +41,7 @@ def choose_device(device: str | torch.device = "auto") -> torch.device:
 
 
 def on_device(backend: Backend, device: str | torch.device) -> Backend:
-    """As many processes of this machine as the device has use for: one for each GPU of CUDA, which then sees no other.
+    """The backend with one worker for each CUDA device, which then sees no other; of other accelerators, one worker.
 
     A cluster is left as it is: there, whoever starts a worker says which GPU it sees.
     """

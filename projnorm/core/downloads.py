@@ -16,7 +16,7 @@ _TIMEOUT = 60.0
 
 
 def download(url: str, path: Path, *, algorithm: str, digest: str) -> Path:
-    """Download a file unless it is already there; returns `path`. Nothing is stored of a file that arrives damaged.
+    """Download a file unless it is already there; returns `path`. A file that arrives damaged is not stored.
 
     `digest` is its hash by the function `algorithm` of `hashlib`, or the first digits. A redirect must not leave https.
     """

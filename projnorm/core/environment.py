@@ -76,7 +76,7 @@ def _versions(names: tuple[str, ...]) -> str:
 
 
 def _torch() -> str:
-    """What torch says of itself, or why it says nothing; an import's message may name a folder and is left out."""
+    """Version and devices of torch, or why there is none; an import's message may name a folder and is left out."""
     try:
         from projnorm.core.device import describe_torch
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What a user can mend, told apart from what is a bug of ours.
+"""Errors that a user can fix, as distinct from bugs of the library.
 
 Every function of the library raises `InputError` for an argument or a file that cannot be used, and Python's `OSError`
 for a file that cannot be read or written; docstrings do not repeat it.

@@ -111,7 +111,7 @@ def read_file(path: Path, *, most: int | None = None) -> bytes:
 
 
 def gunzipped(data: bytes) -> bytes:
-    """What gzip packed; a `ValueError` or `OSError` if it is damaged, or more than `memory_ceiling`."""
+    """Decompressed gzip data; a `ValueError` or `OSError` if it is damaged, or more than `memory_ceiling`."""
     most = memory_ceiling()
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = file.read(most + 1)

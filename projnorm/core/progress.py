@@ -44,7 +44,7 @@ class RemainingTime:
         self._first: tuple[int, float] | None = None
 
     def left(self, done: int, *, now: float) -> float | None:
-        """Seconds left when so much is done; None as long as that is not known."""
+        """Seconds left once `done` units are done; None while the rate is not known."""
         if self._first is None:
             self._first = (done, now) if done > self._before else None
             return None
@@ -130,7 +130,7 @@ class _Lines:
         self._remaining, self._logged = RemainingTime(total, done), time.monotonic()
 
     def at(self, done: int) -> float | None:
-        """So much is done; returns the number of seconds left, if it is known."""
+        """Take in that `done` units are done; returns the number of seconds left, if it is known."""
         self.done, now = done, time.monotonic()
         left = self._remaining.left(done, now=now)
         if not self._quiet and now - self._logged >= _LINE_SECONDS and done > self._before:

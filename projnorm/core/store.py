@@ -118,7 +118,7 @@ class Store:
 
     @contextmanager
     def lock(self, key: str = "all") -> Iterator[None]:
-        """Nobody else works on the key inside; who comes second is told, and waits.
+        """Hold the lock of the key; a second process logs a line and waits.
 
         The lock of a process that died is free, and a process that holds it may take it again.
         """
