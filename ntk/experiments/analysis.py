@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from projnorm.core.arrays import form
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
 from projnorm_theory import (
     Alignment,
     LinearPair,
@@ -45,8 +46,6 @@ from projnorm_theory import (
 )
 from projnorm_theory.assumptions import norm_assumption
 from projnorm_theory.gram_space import GramSpace
-
-Floats = NDArray[np.float64]
 
 # A smallest eigenvalue within this many roundings of a product may be due to rounding.
 _TRUSTED_ROUNDINGS = 100.0

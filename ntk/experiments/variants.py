@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ntk.experiments.analysis import kernel_noise
+from projnorm.core.statistics import Floats
 from projnorm_theory import LinearPair, projnorm_linear_of_pair
-
-Floats = NDArray[np.float64]
 
 FEATURES = ("raw", "centred", "unit", "unit-centred")
 LABELS = ("kernel", "kernel, as classes", "network")

@@ -11,8 +11,8 @@ from scipy.optimize import brentq, minimize
 from scipy.special import log_softmax, softmax
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats as Floats
 
-Floats = NDArray[np.float64]
 # A network without errors would be sharpened for ever, one without any knowledge be flattened.
 COLDEST, HOTTEST = 0.05, 20.0
 # Newton's method stops at this relative step, or after this number of steps.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
+from projnorm.core.statistics import Floats as Floats
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Streams below this number are part 0 of some seed, family and severity.
