@@ -114,7 +114,7 @@ def example_page(example: Example, following: Example | None) -> str:
     ]
     for prose, code in zip(example.pieces[::2], example.pieces[1::2], strict=True):
         text += [f"{prose}\n", f"```python\n{code}\n```\n"]
-    text += ["## What it prints\n", f"```text\n{example.output}\n```\n"]
+    text += ["## What it prints\n", f"``` {{ .text .wraps }}\n{example.output}\n```\n"]
     text += [f"![The figure of the example](../images/{example.name}.png)\n"]
     if following:
         text.append(f"Next: [{following.question}]({following.name}.md)\n")

@@ -165,15 +165,20 @@ def _default(value: object) -> str:
 
 def command_line_page() -> str:
     """The help of every command, as it prints it."""
-    from projnorm.cli.app import SUMMARIES
+    from projnorm.cli.app import SECTIONS, SUMMARIES
+
+    listed = [name for names in SECTIONS.values() for name in names]
+
+    def place(name: str) -> int:
+        return next(number for number, listed_name in enumerate(listed) if f"{name} ".startswith(f"{listed_name} "))
 
     text = [
         "# Command line\n",
-        "Every command with its settings, as `--help` prints them. `--config FILE` reads settings from a TOML file;",
+        "Every command with its settings, as `--help-all` prints them. `--config FILE` reads settings from a TOML file;",
         "every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad input,",
         "70 for a bug, 130 when interrupted.\n",
     ]
-    text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *SUMMARIES)]
+    text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *sorted(SUMMARIES, key=place))]
     return "\n".join(text)
 
 
@@ -182,6 +187,6 @@ def _help(name: str) -> str:
 
     os.environ["COLUMNS"] = "80"
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        if run([*name.split(), "--help"]):
-            raise SystemExit(f"`projnorm {name} --help` failed")
+        if run([*name.split(), "--help-all" if name else "--help"]):
+            raise SystemExit(f"`projnorm {name} --help-all` failed")
     return printed.getvalue()
