@@ -174,6 +174,12 @@ def check_assumptions(
 
     Raises:
         InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+
+    >>> X, Y = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [2.0, 1.0]  # the first direction is shared, the tails are orthogonal
+    >>> X_ood = [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> report = check_assumptions(X, Y, X_ood, [3.0, 1.0], k=1)  # print(report) shows all of them as a table
+    >>> round(report.norms.rho, 6), round(report.span_gap, 6), round(report.leak, 6), round(report.test_loss, 6)
+    (1.0, 0.0, 0.0, 0.5)
     """
     pair = as_pair(X, X_ood)
     k = as_count(k, "k", low=0, high=min(pair.train_rank, pair.ood_rank), because=", the smaller rank")

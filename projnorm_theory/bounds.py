@@ -123,6 +123,11 @@ def proposition_bound(
 
     Raises:
         InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+
+    >>> X, Y = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [2.0, 1.0]  # the first direction is shared, the tails are orthogonal
+    >>> X_ood = [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> print(proposition_bound(X, Y, X_ood, k=1))
+    TestLoss from 0.5 to 0.5 (rho = 1, valid)
     """
     pair = as_pair(X, X_ood)
     top = min(pair.train_rank, pair.ood_rank, pair.n_train - 1, pair.n_ood - 1)
@@ -163,6 +168,13 @@ def generalised_bound(
     Raises:
         InputError: If a shape is wrong, an entry is not finite, `k` is out of range, `Y` is zero, or `rho` is negative
             or smaller than the top-k span alone allows.
+
+    >>> X, Y = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [2.0, 1.0]  # the first direction is shared, the tails are orthogonal
+    >>> X_ood = [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> print(generalised_bound(X, Y, X_ood))  # nothing assumed of the spectra
+    TestLoss from 0.0857864 to 26.2279 (rho = 1, valid)
+    >>> print(generalised_bound(X, Y, X_ood, k=1))
+    TestLoss from 0.5 to 0.5 (rho = 1, valid)
     """
     pair = as_pair(X, X_ood)
     k = as_count(k, "k", low=0, high=min(pair.train_rank, pair.ood_rank), because=", the smaller rank")

@@ -129,6 +129,10 @@ def joint_interval_from_gram(
 
     Raises:
         InputError: As `joint_interval` does, or if a block is not what its name says.
+
+    >>> interval = joint_interval_from_gram([[1.0]], [2.0], [[0.0]], [[9.0]], eta=2**0.5)
+    >>> round(interval.lower, 1), round(interval.upper, 1)  # as in `joint_interval`, wider by what rounding may hide
+    (36.0, 36.0)
     """
     precision = max(precision_of(block) for block in (k_train, k_ood_train, k_ood))
     K, K_ood = as_gram(k_train, "k_train"), as_gram(k_ood, "k_ood")

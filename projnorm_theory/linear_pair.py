@@ -99,6 +99,14 @@ class LinearPair:
         noise: Relative error of the Gram matrices the pair was made from; 0 when it was made from features.
         undecided: Number of eigenvalues of each Gram matrix, (train, ood), that were counted as zero but that rounding
             may hide.
+
+    Every function of the theory takes a pair in place of ``X, X_ood``, so that both are factored once:
+
+    >>> pair = LinearPair.from_features([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> pair.ood_eigenvalues.round(6).tolist(), abs(pair.cosines).round(6).tolist()
+    ([9.0, 1.0], [[1.0, 0.0], [0.0, 0.0]])
+    >>> round(pair.fit([2.0, 1.0]).norm ** 2, 6)
+    2.0
     """
 
     train_left: FloatArray
@@ -165,6 +173,12 @@ class LinearPair:
 
         Raises:
             InputError: If a block is not what its name says, or the three cannot come from the same features.
+
+        >>> import numpy as np
+        >>> X, X_ood = np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> pair = LinearPair.from_gram(X @ X.T, X_ood @ X.T, X_ood @ X_ood.T)
+        >>> pair.train_eigenvalues.round(6).tolist()
+        [4.0, 1.0]
         """
         train = GramSpace.from_gram(k_train, name="k_train", rcond=rcond, noise=noise)
         ood = GramSpace.from_gram(k_ood, name="k_ood", rcond=rcond, noise=noise)

@@ -111,6 +111,12 @@ def projnorm_linear_of_pair(
 
     Raises:
         InputError: If `Y` or `pseudo_labels` do not fit the pair, or a ridge is negative.
+
+    >>> pair = LinearPair.from_features([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> round(projnorm_linear_of_pair(pair, [2.0, 1.0]).value, 6)
+    1.0
+    >>> round(projnorm_linear_of_pair(pair, [2.0, 1.0], ridge=(0.0, 1.0)).value, 6)  # less is learnt of the labels
+    1.004988
     """
     ridge_train, ridge_ood = _as_ridge(ridge)
     fit = pair.fit(Y)
@@ -164,6 +170,12 @@ def projnorm_linear_from_gram(
 
     Raises:
         InputError: If a block is not what its name says, or the three cannot come from the same features.
+
+    >>> import numpy as np
+    >>> X, X_ood = np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> result = projnorm_linear_from_gram(X @ X.T, [2.0, 1.0], X_ood @ X.T, X_ood @ X_ood.T)
+    >>> round(result.value, 6), result.rank
+    (1.0, 2)
     """
     pair = LinearPair.from_gram(k_train, k_ood_train, k_ood, rcond=rcond)
     return projnorm_linear_of_pair(pair, Y, ridge=ridge, pseudo_labels=pseudo_labels)

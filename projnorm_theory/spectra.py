@@ -166,6 +166,10 @@ def alignment(X: ArrayLike | LinearPair, X_ood: ArrayLike | None = None, k: int 
 
     Raises:
         InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
+
+    >>> result = alignment([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[3.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> result.matrix.round(6).tolist(), result.overlap.round(6).tolist()  # the first eigenvector is shared
+    ([[1.0, 0.0], [0.0, 0.0]], [1.0, 0.5])
     """
     pair = as_pair(X, X_ood)
     k = _as_top(k, pair)

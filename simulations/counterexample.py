@@ -39,6 +39,13 @@ def counterexample(
 
     Raises:
         InputError: If `phi` or `scale` is out of range.
+
+    >>> from projnorm_theory import min_norm_solution, ood_loss, proposition_bound
+    >>> design = counterexample(1.0, root="tan")
+    >>> loss = ood_loss(min_norm_solution(design.X, design.Y).theta, design.X_ood, design.Y_ood)
+    >>> bound = proposition_bound(design.X, design.Y, design.X_ood, k=1)
+    >>> round(loss / bound.lower, 6), round(math.tan(0.5) ** 2, 6)  # below the lower end
+    (0.298446, 0.298446)
     """
     if not 0.0 < phi < math.pi:
         raise InputError(f"`phi` must lie strictly between 0 and pi; got {phi!r}.")
@@ -68,6 +75,10 @@ def run_counterexample(config: CounterexampleConfig | None = None, context: RunC
     Args:
         config: The angles.
         context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+
+    >>> record = run_counterexample(CounterexampleConfig(angles=3))
+    >>> record.arrays["tan_root"].round(3).tolist(), record.arrays["paper"][:, 1].round(3).tolist()
+    ([0.002, 1.0, 524.582], [1.0, 1.0, 1.0])
     """
     config = config or CounterexampleConfig()
     phi = np.radians(np.linspace(config.smallest_angle, 180.0 - config.smallest_angle, config.angles))

@@ -76,6 +76,12 @@ def spectral_design(
 
     Raises:
         InputError: If `dim` or `k` does not fit, or no ground truth has such a `rho`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> values = [3.0, 2.0, 1.0]
+    >>> design = spectral_design(rng, train_singular_values=values, ood_singular_values=values, dim=8, k=1)
+    >>> design.X.shape, np.linalg.svd(design.X_ood, compute_uv=False).round(6).tolist()
+    ((3, 8), [3.0, 2.0, 1.0])
     """
     s = _as_spectrum(train_singular_values, "train_singular_values")
     t = _as_spectrum(ood_singular_values, "ood_singular_values")
@@ -119,6 +125,10 @@ def flat_tail_design(
 
     Raises:
         InputError: If `dim` is too small.
+
+    >>> design = flat_tail_design(np.random.default_rng(0), tail=2, k=1, phi=1.0, root="cot")
+    >>> design.X.shape, design.k
+    ((3, 5), 1)
     """
     needed = k + 2 * tail
     dim = needed if dim is None else dim
@@ -153,6 +163,13 @@ def draw_truth(
 
     Raises:
         InputError: If the line drawn has no such point; there always is one for ``rho >= ||P~ theta|| / ||theta||``.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_ood = rng.standard_normal((3, 9)), rng.standard_normal((3, 9))
+    >>> theta = X.T @ rng.standard_normal((3, 1))
+    >>> truth = draw_truth(rng, X, theta, X_ood, rho=1.0)
+    >>> bool(np.allclose(X @ truth, X @ theta))
+    True
     """
     ood = RowSpace.from_matrix(X_ood)
     direction = RowSpace.from_matrix(X).residual(ood.basis @ rng.standard_normal((ood.rank, theta.shape[1])))
@@ -169,7 +186,12 @@ def draw_truth(
 
 
 def haar(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
-    """Orthonormal columns drawn uniformly, shape ``(rows, columns)``."""
+    """Orthonormal columns drawn uniformly, shape ``(rows, columns)``.
+
+    >>> basis = haar(np.random.default_rng(0), 5, 2)
+    >>> np.abs(basis.T @ basis).round(6).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     Q, R = np.linalg.qr(rng.standard_normal((rows, columns)))
     return Q * np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
 

@@ -64,6 +64,10 @@ def run_tail_angle(config: TailAngleConfig | None = None, context: RunContext | 
     Args:
         config: Sizes and angles.
         context: Folder of the records and the processes; by default it runs in this process and leaves no files.
+
+    >>> record = run_tail_angle(TailAngleConfig(angles=2, truths=3))
+    >>> record.arrays["ratio"].shape
+    (2, 3)
     """
     config = config or TailAngleConfig()
     degrees = np.linspace(90.0, config.smallest_angle, config.angles).tolist()

@@ -49,6 +49,9 @@ class ToyConfig(Config):
         >>> config = pn.ToyConfig(n=20, m=20, sigmas=(0.0, 2.0))
         >>> config.design, config.d1, config.n
         ('gaussian', 1000, 20)
+
+    >>> ToyConfig().n, ToyConfig("spiked", n=100).design
+    (500, 'spiked')
     """
 
     design: str = setting("gaussian", "Design of the two covariances; gaussian is the paper's.", choices=tuple(DESIGNS))
@@ -83,6 +86,13 @@ def run_toy(config: ToyConfig | None = None, context: RunContext | None = None) 
         >>> record = pn.run_toy(pn.ToyConfig(d1=40, d2=20, n=20, m=20, sigmas=(0.0, 2.0), trials=2, interval_trials=0))
         >>> record.arrays["projnorm_linear"].round(1).tolist()
         [[0.7, 0.8], [0.5, 0.8]]
+
+    >>> config = ToyConfig(d1=40, d2=20, n=20, m=20, sigmas=(0.0, 5.0), trials=2, interval_trials=0)
+    >>> record = run_toy(config)
+    >>> record.arrays["projnorm_linear"].mean(axis=0).round(3).tolist()  # it rises with the shift
+    [0.614, 0.866]
+    >>> record.arrays["confidence"].mean(axis=0).round(3).tolist()  # it does not
+    [0.778, 0.778]
     """
     config = config or ToyConfig()
     return recorded(
