@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import write_result
-from deep.comparison.modality import domain_of, load_image_data
-from deep.comparison.presets import preset
+from deep.comparison.modality import load_image_data, modality_of
+from deep.comparison.presets import IMAGE_PRESETS
 from deep.comparison.score_quality import qualities
-from deep.comparison.scores import Row, Scores
+from deep.comparison.scores import Scores, TargetScores
 from deep.training.loop import train
 from projnorm.data.images import ImageSet
 from projnorm.estimators.aline import ALineD, ALineS
@@ -31,27 +31,29 @@ EPOCHS = (8, 1, 2, 3, 4, 6)
 
 def main(out: Path) -> None:
     """Train, score every target, print, save."""
-    config = preset("digits")
-    domain = domain_of(config)
+    config = IMAGE_PRESETS["digits"]
+    modality = modality_of(config)
     data = load_image_data(config)
     networks = []
     for seed, epochs in enumerate(EPOCHS):
         recipe = replace(config.finetune, epochs=epochs)
-        network = domain.initial(data.classes, seed).model
-        networks.append(train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=domain.prepare))
+        network = modality.initial(data.classes, seed).model
+        networks.append(
+            train(network, data.train.inputs, data.train.labels, recipe, seed=seed, prepare=modality.prepare)
+        )
 
-    def said(samples: ImageSet) -> Outputs:
-        own, *others = (forward(network, domain.last, samples.inputs, prepare=domain.prepare) for network in networks)
+    def outputs_of(samples: ImageSet) -> Outputs:
+        own, *others = (forward(model, modality.last, samples.inputs, prepare=modality.prepare) for model in networks)
         return Outputs(own.logits, own.features, samples.labels, tuple(other.logits for other in others))
 
-    fitted = [method.fit(said(data.validation)) for method in (ALineS(), ALineD())]
-    rows = []
+    fitted = [method.fit(outputs_of(data.validation)) for method in (ALineS(), ALineD())]
+    parts = []
     for target in data.targets:
-        outputs = said(target.samples)
+        outputs = outputs_of(target.samples)
         error = target.error(outputs.predicted)
-        rows += [Row.of(target, error, method.name, method.score(outputs)) for method in fitted]
-    defined = {row.target for row in rows} - {row.target for row in rows if not np.isfinite(row.score)}
-    scores = Scores.of(row for row in rows if row.target in defined)
+        parts.append(TargetScores.from_target(target, error, {method.name: method.score(outputs) for method in fitted}))
+    defined = [part for part in parts if np.isfinite(list(part.scores.values())).all()]
+    scores = Scores.from_targets(defined)
     missed = np.abs(np.clip(scores.values, 0.0, 1.0) - scores.errors[:, None]).mean(axis=0)
     result = {
         "epochs": EPOCHS,

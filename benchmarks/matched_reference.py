@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import write_result
-from deep.comparison import trained_networks
 from deep.comparison.runs import open_run
+from deep.comparison.trained_networks import for_workers, networks_of
 from projnorm.core.progress import tracked
 from projnorm.core.statistics import Line, fit_quality
 from projnorm.data.image_settings import PROBE_FAMILIES
@@ -99,12 +99,13 @@ def main(arguments: list[str]) -> None:
     """Score, print, save."""
     root, out, *name = arguments
     run = open_run(Path(root), *name)
-    run = replace(run, context=trained_networks.for_workers(run.context))
-    data, rng = trained_networks.data_of(run), np.random.default_rng(SEED)
-    references = References(trained_networks.outputs_of(run, data.validation))
+    run = replace(run, context=for_workers(run.context))
+    networks, rng = networks_of(run), np.random.default_rng(SEED)
+    data = networks.data
+    references = References(networks.outputs(data.validation))
     kinds, families, errors, rows = [], [], [], []
     for target in tracked(data.targets, description="references", total=len(data.targets)):
-        outputs = trained_networks.outputs_of(run, target.samples)
+        outputs = networks.outputs(target.samples)
         own = label_shares(outputs.known_labels, outputs.classes)
         sets = [(AS_THEY_ARE, own)] * DRAWS
         sets += [(kind, draw(outputs.classes, rng)) for kind, draw in SHARES.items() for _ in range(DRAWS)]

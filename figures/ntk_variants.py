@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 
 from deep.comparison.kernels_of_run import SubsetQuality, VariantQuality, subset_qualities, variant_qualities
-from deep.comparison.runs import kernel_rows
+from deep.comparison.runs import kernel_scores
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores
 from figures import deep_table, ntk_panels, ntk_targets
@@ -44,7 +44,7 @@ def show(record: Record, folder: Path) -> Report:
         blocks + ([by_size(sizes), SIZES_CAPTION] if sizes else []),
         {"ntk_panels": paper_panels(record), **ntk_targets.drawings(record)},
         {
-            "rows": deep_table.values(qualities(Scores.of(kernel_rows(folder.parent / run)))),
+            "rows": deep_table.values(qualities(Scores.from_targets(kernel_scores(folder.parent / run)))),
             "variants": [
                 {"variant": row.variant} | {part: list(astuple(getattr(row, part))) for part in _PARTS}
                 for row in variants

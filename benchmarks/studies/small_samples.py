@@ -20,19 +20,11 @@ import numpy as np
 from deep.comparison.analysis_config import OnRunConfig
 from deep.comparison.comparison import finished_run
 from deep.comparison.config import TRAINED
+from deep.comparison.methods import methods_of
 from deep.comparison.run_data import Samples
-from deep.comparison.run_methods import built
 from deep.comparison.runs import Run
-from deep.comparison.trained_networks import (
-    REFERENCE,
-    SECOND,
-    data_of,
-    forward_of,
-    network_hash,
-    network_of,
-    outputs_of,
-    run_stage,
-)
+from deep.comparison.stages import REFERENCE, SECOND
+from deep.comparison.trained_networks import networks_of
 from deep.estimators.projnorm import ProjNorm
 from projnorm.cli.app import run_alone
 from projnorm.core.arrays import Arrays
@@ -102,19 +94,20 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
     """
     run, config = finished_run(config, context)
     require_shared(context.root, context.backend)
-    targets = data_of(run).targets
+    networks = networks_of(run)
+    targets = networks.data.targets
     smallest = min(len(target.samples) for target in targets)
     if max(config.sizes) > smallest:
         raise InputError(f"`sizes` must be at most {smallest:,}, the samples of the smallest target of {run.name}.")
-    methods = methods_of(config, run)
+    methods = study_methods(config, run)
     few = _run_on_few(run, config) if config.projnorm_size else None
     if few is not None and few.config.projnorm.reference == TRAINED:
         with one_thread(few.context.device):
-            run_stage(few, REFERENCE)
+            networks_of(few).train_stage(REFERENCE)
     known = {
         "targets": np.array([target.name for target in targets]),
         "families": np.array([target.family for target in targets]),
-        "errors": np.array([target.error(outputs_of(run, target.samples).predicted) for target in targets]),
+        "errors": np.array([target.error(networks.outputs(target.samples).predicted) for target in targets]),
         "sizes": np.array(config.sizes),
         "methods": np.array(methods),
     }
@@ -127,11 +120,11 @@ def run_small_samples(config: SmallSamplesConfig, context: RunContext) -> Record
         assemble=lambda results: {**known, **stacked(results)},
         meanings=_MEANINGS,
         facts={"made_by": EXPERIMENT.program, "run_config": run.config.to_json(), "targets": len(targets)},
-        inputs={"network_sha256": network_hash(run)},
+        inputs={"network_sha256": networks.network_hash()},
     )
 
 
-def methods_of(config: SmallSamplesConfig, run: Run) -> tuple[str, ...]:
+def study_methods(config: SmallSamplesConfig, run: Run) -> tuple[str, ...]:
     """Methods that need outputs only, GDE if there is a second network, and ProjNorm if it is asked for."""
     lacking = {"others", "second network", *(() if _has_second(run) else ("second",))}
     names = tuple(name for name, method in ESTIMATORS.items() if not method.costly and not method.needs & lacking)
@@ -150,7 +143,10 @@ def _run_on_few(run: Run, config: SmallSamplesConfig) -> Run:
 
 def _task(config: SmallSamplesConfig, run: Run, few: Run | None, methods: tuple[str, ...], index: int) -> Arrays:
     with one_thread(run.context.device):
-        outputs, estimators = _with_second(run, data_of(run).targets[index].samples), _estimators(run, few, methods)
+        outputs, estimators = (
+            _with_second(run, networks_of(run).data.targets[index].samples),
+            _estimators(run, few, methods),
+        )
         scores = np.full((len(config.sizes), config.draws, len(methods)), np.nan)
         for row, size in enumerate(config.sizes):
             for draw in range(config.draws):
@@ -167,8 +163,10 @@ def _task(config: SmallSamplesConfig, run: Run, few: Run | None, methods: tuple[
 @lru_cache(maxsize=1)
 def _estimators(run: Run, few: Run | None, methods: tuple[str, ...]) -> dict[str, Estimator]:
     """Every method, learnt once in every process."""
-    known = _with_second(run, data_of(run).validation)
-    return {method: built(few if few and method == ProjNorm.name else run, method, known) for method in methods}
+    known = _with_second(run, networks_of(run).data.validation)
+    return {
+        method: methods_of(few if few and method == ProjNorm.name else run).fitted(method, known) for method in methods
+    }
 
 
 def _seed(seed: int, target: int, draw: int) -> int:
@@ -178,10 +176,11 @@ def _seed(seed: int, target: int, draw: int) -> int:
 
 def _with_second(run: Run, samples: Samples) -> Outputs:
     """Outputs of the evaluated network, and of the second beside it."""
-    outputs = outputs_of(run, samples)
+    networks = networks_of(run)
+    outputs = networks.outputs(samples)
     if not _has_second(run):
         return outputs
-    return replace(outputs, others=(forward_of(run, network_of(run, SECOND), samples.inputs).logits,))
+    return replace(outputs, others=(networks.forward(networks.network(SECOND), samples.inputs).logits,))
 
 
 if __name__ == "__main__":

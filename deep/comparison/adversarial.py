@@ -12,10 +12,9 @@ from torch.nn import functional
 
 from deep.comparison.analysis_config import AdversarialConfig, short_number
 from deep.comparison.config import image_config
-from deep.comparison.modality import domain_of
 from deep.comparison.runs import Run
 from deep.comparison.stress import run_to_calibrate_on, stress_record
-from deep.comparison.trained_networks import data_of, network_of
+from deep.comparison.trained_networks import networks_of
 from projnorm.core.errors import InputError
 from projnorm.core.records import Record, RunContext
 from projnorm.core.statistics import subsample_indices
@@ -92,7 +91,7 @@ def pgd(
 
 def _clean(m: int, run: Run) -> ImageSet:
     image_config(run.config)
-    images = data_of(run).targets[0].samples
+    images = networks_of(run).data.targets[0].samples
     assert isinstance(images, ImageSet)
     if m > len(images):
         raise InputError(f"`m` must be at most {len(images):,}, as in {run.name}; got {m:,}.")
@@ -100,9 +99,10 @@ def _clean(m: int, run: Run) -> ImageSet:
 
 
 def _attacked(config: AdversarialConfig, run: Run, eps: float) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    clean, prepare = _clean(config.m, run), domain_of(run.config).prepare
+    clean, networks = _clean(config.m, run), networks_of(run)
+    prepare = networks.modality.prepare
     attacked = pgd(
-        network_of(run),
+        networks.network(),
         clean.images,
         clean.labels,
         eps=eps,

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from deep.comparison.analysis_config import NtkPredictConfig
 from deep.comparison.comparison import finished_run
 from deep.comparison.config import image_config
-from deep.comparison.modality import domain_of
 from deep.comparison.run_data import Samples
 from deep.comparison.runs import KERNELS, Run
 from deep.comparison.score_quality import Quality, quality
-from deep.comparison.scores import Row, Scores
-from deep.comparison.trained_networks import data_of, network_hash, network_of, outputs_of
+from deep.comparison.scores import Scores, TargetScores
+from deep.comparison.trained_networks import networks_of
 from ntk.experiments.analysis import Responses
 from ntk.experiments.config import NtkConfig, NtkImages, NtkNetwork
 from ntk.experiments.experiment import MEANINGS, KernelExperiment, analyse, analysis_arrays, facts
@@ -66,7 +65,7 @@ class VariantQuality:
 
 @dataclass(frozen=True, slots=True)
 class SubsetQuality:
-    """How well ProjNormLinear follows the error from so many samples.
+    """How well ProjNormLinear follows the error from fewer samples.
 
     Attributes:
         n: Number of training samples.
@@ -89,7 +88,7 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
         OSError: If something cannot be read or written.
     """
     run, config = finished_run(config, context)
-    context, inputs = run.context, {"network_sha256": network_hash(run)}
+    context, inputs = run.context, {"network_sha256": networks_of(run).network_hash()}
     with context.store("").lock(record_id(PREDICT_KIND, config)):  # while tiles are read, nobody begins afresh
         record = existing_record(PREDICT_KIND, config, context, inputs)
         if record is None:
@@ -98,10 +97,10 @@ def run_ntk_predict(config: NtkPredictConfig, context: RunContext) -> Record:
             folder = begin_run(PREDICT_KIND, config, context)
             kernels = task.run(folder / "tiles", fresh=context.fresh, backend=context.backend)
             arrays, warnings = _arrays(config, run, experiment, kernels)
-            said = {**facts(experiment, kernels), "warnings": warnings, "inputs": inputs}
-            said["run_config"] = run.config.to_json()
-            record = finish_record(PREDICT_KIND, config, context, arrays, _MEANINGS, started=started, facts=said)
-    run.put_rows(KERNELS, _rows(run, record))
+            details = {**facts(experiment, kernels), "warnings": warnings, "inputs": inputs}
+            details["run_config"] = run.config.to_json()
+            record = finish_record(PREDICT_KIND, config, context, arrays, _MEANINGS, started=started, facts=details)
+    run.put_scores(KERNELS, _target_scores(run, record))
     return record
 
 
@@ -146,9 +145,9 @@ def subset_qualities(record: Record) -> list[SubsetQuality]:
 
 
 def _quality(arrays: Arrays, values: NDArray[np.float64]) -> Quality:
-    shown = {name: arrays[name] for name in ("targets", "families", "severities", "sizes")}
+    targets = {name: arrays[name] for name in ("targets", "families", "severities", "sizes")}
     scores = Scores(
-        **shown,
+        **targets,
         origins=arrays["families"],
         errors=arrays["network_error"],
         methods=(METHOD,),
@@ -163,9 +162,10 @@ def _arrays(
     """The results, and warnings of the analysis."""
     train, analysed = analyse(experiment, kernels, top=config.top)
     values, errors, seed = [], [], run.config.seed
-    both = list(zip(experiment.targets, data_of(run).targets, strict=True))
+    networks = networks_of(run)
+    both = list(zip(experiment.targets, networks.data.targets, strict=True))
     for target, whole in tracked(both, description="variants of ProjNormLinear", total=len(both)):
-        predicted = outputs_of(run, whole.samples).predicted
+        predicted = networks.outputs(whole.samples).predicted
         errors.append(whole.error(predicted))
         blocks = KernelBlocks(kernels.train, kernels.ood_train(target.name), kernels.ood(target.name))
         chosen = subsample_indices(len(predicted), len(target.samples), seed)
@@ -195,7 +195,7 @@ def _variants(blocks: KernelBlocks, responses: Responses, labels: NDArray[np.int
 
 def _experiment(config: NtkPredictConfig, run: Run) -> KernelExperiment:
     """The comparison's images under kernels: the first `n`, which are in a drawn order, and `m` of each target."""
-    c, data = image_config(run.config), data_of(run)
+    c, data = image_config(run.config), networks_of(run).data
     n, m = config.n or min(_N, len(data.train)), config.m or c.data.m
     if not 2 <= n <= len(data.train) or m > c.data.m:
         raise InputError(
@@ -222,11 +222,12 @@ def _scalar_network(config: NtkPredictConfig, run: Run, seed: int) -> LoadedNetw
     if config.body == "initial":
         return load_network(network.architecture, network.weights, num_outputs=1, seed=seed, drop_head=True)
     drawn = load_network(network.architecture, RANDOM, num_outputs=1, seed=seed)
-    last = domain_of(run.config).last
-    body = {k: value for k, value in network_of(run).state_dict().items() if not k.startswith(f"{last}.")}
+    tuned = networks_of(run)
+    last = tuned.modality.last
+    body = {k: value for k, value in tuned.network().state_dict().items() if not k.startswith(f"{last}.")}
     with torch.no_grad():
         drawn.model.load_state_dict(body, strict=False)
-    return replace(drawn, weights=f"{network.weights}, fine-tuned", sha256=network_hash(run))
+    return replace(drawn, weights=f"{network.weights}, fine-tuned", sha256=tuned.network_hash())
 
 
 def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
@@ -234,21 +235,14 @@ def _images(samples: Samples, indices: NDArray[np.intp]) -> ImageSet:
     return samples.take(indices)
 
 
-def _rows(run: Run, record: Record) -> list[Row]:
-    """Two rows for each target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
-    arrays = record.arrays
-    names = arrays["variants"].tolist()
-    tuned = chosen_variant(record)
-    chosen = {METHOD: str(PLAIN), TUNED: None if tuned is None else tuned.variant}
-    return [
-        replace(Row.of(target, float(error), method, float(value)), m=int(size))
-        for method, variant in chosen.items()
-        if variant is not None
-        for target, error, value, size in zip(
-            data_of(run).targets,
-            arrays["network_error"],
-            arrays["variant_values"][names.index(variant)],
-            arrays["sizes"],
-            strict=True,
-        )
-    ]
+def _target_scores(run: Run, record: Record) -> list[TargetScores]:
+    """Scores of each target: ProjNormLinear as defined, and the variant chosen on the probes, if there are any."""
+    arrays, tuned = record.arrays, chosen_variant(record)
+    variants = {METHOD: str(PLAIN)} | ({} if tuned is None else {TUNED: tuned.variant})
+    position = {method: arrays["variants"].tolist().index(variant) for method, variant in variants.items()}
+    parts = []
+    for index, target in enumerate(networks_of(run).data.targets):
+        scores = {method: float(arrays["variant_values"][row, index]) for method, row in position.items()}
+        part = TargetScores.from_target(target, float(arrays["network_error"][index]), scores)
+        parts.append(replace(part, m=int(arrays["sizes"][index])))
+    return parts

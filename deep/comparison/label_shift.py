@@ -9,7 +9,7 @@ from deep.comparison.analysis_config import LabelShiftConfig, short_number
 from deep.comparison.config import image_config
 from deep.comparison.runs import Run
 from deep.comparison.stress import run_to_calibrate_on, stress_record
-from deep.comparison.trained_networks import data_of, outputs_of
+from deep.comparison.trained_networks import networks_of
 from projnorm.core.errors import InputError
 from projnorm.core.records import Record, RunContext
 from projnorm.data.class_draws import drawn_with_counts
@@ -76,9 +76,10 @@ def dirichlet_mixture(
 
 def _class_errors(run: Run, test: ImageSet) -> NDArray[np.float64]:
     """The error on each class; nan for one that has no image."""
-    classes = data_of(run).classes
+    networks = networks_of(run)
+    classes = networks.data.classes
     counts = np.bincount(test.labels, minlength=classes)
-    wrong = np.bincount(test.labels, outputs_of(run, test).predicted != test.labels, classes)
+    wrong = np.bincount(test.labels, networks.outputs(test).predicted != test.labels, classes)
     return np.where(counts > 0, wrong / np.maximum(counts, 1), np.nan)
 
 

@@ -39,7 +39,7 @@ Loaded = LoadedNetwork | LoadedPairClassifier
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Domain:
+class ImageOrText:
     """The networks of a configuration, on images or on text.
 
     `last` is the name of the last layer, `sees` describes the inputs, and `prepare` turns a batch into them; it is None
@@ -56,11 +56,11 @@ class Domain:
 
 
 @lru_cache(maxsize=8)
-def domain_of(config: RunConfig) -> Domain:
-    """The domain of a configuration."""
+def modality_of(config: RunConfig) -> ImageOrText:
+    """The networks and inputs of a configuration."""
     if isinstance(config, TextConfig):
         model, length = config.network.model, config.network.length
-        return Domain(
+        return ImageOrText(
             model,
             load_pair_classifier(model, num_outputs=len(LABELS), seed=0).last,
             f"pairs of `length` {length} tokens",
@@ -69,7 +69,7 @@ def domain_of(config: RunConfig) -> Domain:
             lambda classes, seed: load_pair_classifier(model, num_outputs=classes, seed=seed),
         )
     network = config.network
-    return Domain(
+    return ImageOrText(
         network.architecture,
         HEADS[network.architecture],
         f"images of `size` {network.size} px",
@@ -88,19 +88,19 @@ def load_data(config: RunConfig, cache: Path) -> RunData:
 
 def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData:
     """Read, split, draw and corrupt; `cache` is a folder for corrupted images."""
-    wanted = config.data
-    splits = load_splits(wanted.data)
+    data = config.data
+    splits = load_splits(data.data)
     rng = np.random.default_rng(config.seed)
-    held_out, learnt, _ = split_order(len(splits.train), wanted.n, wanted.n_validation, rng, splits.train.name)
+    held_out, learnt, _ = split_order(len(splits.train), data.n, data.n_validation, rng, splits.train.name)
     validation, train = splits.train.take(held_out), splits.train.take(learnt)
-    indices = draw_indices(splits.test, wanted.m, rng, "m")
-    shifts = Shifts(wanted.families, wanted.severities)
-    if wanted.corruptions == GENERATED:
+    indices = draw_indices(splits.test, data.m, rng, "m")
+    shifts = Shifts(data.families, data.severities)
+    if data.corruptions == GENERATED:
         shifted = generated_targets(splits.test, indices, shifts, seed=config.seed, cache=cache)
     else:
-        shifted = official_targets(splits.test, indices, shifts, open_cifar_c(wanted.corruptions))
+        shifted = official_targets(splits.test, indices, shifts, open_cifar_c(data.corruptions))
     classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
-    shifted += given_targets(wanted.targets, wanted.m, rng, classes=classes, names=splits.train.class_names)
+    shifted += given_targets(data.targets, data.m, rng, classes=classes, names=splits.train.class_names)
     require_distinct([target.name for target in shifted], taken=(TRAIN,))
     targets = tuple(shifted)
     require_trainable(train, targets, config.methods)

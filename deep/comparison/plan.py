@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from deep.comparison.config import MATCHED, PROJNORM_METHODS, DeepConfig, RunConfig, TextConfig, references_of
-from deep.comparison.trained_networks import (
+from deep.comparison.stages import (
     REFERENCE,
     ROTATION,
     STAGE_NAMES,

@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from deep.comparison.config import RUN_CONFIGS, RunConfig
-from deep.comparison.scores import Row, Scores
+from deep.comparison.scores import Scores, TargetScores
 from projnorm.core.errors import InputError
 from projnorm.core.records import Record, RunContext
 from projnorm.core.store import LOGGER, Store
@@ -48,10 +48,10 @@ class Run:
         """Entries of the run itself; what runs share is in stores beside its folder."""
         return Store(self.folder)
 
-    def begun_with(self) -> Mapping[str, Any] | None:
+    def recorded_inputs(self) -> Mapping[str, Any] | None:
         """Hashes of the inputs that the run was begun with; None if it was not begun, or that entry is damaged."""
-        begun = self.store.facts(_BEGUN)
-        return None if begun is None else begun["inputs"]
+        facts = self.store.facts(_BEGUN)
+        return None if facts is None else facts["inputs"]
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
         """Write what the run is begun with, and remove scores of which that is not known."""
@@ -65,38 +65,37 @@ class Run:
         for key in (_BEGUN, *self.store.keys(f"{_SCORES}/")):
             self.store.remove(key)
 
-    def put_rows(self, group: str, rows: Iterable[Row]) -> None:
+    def put_scores(self, group: str, parts: Iterable[TargetScores]) -> None:
         """Write the scores of a group of methods on a target, or on all, in the place of those there."""
-        self.store.put(f"{_SCORES}/{group}", facts={"rows": [asdict(row) for row in rows]})
+        self.store.put(f"{_SCORES}/{group}", facts={"targets": [asdict(part) for part in parts]})
 
-    def rows(self, group: str = "") -> list[Row]:
+    def target_scores(self, group: str = "") -> list[TargetScores]:
         """The scores of a group, or all there are."""
         keys = [f"{_SCORES}/{group}"] if group else self.store.keys(f"{_SCORES}/")
-        return [row for key in keys for row in _rows(self.store, key)]
+        return [part for key in keys for part in _target_scores(self.store, key)]
 
     def scores(self) -> Scores:
         """The scores so far, those of tangent kernels included if there are any."""
-        scores = Scores.of(self.rows())
+        scores = Scores.from_targets(self.target_scores())
         if not len(scores.targets):
             raise InputError(f"{self.folder} has no target yet that every method has scored; run it again to go on.")
         own = [method for method in self.config.methods if method in scores.methods]
         return scores.only((*own, *(method for method in scores.methods if method not in own)))
 
 
-def kernel_rows(folder: Path) -> list[Row]:
+def kernel_scores(folder: Path) -> list[TargetScores]:
     """The scores of tangent kernels in the folder of a run; none if they were never computed."""
-    return _rows(Store(folder), f"{_SCORES}/{KERNELS}")
+    return _target_scores(Store(folder), f"{_SCORES}/{KERNELS}")
 
 
 def run_scores(record: Record, folder: Path) -> Scores:
     """Scores of a finished run, with those of tangent kernels on the same targets if they were computed."""
-    scores = Scores.of_arrays(record.arrays)
-    rows = kernel_rows(folder)
-    for method in dict.fromkeys(row.method for row in rows):
-        scored = {row.target: row.score for row in rows if row.method == method}
-        if set(scored) >= set(scores.targets.tolist()):
-            column = [scored[target] for target in scores.targets.tolist()]
-            values = np.column_stack([scores.values, column])
+    scores = Scores.from_arrays(record.arrays)
+    by_target = {part.target: part.scores for part in kernel_scores(folder)}
+    for method in dict.fromkeys(method for scored in by_target.values() for method in scored):
+        column = [by_target.get(target, {}).get(method) for target in scores.targets.tolist()]
+        if None not in column:
+            values = np.column_stack([scores.values, np.array(column, dtype=float)])
             scores = replace(scores, methods=(*scores.methods, method), values=values)
     return scores
 
@@ -119,12 +118,12 @@ def open_run(root: Path, name: str = "") -> Run:
     if len(names) != 1:
         which = f"that begin with {name!r}" if name else "there"
         raise InputError(f"`run` must name one run in {root}; those {which}: {', '.join(names) or 'none'}.")
-    begun = Store(root / names[0]).facts(_BEGUN)
-    if begun is None:
+    facts = Store(root / names[0]).facts(_BEGUN)
+    if facts is None:
         raise InputError(f"{root / names[0]}: what the run was begun with is damaged; run it again to mend it.")
-    config = RUN_CONFIGS[names[0].rpartition("-")[0]].from_json(begun["config"])
+    config = RUN_CONFIGS[names[0].rpartition("-")[0]].from_json(facts["config"])
     return Run(config, RunContext(root), names[0])
 
 
-def _rows(store: Store, key: str) -> list[Row]:
-    return [Row(**row) for row in (store.facts(key) or {"rows": []})["rows"]]
+def _target_scores(store: Store, key: str) -> list[TargetScores]:
+    return [TargetScores(**part) for part in (store.facts(key) or {"targets": []})["targets"]]

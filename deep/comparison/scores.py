@@ -1,4 +1,4 @@
-"""Scores of methods on targets: rows as a run writes them, and the matrix that tables and figures are made of."""
+"""Scores of methods on targets: as a run writes them, and the matrix that tables and figures are made of."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from projnorm.data.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The score of one method on one target of `m` samples, and the true error of the evaluated network there.
+class TargetScores:
+    """The scores of some methods on a target, as a run writes them.
 
-    The family is the shift that made the target; its severity is 1 to 5, or 0 where there is none. The origin is
-    "generated", "official", "clean", "given", "part" or "made".
+    Attributes:
+        target: Name of the target.
+        family: Shift that made it.
+        severity: Severity of the shift, 1 to 5; 0 where there is none.
+        origin: "generated", "official", "clean", "given", "part" or "made".
+        m: Number of its samples.
+        error: True error of the evaluated network on it.
+        scores: Score by method.
     """
 
     target: str
@@ -27,17 +33,15 @@ class Row:
     origin: str
     m: int
     error: float
-    method: str
-    score: float
+    scores: Mapping[str, float]
 
     @classmethod
-    def of(cls, target: Target[Samples], error: float, method: str, score: float) -> Row:
-        """A row on a target."""
-        m = len(target.samples)
-        return cls(target.name, target.family, target.severity, target.origin, m, error, method, score)
+    def from_target(cls, target: Target[Samples], error: float, scores: Mapping[str, float]) -> TargetScores:
+        """The scores on a target of a run."""
+        return cls(target.name, target.family, target.severity, target.origin, len(target.samples), error, scores)
 
 
-# What is known of each target: its array, the field of a row that fills it, and its type.
+# What is known of each target: its array, the field of `TargetScores` that fills it, and its type.
 _FACTS: dict[str, tuple[str, type]] = {
     "targets": ("target", str),
     "families": ("family", str),
@@ -56,11 +60,20 @@ class Scores:
         targets: Names of the targets, shape ``(t,)``.
         families: Family of each target.
         severities: Severity of each target.
-        origins: Origin of each target, as in `Row`.
+        origins: Origin of each target, as in `TargetScores`.
         sizes: Number of samples of each target.
         errors: True error of the evaluated network on each target.
         methods: Names of the methods, one for each column of `values`.
         values: Scores, shape ``(t, methods)``.
+
+    Examples:
+        >>> clean = TargetScores("clean", "clean", 0, "clean", 100, 0.1, {"ConfScore": 0.2, "ATC": 0.1})
+        >>> fog = TargetScores("fog-3", "fog", 3, "generated", 100, 0.4, {"ConfScore": 0.5, "ATC": 0.3})
+        >>> scores = Scores.from_targets([clean, fog])
+        >>> scores.methods, scores.values.tolist()
+        (('ConfScore', 'ATC'), [[0.2, 0.1], [0.5, 0.3]])
+        >>> scores.only(["ATC"]).values[:, 0].tolist()
+        [0.1, 0.3]
     """
 
     targets: np.ndarray
@@ -73,25 +86,25 @@ class Scores:
     values: np.ndarray
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Scores:
-        """Scores from rows in any order; targets and methods come in the order in which they first appear.
+    def from_targets(cls, parts: Iterable[TargetScores]) -> Scores:
+        """Scores from parts in any order; targets and methods come in the order in which they first appear.
 
         A method that is still behind the others is left out, so that a table made meanwhile loses no target.
         """
-        rows = list(rows)
-        seen = Counter(row.method for row in rows)
+        first: dict[str, TargetScores] = {}
+        by_target: dict[str, dict[str, float]] = {}
+        for part in parts:
+            first.setdefault(part.target, part)
+            by_target.setdefault(part.target, {}).update(part.scores)
+        seen = Counter(method for scored in by_target.values() for method in scored)
         methods = tuple(method for method, count in seen.items() if count == max(seen.values()))
-        by_target: dict[str, dict[str, Row]] = {}
-        for row in rows:
-            if row.method in methods:
-                by_target.setdefault(row.target, {})[row.method] = row
-        complete = [scored for scored in by_target.values() if len(scored) == len(methods)]
-        first = [next(iter(scored.values())) for scored in complete]
+        complete = [name for name, scored in by_target.items() if set(methods) <= set(scored)] if methods else []
         facts: dict[str, Any] = {
-            name: np.array([getattr(row, one) for row in first], dtype=kind) for name, (one, kind) in _FACTS.items()
+            name: np.array([getattr(first[target], attribute) for target in complete], dtype=kind)
+            for name, (attribute, kind) in _FACTS.items()
         }
-        values = np.array([[scored[m].score for m in methods] for scored in complete]).reshape(len(first), len(methods))
-        return cls(**facts, methods=methods, values=values)
+        values = np.array([[by_target[target][method] for method in methods] for target in complete])
+        return cls(**facts, methods=methods, values=values.reshape(len(complete), len(methods)))
 
     def only(self, methods: Sequence[str]) -> Scores:
         """The scores of these methods, in this order."""
@@ -104,7 +117,7 @@ class Scores:
         return {**facts, "methods": np.array(self.methods), "scores": self.values}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, np.ndarray], *, methods: str = "methods") -> Scores:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], *, methods: str = "methods") -> Scores:
         """Scores from the arrays of a record, whose columns `methods` names."""
         facts: dict[str, Any] = {name: arrays[name] for name in _FACTS}
         return cls(**facts, methods=tuple(arrays[methods].tolist()), values=arrays["scores"])

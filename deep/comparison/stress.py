@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from deep.comparison.analysis_config import OnRunConfig
 from deep.comparison.comparison import C, finished_run
-from deep.comparison.run_methods import scores_of
+from deep.comparison.methods import methods_of
 from deep.comparison.runs import Run
 from deep.comparison.scores import Scores
-from deep.comparison.trained_networks import data_of, forward_of, network_hash, network_of, outputs_of
+from deep.comparison.trained_networks import networks_of
 from projnorm.core.arrays import Arrays
 from projnorm.core.backends import require_shared
 from projnorm.core.errors import InputError
@@ -48,7 +48,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predictions:
+class LinePredictions:
     """What one method predicts for the sets, and its mean squared difference from the true errors."""
 
     method: str
@@ -89,15 +89,15 @@ def stress_record(
         assemble=partial(_assembled, scores, tuple(items)),
         meanings=_MEANINGS,
         facts={"run_config": run.config.to_json(), "targets_of_the_run": len(scores.targets)},
-        inputs={"network_sha256": network_hash(run)},
+        inputs={"network_sha256": networks_of(run).network_hash()},
     )
 
 
-def predictions(record: Record) -> list[Predictions]:
+def predictions(record: Record) -> list[LinePredictions]:
     """The predictions of every method."""
     a = record.arrays
     return [
-        Predictions(str(method), column, float(np.mean((column - a["errors"]) ** 2)))
+        LinePredictions(str(method), column, float(np.mean((column - a["errors"]) ** 2)))
         for method, column in zip(a["methods"], a["predicted"].T, strict=True)
     ]
 
@@ -106,8 +106,9 @@ def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) 
     with one_thread(run.context.device):
         images, labels = make(run, item)
         # The labels serve for the error alone, or for the ablation of ProjNorm that wants them.
-        outputs = replace(forward_of(run, network_of(run), images), inputs=images, labels=labels)
-        scores = scores_of(run, outputs)
+        networks = networks_of(run)
+        outputs = replace(networks.forward(networks.network(), images), inputs=images, labels=labels)
+        scores = methods_of(run).scores(outputs)
     farthest = np.nan if original is None else np.abs(images.astype(float) - original).max()
     test = _shift_test(run)
     results: dict[str, Any] = {
@@ -123,7 +124,8 @@ def _task(run: Run, make: Make[T], original: NDArray[np.uint8] | None, item: T) 
 
 @lru_cache(maxsize=1)
 def _shift_test(run: Run) -> ShiftTest:
-    return ShiftTest.fit(outputs_of(run, data_of(run).validation))
+    networks = networks_of(run)
+    return ShiftTest.fit(networks.outputs(networks.data.validation))
 
 
 def _assembled(scores: Scores, names: Sequence[str], results: Sequence[Arrays]) -> Arrays:

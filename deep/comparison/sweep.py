@@ -17,17 +17,11 @@ import numpy as np
 from deep.comparison.analysis_config import SweepConfig
 from deep.comparison.comparison import finished_run
 from deep.comparison.config import PROJNORM, TRAINED, RunConfig, image_config
-from deep.comparison.run_methods import projnorm_parts
+from deep.comparison.methods import methods_of
 from deep.comparison.runs import Run
 from deep.comparison.scores import MEANINGS, Scores
-from deep.comparison.trained_networks import (
-    REFERENCE,
-    data_of,
-    network_hash,
-    projnorm_identity,
-    require_network,
-    run_stage,
-)
+from deep.comparison.stages import REFERENCE
+from deep.comparison.trained_networks import networks_of, require_network
 from projnorm.core.arrays import Arrays
 from projnorm.core.backends import require_shared
 from projnorm.core.errors import InputError
@@ -45,7 +39,7 @@ _MEANINGS = {name: MEANINGS[name] for name in MEANINGS if name != "methods"} | {
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SweepSetting:
     """One column of the table: what is varied, empty for the run as it is, and the configuration with it."""
 
     varied: str
@@ -56,7 +50,7 @@ class Setting:
         return f"{self.varied} = {self.value}" if self.varied else AS_RUN
 
 
-def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
+def settings_of(sweep: SweepConfig, base: RunConfig) -> list[SweepSetting]:
     """Every setting, the run's own first."""
     if PROJNORM not in base.methods:
         raise InputError(f"{sweep.run} did not compute ProjNorm; there is nothing to vary.")
@@ -66,23 +60,23 @@ def settings_of(sweep: SweepConfig, base: RunConfig) -> list[Setting]:
     if sweep.batch_norm:
         image_config(base)
     changes: dict[str, list[tuple[str, dict[str, Any]]]] = {
-        "T": [(f"{one}", {"steps": one}) for one in sweep.steps],
+        "T": [(f"{steps}", {"steps": steps}) for steps in sweep.steps],
         "m": [
-            (f"{one}", {"samples": one, "steps": max(1, round(base.projnorm.steps * one / seen))})
-            for one in sweep.samples
+            (f"{samples}", {"samples": samples, "steps": max(1, round(base.projnorm.steps * samples / seen))})
+            for samples in sweep.samples
         ],
-        "lr": [(f"{one:g}", {"lr": one}) for one in sweep.lr],
-        "reference": [(one, {"reference": one}) for one in sweep.reference],
-        "labels": [(one, {"labels": one}) for one in sweep.labels],
-        "batch norm": [(one, {"batch_norm": one}) for one in sweep.batch_norm],
-        "layers": [(one, {"layers": tuple(one.split("+"))}) for one in sweep.layers],
+        "lr": [(f"{lr:g}", {"lr": lr}) for lr in sweep.lr],
+        "reference": [(reference, {"reference": reference}) for reference in sweep.reference],
+        "labels": [(labels, {"labels": labels}) for labels in sweep.labels],
+        "batch norm": [(statistics, {"batch_norm": statistics}) for statistics in sweep.batch_norm],
+        "layers": [(layers, {"layers": tuple(layers.split("+"))}) for layers in sweep.layers],
     }
-    settings = [Setting("", "", base)] + [
-        Setting(varied, value, base.updated({"methods": (PROJNORM,), "projnorm": change}))
+    settings = [SweepSetting("", "", base)] + [
+        SweepSetting(varied, value, base.updated({"methods": (PROJNORM,), "projnorm": change}))
         for varied, alternatives in changes.items()
         for value, change in alternatives
     ]
-    if len({str(one) for one in settings}) < len(settings):
+    if len({str(setting) for setting in settings}) < len(settings):
         raise InputError(f"a sweep must name each setting once; got {', '.join(map(str, settings))}.")
     return settings
 
@@ -100,15 +94,15 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
     if config.is_empty:
         config = SweepConfig.like_the_paper(run.name, run.config)
     settings = settings_of(config, run.config)
-    varied = [replace(run, config=one.config, name=record_id(SWEEP_KIND, config)) for one in settings[1:]]
-    for one in varied:  # before any is computed
-        require_network(one.config)
-        if one.config.projnorm.labels == "true":
-            data_of(one)
+    varied = [replace(run, config=setting.config, name=record_id(SWEEP_KIND, config)) for setting in settings[1:]]
+    for other in varied:  # before any is computed
+        require_network(other.config)
+        if other.config.projnorm.labels == "true":
+            _ = networks_of(other).data
     require_shared(context.root, context.backend)
     if context.fresh:
         store = context.store("projnorm")
-        identities = [projnorm_identity(one, one.config.projnorm.reference) for one in varied]
+        identities = [networks_of(other).projnorm_identity(other.config.projnorm.reference) for other in varied]
         for key in [key for identity in identities for key in store.keys(f"{identity}/")]:
             store.remove(key)
     return recorded(
@@ -116,35 +110,36 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
         config,
         run.context,
         # Settings first, so that workers train the references of several settings at once.
-        items=[(one, target) for target in range(len(data_of(run).targets)) for one in varied],
+        items=[(other, target) for target in range(len(networks_of(run).data.targets)) for other in varied],
         work=_value,
         assemble=partial(_assembled, run.scores().only((PROJNORM,)), settings),
         meanings=_MEANINGS,
         facts={"run_config": run.config.to_json()},
-        inputs={"network_sha256": network_hash(run)},
+        inputs={"network_sha256": networks_of(run).network_hash()},
     )
 
 
 def sweep_scores(record: Record) -> Scores:
     """The settings as if each were a method."""
-    return Scores.of_arrays(record.arrays, methods="settings")
+    return Scores.from_arrays(record.arrays, methods="settings")
 
 
 def _value(task: tuple[Run, int]) -> Arrays:
     """ProjNorm under one setting on one target; its reference is trained if no other task has done so."""
     varied, target = task
     with one_thread(varied.context.device):
+        networks = networks_of(varied)
         if varied.config.projnorm.reference == TRAINED:
-            run_stage(varied, REFERENCE)
-        return {"value": projnorm_parts(varied, data_of(varied).targets[target])[PROJNORM]["value"]}
+            networks.train_stage(REFERENCE)
+        return {"value": methods_of(varied).distances(networks.data.targets[target])[PROJNORM]["value"]}
 
 
-def _assembled(scores: Scores, settings: Sequence[Setting], results: Sequence[Arrays]) -> Arrays:
+def _assembled(scores: Scores, settings: Sequence[SweepSetting], results: Sequence[Arrays]) -> Arrays:
     values = np.array([float(result["value"]) for result in results]).reshape(len(scores.targets), -1)
     arrays = scores.to_arrays() | {
-        "settings": np.array([str(one) for one in settings]),
-        "varied": np.array([one.varied for one in settings]),
-        "values": np.array([one.value for one in settings]),
+        "settings": np.array([str(setting) for setting in settings]),
+        "varied": np.array([setting.varied for setting in settings]),
+        "values": np.array([setting.value for setting in settings]),
         "scores": np.column_stack([scores.values, values]),
     }
     del arrays["methods"]

@@ -69,16 +69,16 @@ def tracked(items: Iterable[T], *, description: str, total: int, done: int = 0) 
 class Meter:
     """Reports how far a task in another process has come, through a small file that `watched` reads."""
 
-    def __init__(self, path: Path) -> None:
-        """`path` is written at most once a second."""
-        self._path = path
+    def __init__(self, path: Path, *, units: int = 1) -> None:
+        """`path` is written at most once a second; a step counts as so many units."""
+        self._path, self._units = path, units
         self._written = 0.0
 
-    def at(self, done: int) -> None:
-        """Report the number of units that are done."""
+    def at_step(self, step: int, *_: object) -> None:
+        """Report the number of steps that are done; what else a training tells of them is not needed."""
         if time.monotonic() - self._written >= _POLL_SECONDS:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(str(done), encoding="ascii")
+            self._path.write_text(str(step * self._units), encoding="ascii")
             self._written = time.monotonic()
 
     def close(self) -> None:

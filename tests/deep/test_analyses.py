@@ -8,7 +8,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from deep.comparison import trained_networks
 from deep.comparison.analysis_config import SweepConfig
 from deep.comparison.comparison import run_comparison
 from deep.comparison.ensemble import STACKED, ensembles, mean_of, residual_correlations, stacked, standardised
@@ -16,6 +15,7 @@ from deep.comparison.presets import preset
 from deep.comparison.score_quality import qualities
 from deep.comparison.scores import Scores
 from deep.comparison.sweep import AS_RUN, run_sweep, settings_of, sweep_scores
+from deep.comparison.trained_networks import TrainedNetworks
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
 from tests.small import SMALL as WHOLE
@@ -135,12 +135,12 @@ def test_the_error_of_stacking_is_that_of_its_predictions(drawn):
 def test_a_sweep_computes_what_is_new_and_shares_the_rest(tmp_path, monkeypatch):
     context = RunContext(tmp_path)
     base = run_comparison(SMALL, context)
-    train_stage = trained_networks._train_stage
+    trained = TrainedNetworks._trained
 
-    def only_the_reference(run, stage):
-        return train_stage(run, stage) if stage == "reference" else pytest.fail("trained again")
+    def only_the_reference(networks, stage):
+        return trained(networks, stage) if stage == "reference" else pytest.fail("trained again")
 
-    monkeypatch.setattr(trained_networks, "_train_stage", only_the_reference)
+    monkeypatch.setattr(TrainedNetworks, "_trained", only_the_reference)
     asked = SweepConfig(base.id[:8], (3,), (30,), (0.01,), ("fine-tuned",), ("true",), ("frozen",))
     record = run_sweep(asked, context)
     assert record.config["run"] == base.id

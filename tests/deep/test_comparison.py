@@ -22,8 +22,9 @@ from deep.comparison.kernels_of_run import run_ntk_predict
 from deep.comparison.modality import load_image_data
 from deep.comparison.presets import IMAGE_PRESETS, preset
 from deep.comparison.runs import Run, open_run
+from deep.comparison.stages import NETWORK
 from deep.comparison.sweep import run_sweep
-from deep.comparison.trained_networks import NETWORK, run_stage
+from deep.comparison.trained_networks import TrainedNetworks, networks_of
 from deep.training.loop import train
 from projnorm.core.backends import Backend
 from projnorm.core.errors import ChangedInputError, InputError
@@ -233,7 +234,7 @@ def test_a_run_begun_afresh_and_interrupted_is_gone_on_with(tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("deep.comparison.comparison._score", killed)
+        patch.setattr("deep.comparison.comparison.score_target", killed)
         with pytest.raises(KeyboardInterrupt):
             run_comparison(SMALLEST, RunContext(tmp_path, fresh=True))
     assert not documents(tmp_path, first.id)
@@ -335,5 +336,5 @@ def test_a_stage_that_another_run_trains_meanwhile_is_not_trained_again(finished
             yield
 
     monkeypatch.setattr(Store, "lock", after_the_other)
-    monkeypatch.setattr("deep.comparison.trained_networks._train_stage", lambda *_: pytest.fail("trained again"))
-    run_stage(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id), NETWORK)
+    monkeypatch.setattr(TrainedNetworks, "_trained", lambda *_: pytest.fail("trained again"))
+    networks_of(Run(SMALL, RunContext(tmp_path, device="cpu"), record.id)).train_stage(NETWORK)

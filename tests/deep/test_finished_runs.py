@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from deep.comparison import trained_networks
 from deep.comparison.analysis_config import NtkPredictConfig
 from deep.comparison.comparison import run_comparison
 from deep.comparison.kernels_of_run import (
@@ -19,8 +18,9 @@ from deep.comparison.kernels_of_run import (
     subset_qualities,
     variant_qualities,
 )
-from deep.comparison.runs import Run, kernel_rows, open_run
-from deep.comparison.trained_networks import data_of, outputs_of
+from deep.comparison.runs import Run, kernel_scores, open_run
+from deep.comparison.stages import STAGE_NAMES
+from deep.comparison.trained_networks import networks_of
 from figures import ntk_variants
 from ntk.experiments.variants import PLAIN
 from projnorm.core.errors import InputError
@@ -71,7 +71,7 @@ def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_pa
 
     def identity(config, change):
         run = run_of(config.updated(change), tmp_path)
-        return trained_networks.projnorm_identity(run, run.config.projnorm.reference)
+        return networks_of(run).projnorm_identity(run.config.projnorm.reference)
 
     base = SMALL.updated({"projnorm": {"reference": "fine-tuned", "reference_samples": "all"}})
     assert identity(base, {"data": {"families": ("fog",)}}) == identity(base, {})
@@ -98,9 +98,8 @@ def test_a_value_of_projnorm_is_shared_only_with_runs_it_cannot_differ_in(tmp_pa
 )
 def test_a_stage_is_shared_only_with_runs_it_cannot_differ_in(tmp_path, change, stays):
     def keys(config):
-        return {
-            name: trained_networks.stage_key(run_of(config, tmp_path), name) for name in trained_networks.STAGE_NAMES
-        }
+        networks = networks_of(run_of(config, tmp_path))
+        return {name: networks.stage_key(name) for name in STAGE_NAMES}
 
     before, after = keys(SMALL), keys(SMALL.updated(change))
     assert {name for name in before if before[name] == after[name]} == stays
@@ -112,10 +111,10 @@ def test_kernels_of_a_run_add_two_rows(finished):
     before.pop("tangent-kernels.json", None)
     for body in ("fine-tuned", "initial"):
         kernels = run_ntk_predict(NtkPredictConfig(record.id, n=30, m=25, body=body), context)
-        rows = kernel_rows(context.root / record.id)
-        assert [row.method for row in rows] == [METHOD] * 5 + [TUNED] * 5
-        np.testing.assert_allclose([row.score for row in rows[:5]], kernels.arrays["projnorm"], rtol=1e-6)
-        assert {row.m for row in rows} == {25}
+        parts = kernel_scores(context.root / record.id)
+        assert [list(part.scores) for part in parts] == [[METHOD, TUNED]] * 5
+        np.testing.assert_allclose([part.scores[METHOD] for part in parts], kernels.arrays["projnorm"], rtol=1e-6)
+        assert {part.m for part in parts} == {25}
         assert kernels.facts["check_error"] < 1e-3
         np.testing.assert_array_equal(kernels.arrays["network_error"], record.arrays["errors"])
         names = kernels.arrays["variants"].tolist()
@@ -167,7 +166,9 @@ def test_the_kernel_of_the_last_layer_is_that_of_its_inputs(finished):
     config = NtkPredictConfig(record.id, n=30, m=25, body="fine-tuned", layers=("fc",))
     kernels = run_ntk_predict(config, context)
     run = Run(SMALL, replace(context, device="cpu"), record.id)
-    clean = outputs_of(run, data_of(run).targets[0].samples).take(subsample_indices(60, 25, SMALL.seed))
+    clean = (
+        networks_of(run).outputs(networks_of(run).data.targets[0].samples).take(subsample_indices(60, 25, SMALL.seed))
+    )
     features = np.column_stack([clean.known_features, np.ones(25)]).astype(float)
     eigenvalues = np.linalg.eigvalsh(features @ features.T)[::-1]
     np.testing.assert_allclose(kernels.arrays["eigenvalues"][0], eigenvalues, atol=1e-5 * eigenvalues[0])
@@ -179,4 +180,4 @@ def test_without_probe_families_nothing_is_called_tuned(tmp_path):
     record = run_comparison(SMALL.updated({"data": {"families": ("fog",)}, "methods": ("Entropy",)}), context)
     kernels = run_ntk_predict(NtkPredictConfig(n=20, m=20), context)
     assert chosen_variant(kernels) is None
-    assert {row.method for row in kernel_rows(tmp_path / record.id)} == {METHOD}
+    assert {method for part in kernel_scores(tmp_path / record.id) for method in part.scores} == {METHOD}

@@ -9,16 +9,16 @@ import pytest
 from scipy import stats
 
 from deep.comparison.ensemble import Stack, signs
-from deep.comparison.runs import Run, kernel_rows, open_run
+from deep.comparison.runs import Run, kernel_scores, open_run
 from deep.comparison.score_quality import correlations, drawn_ranks, qualities, quality
-from deep.comparison.scores import Row, Scores
+from deep.comparison.scores import Scores, TargetScores
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
 from projnorm.core.statistics import left_out_predictions
 from tests.small import SMALL
 
-ROWS = [
-    Row(f"{family}-{severity}", family, severity, "generated", 50, 0.1 * severity, method, score * severity)
+PARTS = [
+    TargetScores(f"{family}-{severity}", family, severity, "generated", 50, 0.1 * severity, {method: score * severity})
     for family in ("fog", "snow")
     for severity in (1, 2, 3)
     for method, score in (("A", 1.0), ("B", -2.0))
@@ -31,48 +31,49 @@ def begun(root, name="deep-0123456789ab") -> Run:
     return run
 
 
-def test_rows_come_back_from_the_folder_of_a_run(tmp_path):
+def test_scores_come_back_from_the_folder_of_a_run(tmp_path):
     run = begun(tmp_path)
     with pytest.raises(InputError, match="has no target yet that every method has scored"):
         run.scores()
-    run.put_rows("outputs-0000", ROWS[:2])
-    run.put_rows("outputs-0001", [*ROWS[2:3], Row("fog-2", "fog", 2, "generated", 50, 0.2, "B", math.nan)])
-    run.put_rows("tangent-kernels", ROWS[4:5])
+    run.put_scores("outputs-0000", PARTS[:2])
+    run.put_scores(
+        "outputs-0001", [*PARTS[2:3], TargetScores("fog-2", "fog", 2, "generated", 50, 0.2, {"B": math.nan})]
+    )
+    run.put_scores("tangent-kernels", PARTS[4:5])
     again = open_run(tmp_path)
     assert (again.config, again.name) == (SMALL, run.name)
-    assert again.rows("outputs-0000") == ROWS[:2]
-    assert math.isnan(again.rows()[3].score)
-    assert kernel_rows(run.folder) == ROWS[4:5]
-    assert kernel_rows(tmp_path) == []
+    assert again.target_scores("outputs-0000") == PARTS[:2]
+    assert math.isnan(again.target_scores()[3].scores["B"])
+    assert kernel_scores(run.folder) == PARTS[4:5]
+    assert kernel_scores(tmp_path) == []
     assert again.scores().methods == ("A",)
     run.store.remove("run")  # scores whose inputs nobody knows are absent
-    assert run.begun_with() is None
+    assert run.recorded_inputs() is None
     run.begin({"data_sha256": "abc"})
-    assert run.rows() == []
+    assert run.target_scores() == []
 
 
 def test_scores_hold_the_targets_every_method_has_seen():
-    scores = Scores.of(ROWS[:10])
+    scores = Scores.from_targets(PARTS[:10])
     assert scores.targets.tolist() == ["fog-1", "fog-2", "fog-3", "snow-1", "snow-2"]
     assert scores.methods == ("A", "B")
     np.testing.assert_allclose(scores.values[:, 1], [-2, -4, -6, -2, -4])
-    behind = Scores.of(ROWS[:-1])
+    behind = Scores.from_targets(PARTS[:-1])
     assert behind.methods == ("A",)
     assert len(behind.targets) == 6
-    assert Scores.of([]).values.shape == (0, 0)
+    assert Scores.from_targets([]).values.shape == (0, 0)
 
 
 def drawn_scores(seed=0) -> Scores:
     rng = np.random.default_rng(seed)
-    rows = []
+    parts = []
     for family in "abcdef":
         offset = 0.05 * rng.standard_normal()
         for severity in range(1, 6):
             error = 0.1 * severity + offset
-            rows.append(Row(f"{family}{severity}", family, severity, "generated", 9, error, "exact", 3 * error + 1))
-            noisy = error + 0.05 * rng.standard_normal()
-            rows.append(Row(f"{family}{severity}", family, severity, "generated", 9, error, "noisy", noisy))
-    return Scores.of(rows)
+            scores = {"exact": 3 * error + 1, "noisy": error + 0.05 * rng.standard_normal()}
+            parts.append(TargetScores(f"{family}{severity}", family, severity, "generated", 9, error, scores))
+    return Scores.from_targets(parts)
 
 
 def test_left_out_predictions_never_see_their_family():
@@ -99,7 +100,7 @@ def test_a_perfect_score_is_perfect_and_its_interval_too():
 
 
 def test_too_few_families_have_no_interval():
-    scores = Scores.of(ROWS)
+    scores = Scores.from_targets(PARTS)
     found = quality(scores, "A", rng=np.random.default_rng(0))
     assert math.isnan(found.r_squared.low)
     assert found.r_squared.value == pytest.approx(1.0)

@@ -17,7 +17,7 @@ from deep.comparison.comparison import run_comparison
 from deep.comparison.label_shift import difficulty_groups, dirichlet_mixture, run_label_shift
 from deep.comparison.runs import Run, open_run
 from deep.comparison.stress import predictions
-from deep.comparison.trained_networks import data_of, network_of
+from deep.comparison.trained_networks import networks_of
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
 from projnorm.core.statistics import subsample_indices
@@ -43,8 +43,8 @@ def run(tmp_path_factory):
 def attacked(run):
     context, record = run
     opened = Run(SMALL, context, record.id)
-    images = data_of(opened).targets[0].samples
-    return network_of(opened), images.images, images.labels
+    images = networks_of(opened).data.targets[0].samples
+    return networks_of(opened).network(), images.images, images.labels
 
 
 def seen(network, images, labels) -> Outputs:
@@ -124,8 +124,8 @@ def test_a_constant_score_predicts_nothing_and_one_target_is_too_few(tmp_path):
     record = run_comparison(QUICK, context)
     run = open_run(tmp_path, record.id)
     for number in range(5):
-        rows = run.rows(f"outputs-{number:04d}")
-        run.put_rows(f"outputs-{number:04d}", [replace(r, score=0.5) if r.method == "ATC" else r for r in rows])
+        (part,) = run.target_scores(f"outputs-{number:04d}")
+        run.put_scores(f"outputs-{number:04d}", [replace(part, scores={**part.scores, "ATC": 0.5})])
     arrays = run_adversarial(AdversarialConfig(eps=(0.0, 1.0), steps=1), context).arrays
     assert np.isnan(arrays["predicted"][:, 1]).all()
     assert np.isfinite(arrays["predicted"][:, 0]).all()

@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from deep.comparison.score_quality import qualities
-from deep.comparison.scores import Row, Scores, not_rising
+from deep.comparison.scores import Scores, TargetScores, not_rising
 from figures import comparison, corruption_gallery, deep_table, deep_targets, error_card
 from figures.families import severity_panels, styles
 from projnorm.core.errors import InputError
@@ -26,15 +26,15 @@ from projnorm.estimate.result import CalibrationSummary, Coverage, ErrorEstimate
 
 def scores(families=PAPER_FAMILIES) -> Scores:
     rng = np.random.default_rng(0)
-    rows = []
+    parts = []
     for method, scale in (("ATC", 1.0), ("ProjNorm", 5.0)):
-        rows.append(Row("clean", "clean", 0, "clean", 100, 0.1, method, 0.1 * scale))
+        parts.append(TargetScores("clean", "clean", 0, "clean", 100, 0.1, {method: 0.1 * scale}))
         for number, family in enumerate(families):
             for level in (1, 3, 5):
                 error = 0.1 + 0.1 * level + 0.01 * number - 0.3 * (family == "fog" and level == 5)
                 score = scale * (error + 0.02 * rng.standard_normal())
-                rows.append(Row(f"{family}-{level}", family, level, "generated", 100, error, method, score))
-    return Scores.of(rows)
+                parts.append(TargetScores(f"{family}-{level}", family, level, "generated", 100, error, {method: score}))
+    return Scores.from_targets(parts)
 
 
 def test_every_family_has_a_look_of_its_own():
