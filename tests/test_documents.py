@@ -57,6 +57,12 @@ def test_links_between_documents_lead_somewhere(document):
             assert ((ROOT / document).parent / target).exists(), target
 
 
+@pytest.mark.parametrize("document", [*PRESENT, "Makefile"])
+def test_programs_that_documents_name_are_there(document):
+    for module in set(re.findall(r"python -m (benchmarks[\w.]*\w)", read(document))):
+        assert find_spec(module) is not None, module
+
+
 @cache
 def options_of(command: str) -> frozenset[str]:
     with redirect_stdout(io.StringIO()) as printed:
@@ -133,12 +139,12 @@ def test_the_output_beside_the_first_example_is_what_it_prints(document, capsys)
     assert capsys.readouterr().out.split() == output.split()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").rglob("*.py")), ids=lambda path: path.stem)
 def test_what_a_benchmark_imports_of_ours_exists(path):
     """The documents name them as the commands behind numbers; running them takes minutes."""
     imports = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
     for node in imports:
-        if (node.module or "").partition(".")[0] in PACKAGES:
+        if (node.module or "").partition(".")[0] in (*PACKAGES, "benchmarks"):
             module = importlib.import_module(node.module or "")
             assert all(hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}") for alias in node.names)
 

@@ -100,6 +100,9 @@ def test_kernels_and_the_product_do_not_know_each_others_experiments():
 
 def test_nothing_that_is_installed_imports_what_is_not():
     assert [m for m in MODULES for name in IMPORTS[m] if name.split(".")[0] in ("benchmarks", "tests")] == []
+    assert [m for m, path in MODULES.items() if "benchmarks." in path.read_text(encoding="utf-8")] == [], (
+        "named as text"
+    )
 
 
 def test_no_two_modules_import_each_other():
