@@ -174,9 +174,9 @@ def command_line_page() -> str:
 
     text = [
         "# Command line\n",
-        "Every command with its settings, as `--help-all` prints them. `--config FILE` reads settings from a TOML file;",
-        "every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad input,",
-        "70 for a bug, 130 when interrupted.\n",
+        "Every command with its settings, as `--help-all` prints them. `--config FILE` reads settings from a TOML",
+        "file; every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad",
+        "input, 70 for a bug, 130 when interrupted.\n",
     ]
     text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *sorted(SUMMARIES, key=place))]
     return "\n".join(text)
