@@ -24,7 +24,7 @@ from deep.estimators.projnorm import ProjNorm
 from deep.training.projnorm import train_reference
 from figures.style import rendered
 from projnorm.data.images import ImageNetInput
-from projnorm.estimators.projnorm_linear import ProjNormLinear
+from projnorm.estimators.projnorm_linear import ProjNormLinearEstimator
 from projnorm.models.forward import forward
 from projnorm.models.preparation import one_thread
 from projnorm.models.recipe import Recipe
@@ -52,7 +52,7 @@ def main(sweep: Path, run: Path) -> None:
     initial = load_network("resnet18", "random", num_outputs=10, seed=0).model
     evaluated = load_network("resnet18", "random", num_outputs=10, seed=1).model
     known = replace(forward(evaluated, "fc", images, prepare=prepare), labels=labels)
-    linear = ProjNormLinear().fit(known)
+    linear = ProjNormLinearEstimator().fit(known)
     ways: dict[str, Callable[[Outputs], float]] = {LINEAR: linear.score}
     for name, (layers, _) in LAYERS.items():
         recipe = Recipe(STEPS, 1e-3, BATCH, batch_norm="frozen", layers=layers)

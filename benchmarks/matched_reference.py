@@ -28,7 +28,7 @@ from projnorm.core.statistics import Line, fit_quality
 from projnorm.data.image_settings import PROBE_FAMILIES
 from projnorm.data.targets import CLEAN
 from projnorm.estimators.class_shares import label_shares, maximum_likelihood_shares
-from projnorm.estimators.projnorm_linear import ProjNormLinear, reweighted_distance, share_ratios
+from projnorm.estimators.projnorm_linear import ProjNormLinearEstimator, reweighted_distance, share_ratios
 from projnorm.estimators.shift_test import ShiftTest
 from projnorm.estimators.softmax import BiasCorrected
 from projnorm.models.preparation import one_thread
@@ -64,7 +64,7 @@ class References:
     def __init__(self, source: Outputs) -> None:
         """`source` are labelled outputs in distribution."""
         self.source, self.classes = source, source.classes
-        self.published, self.test = ProjNormLinear().fit(source), ShiftTest.fit(source)
+        self.published, self.test = ProjNormLinearEstimator().fit(source), ShiftTest.fit(source)
         self.scaling = BiasCorrected.fit(source.logits, source.known_labels)
         self.true = label_shares(source.known_labels, self.classes)
         self.own = label_shares(source.predicted, self.classes)

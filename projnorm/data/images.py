@@ -23,7 +23,12 @@ _STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageSet(SampleSet):
-    """Samples that are images in RGB, one byte per colour, shape ``(n, height, width, 3)``."""
+    """Samples that are images in RGB, one byte per colour, shape ``(n, height, width, 3)``.
+
+    >>> images = ImageSet("black", np.zeros((2, 8, 8, 3), np.uint8), known_labels=np.array([0, 1]))
+    >>> len(images), images.images.shape
+    (2, (2, 8, 8, 3))
+    """
 
     @property
     def images(self) -> Images:

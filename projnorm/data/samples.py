@@ -21,6 +21,10 @@ _MOST_CLASSES = 65_536
 class SampleSet:
     """Samples of any shape.
 
+    >>> samples = SampleSet("measurements", np.arange(8.0).reshape(4, 2), known_labels=np.array([0, 1, 1, 0]))
+    >>> samples.take(np.array([1, 2])).labels
+    array([1, 1])
+
     Attributes:
         name: File, folder or data set that the samples come from.
         inputs: Numbers, one sample per row.

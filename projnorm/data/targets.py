@@ -33,6 +33,11 @@ GENERATED, OFFICIAL = "generated", "official"
 class Target(Generic[S]):
     """A set of samples on which the error is estimated, under a unique name.
 
+    >>> samples = SampleSet("fog", np.zeros((4, 2)), known_labels=np.array([0, 1, 1, 0]))
+    >>> target = Target("fog-3", "fog", 3, GENERATED, samples)
+    >>> target.error(np.array([0, 1, 1, 1]))
+    0.25
+
     Attributes:
         name: Name of the set.
         family: Kind of shift, which targets that are alike share: a corruption, or "clean" or "given" without one.
@@ -57,7 +62,11 @@ class Target(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """All pairs of a family of corruptions and a severity."""
+    """All pairs of a family of corruptions and a severity.
+
+    >>> list(Shifts(("fog", "snow"), (1, 5)))
+    [('fog', 1), ('fog', 5), ('snow', 1), ('snow', 5)]
+    """
 
     families: tuple[str, ...]
     severities: tuple[int, ...]

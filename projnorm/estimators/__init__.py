@@ -32,5 +32,5 @@ if TYPE_CHECKING:
     from projnorm.estimators.mutual_information import MutualInformation
     from projnorm.estimators.nuclear_norm import NuclearNorm
     from projnorm.estimators.pape import PAPE
-    from projnorm.estimators.projnorm_linear import ProjNormLinear, ProjNormLinearMatched
+    from projnorm.estimators.projnorm_linear import ProjNormLinearEstimator, ProjNormLinearMatched
     from projnorm.estimators.registry import ESTIMATORS, build, estimator

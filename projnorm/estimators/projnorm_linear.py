@@ -28,12 +28,12 @@ RIDGE = 0.3
 
 
 @register
-class ProjNormLinear(Estimator):
+class ProjNormLinearEstimator(Estimator):
     """How far the linear model that the target teaches is from the one that labelled samples teach.
 
     >>> from projnorm.outputs.examples import example_outputs
     >>> source, target = example_outputs()
-    >>> round(ProjNormLinear().fit(source).score(target), 3)
+    >>> round(ProjNormLinearEstimator().fit(source).score(target), 3)
     0.045
 
     Attributes:
@@ -57,7 +57,7 @@ class ProjNormLinear(Estimator):
         """Refuse a ridge that leaves a singular matrix as it is."""
         require_positive(self.ridge)
 
-    def _fit(self, source: Outputs) -> ProjNormLinear:
+    def _fit(self, source: Outputs) -> ProjNormLinearEstimator:
         features = np.asarray(source.known_features, dtype=np.float64)
         labels = source.known_labels
         centre, shares = features.mean(axis=0), label_shares(labels, source.classes)

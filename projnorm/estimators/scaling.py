@@ -22,6 +22,12 @@ _SMALLEST = 1e-30
 class Scaling:
     """A calibration of probabilities, learnt from labelled samples.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, _ = example_outputs()
+    >>> sure = replace(source, logits=3.0 * source.logits)
+    >>> round(Scaling.fit(sure).temperature / Scaling.fit(source).temperature, 3)
+    3.0
+
     Attributes:
         temperature: Number that logits are divided by.
         isotonic: Monotone function of the probability of the second of two classes; None where a temperature serves.

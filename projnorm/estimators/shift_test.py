@@ -80,6 +80,12 @@ class HotellingTest:
 class ShiftTest:
     """Tests of a target against labelled samples.
 
+    >>> from projnorm.outputs.examples import example_outputs
+    >>> source, target = example_outputs()
+    >>> test = ShiftTest.fit(source)
+    >>> test.nothing_changed(source.take(np.arange(100))).p_value > 0.01, test.nothing_changed(target).p_value > 0.01
+    (True, False)
+
     Attributes:
         scaling: Bias-corrected calibration of the probabilities.
         shares: Mean calibrated probability of each class in the source.

@@ -51,6 +51,10 @@ class Transport:
 def transport(rows: Floats, shares: Floats) -> Transport:
     """The cheapest plan from rows of probabilities onto classes with these shares, exactly.
 
+    >>> plan = transport(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0.5, 0.5]))
+    >>> plan.costs.round(3), round(plan.cost, 3)
+    (array([0.1, 0.6]), 0.35)
+
     Args:
         rows: Probabilities, shape ``(m, classes)``.
         shares: Share of each class, which may be zero; they add up to one.

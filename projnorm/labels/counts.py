@@ -20,6 +20,10 @@ _HALVINGS = 40
 class StratumCounts:
     """What labels say of every stratum.
 
+    >>> counts = StratumCounts.from_samples(strata=[0, 0, 1, 1], wrong=[False, True, False, False], sizes=[20, 60])
+    >>> counts.labelled, counts.wrong, counts.estimate
+    (array([2, 2]), array([1, 0]), 0.125)
+
     Attributes:
         sizes: Number of samples in each stratum, shape ``(strata,)``.
         labelled: Number of them that were labelled.

@@ -111,6 +111,10 @@ class LabelledError:
 class Labelled:
     """Samples of a target whose labels are known.
 
+    >>> labelled = Labelled.from_input({"sample": [3, 0, 7], "label": [1, 0, None]})
+    >>> labelled.samples, labelled.is_whole
+    (array([3, 0]), False)
+
     Attributes:
         samples: Rows of the target.
         labels: Their labels, names or numbers of classes.

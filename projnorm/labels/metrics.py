@@ -90,6 +90,11 @@ def expected_metrics(
     matrix is :math:`M_{kj} = \sum_i p_{ik} [\hat y_i = j]`. AUROC is the expected number of pairs of two different
     samples, one of class 1 and the other of class 0, that are in the right order, over that of all such pairs.
 
+    >>> rows = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    >>> metrics = expected_metrics(rows, predicted=rows.argmax(axis=1))
+    >>> round(metrics["accuracy"], 3), round(metrics["AUROC"], 3)
+    (0.767, 0.907)
+
     Args:
         rows: Calibrated probabilities of the classes, shape ``(m, classes)``.
         predicted: Predicted classes, shape ``(m,)``.

@@ -41,6 +41,10 @@ _LEAST_EXPECTED = 0.02
 def anytime_interval(counts: StratumCounts, expected: ArrayLike, level: float = 0.9) -> Interval:
     """The stratified estimate with the interval of a confidence sequence; every stratum needs a label.
 
+    >>> interval = anytime_interval(StratumCounts([1000], [50], [10]), expected=[0.2])
+    >>> round(interval.value, 2), round(interval.low, 2), round(interval.high, 2)
+    (0.2, 0.08, 0.37)
+
     Args:
         counts: What was drawn so far.
         expected: Error that is predicted in each stratum, before any label is seen.

@@ -27,6 +27,10 @@ _LABELS_A_STRATUM, MOST_STRATA = 20, 4
 class Strata:
     """A division of the samples of a target.
 
+    >>> strata = Strata.by_error(np.array([0.01, 0.02, 0.4, 0.5]), count=2)
+    >>> strata.of, strata.draws(3, np.random.default_rng(0))
+    (array([0, 0, 1, 1]), array([0, 2, 3]))
+
     Attributes:
         of: Stratum of each sample, counted from 0, shape ``(m,)``.
         expected: Expected error of each stratum, shape ``(strata,)``.

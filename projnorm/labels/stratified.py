@@ -50,7 +50,12 @@ _HALVINGS = 30
 
 
 def stratified_interval(counts: StratumCounts, level: float = 0.9) -> Interval:
-    """The stratified estimate with an interval at the likeliest division of errors; every stratum needs a label."""
+    """The stratified estimate with an interval at the likeliest division of errors; every stratum needs a label.
+
+    >>> interval = stratified_interval(StratumCounts([500, 500], [25, 25], [1, 9]))
+    >>> round(interval.value, 2), round(interval.low, 2), round(interval.high, 2)
+    (0.2, 0.12, 0.3)
+    """
     low, high = (_likeliest_end(side, level) for side in (counts, counts.mirrored))
     return _around(counts.estimate, low, 1.0 - high)
 

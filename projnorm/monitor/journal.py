@@ -28,6 +28,13 @@ class Journal:
 
     Whoever adds to it must hold a lock and call `unread` first, since another process may have added some.
 
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     Journal(Path(folder) / "journal.jsonl").add({"kind": "reset"})
+    ...     documents, are_all = Journal(Path(folder) / "journal.jsonl").unread()
+    >>> documents, are_all
+    ([{'kind': 'reset'}], True)
+
     Attributes:
         path: The file.
     """

@@ -39,6 +39,11 @@ class Period:
 def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "table") -> Iterator[Period]:
     """The batches of a DataFrame of pandas, in order.
 
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"date": ["2026-03-30", "2026-03-31", "2026-04-01"], "x": [1, 2, 3]})
+    >>> [(period.name, len(period.rows), period.is_over) for period in periods_of(table, "month")]
+    [('2026-03-01', 2, True), ('2026-04-01', 1, False)]
+
     Args:
         table: The table.
         every: "hour", "day", "week", "month", "quarter" or "year"; or a number of rows.
@@ -75,7 +80,7 @@ def periods_of(table: Any, every: str, *, time_column: str = "", name: str = "ta
     cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
         begun = starts.iloc[first].strftime(_HOUR_FORM if every == "hour" else _DAY_FORM)
-        yield Period(begun, begun, table.iloc[first:last], last < len(table))
+        yield Period(begun, begun, table.iloc[first:last], bool(last < len(table)))
 
 
 def _times(column: Any, column_name: str, name: str) -> Any:

@@ -37,6 +37,14 @@ class LabelledBatch:
 class MonitorState:
     """The batches so far and both alarms.
 
+    >>> from projnorm.monitor.lines import VERSION
+    >>> line = BatchLine(
+    ...     VERSION, "estimator", 0.3, 0.05, "monday", "", "", 100, 0.2, 0.1, 0.3, 0.04, (-1.0,) * 6, ("no shift",), ()
+    ... )
+    >>> state = MonitorState(0.9, Alarm(0.35, 0.025), Alarm(0.3)).after(line)
+    >>> str(state.reports["monday"]), state.has_alarm
+    ('monday: 20.0 % (10.0 % to 30.0 %)', False)
+
     Attributes:
         level: Level of the intervals.
         by_estimates: Alarm from the estimates without labels.

@@ -35,6 +35,11 @@ class TableEncoder:
     Numbers, truth values and times stay what they are, times in seconds. Any other column is categories: each that the
     fitted table has is numbered in alphabetical order, and all others have the number after the last.
 
+    >>> import pandas as pd
+    >>> encoder = TableEncoder.fit(pd.DataFrame({"age": [31, 54], "city": ["Oslo", "Bergen"]}))
+    >>> encoder.transform(pd.DataFrame({"city": ["Oslo", "Rome"], "age": [20, 40]}))
+    array([[20.,  1.], [40.,  2.]])
+
     Attributes:
         columns: Names of the columns; their numbers for an array.
         categories: For each column the number of each category; None for a column of numbers.

@@ -56,7 +56,7 @@ def test_a_change_of_class_shares_moves_only_methods_that_do_not_look_at_classes
     source = draw(3000, EQUAL, 0)
     plain = {
         estimators.ClassFeatureShift: estimators.FeatureShift,
-        estimators.ProjNormLinearMatched: estimators.ProjNormLinear,
+        estimators.ProjNormLinearMatched: estimators.ProjNormLinearEstimator,
     }[method]
     labelled = Outputs(source.logits, source.features, source.predicted)
     fitted, whole = method().fit(labelled), plain().fit(labelled)

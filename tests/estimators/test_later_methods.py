@@ -248,7 +248,7 @@ def test_feature_shift_does_not_depend_on_units():
     [
         (lambda: fit_temperature(LOGITS, LABELS[:3]), "one class per row of `logits`; got 3 for 600"),
         (lambda: estimators.Frechet().fit(outputs(np.zeros((1, 2)))), "a covariance needs two samples or more; got 1"),
-        (lambda: estimators.ProjNormLinear(ridge=0.0), "`ridge` must be positive; got 0"),
+        (lambda: estimators.ProjNormLinearEstimator(ridge=0.0), "`ridge` must be positive; got 0"),
         (lambda: estimators.GDE().score(SOURCE), "GDE needs outputs of a second model; the target has none"),
         (
             lambda: estimators.ALineS().fit(replace(SOURCE, others=(LOGITS,))),
@@ -298,7 +298,7 @@ def test_projnorm_linear_is_that_of_the_theory_on_centred_kernels(m):
         ridge=(0.3 * scale * len(LABELS), 0.3 * scale * m),
         pseudo_labels=np.eye(CLASSES)[logits.argmax(axis=1)] - shares,
     ).value
-    assert estimators.ProjNormLinear().fit(SOURCE).score(outputs(logits, features)) == pytest.approx(
+    assert estimators.ProjNormLinearEstimator().fit(SOURCE).score(outputs(logits, features)) == pytest.approx(
         by_theory, rel=1e-6
     )
 
