@@ -67,7 +67,9 @@ def main(sweep: Path, run: Path) -> None:
     median = medians(interleaved_seconds(jobs, dict.fromkeys(jobs, REPEATS)))
     quality = {row["setting"]: row["r_squared"] for row in json.loads(sweep.read_text())["settings"]}
     document = json.loads(run.read_text())
-    quality[LINEAR] = next(row["r_squared"] for row in document["rows"] if row["method"] == ProjNormLinear.name)
+    quality[LINEAR] = next(
+        row["r_squared"] for row in document["rows"] if row["method"] == ProjNormLinearEstimator.name
+    )
     names = {name: setting for name, (_, setting) in LAYERS.items()} | {LINEAR: LINEAR}
     forms = [Form(name, median[name] / median[FULL], tuple(quality[setting])) for name, setting in names.items()]
     result = {
