@@ -227,12 +227,12 @@ def test_the_citation_names_the_paper_and_the_version():
     ],
 )
 def test_the_site_is_searched_for_resources_of_other_hosts(html, resources):
-    found = runpy.run_path(str(ROOT / "docs" / "hooks" / "offline.py"))["resources_elsewhere"](html)
-    assert found == resources or len(found) == resources
+    addresses = runpy.run_path(str(ROOT / "docs" / "hooks" / "offline.py"))["resources_elsewhere"](html)
+    assert addresses == resources or len(addresses) == resources
 
 
 def test_the_trainer_callback_of_the_documents_adds_the_estimate_to_the_metrics(tmp_path, capsys):
-    block = next(one for one in PYTHON.findall(read("docs/monitor.md")) if "TrainerCallback" in one)
+    block = next(block for block in PYTHON.findall(read("docs/monitor.md")) if "TrainerCallback" in block)
     names: dict[str, Any] = {"pn": pn}
     exec(compile(block, "docs/monitor.md", "exec"), names)  # noqa: S102 - our own document
     folder = save_bert(tmp_path / "bert")
@@ -240,7 +240,7 @@ def test_the_trainer_callback_of_the_documents_adds_the_estimate_to_the_metrics(
     tokenizer = BertTokenizer.from_pretrained(folder)
     texts = ["the cat sleeps", "a dog does not run in the house", "the dog runs"] * 20
     target = [dict(tokenizer(text)) for text in texts]
-    source = [{**one, "labels": number % 2} for number, one in enumerate(target)]
+    source = [{**sample, "labels": number % 2} for number, sample in enumerate(target)]
     metrics: dict[str, float] = {}
     callback = names["MonitorError"](source, target)
     callback.on_evaluate(None, None, None, model=model, processing_class=tokenizer, metrics=metrics)

@@ -31,10 +31,12 @@ def on_post_build(config: dict[str, str]) -> None:
     site = Path(config["site_dir"])
     for script in site.rglob("*.js"):
         script.write_text(_SCRIPT_ELSEWHERE.sub("", script.read_text("utf-8")), "utf-8")
-    found = {str(page.relative_to(site)): resources_elsewhere(page.read_text("utf-8")) for page in site.rglob("*.html")}
+    resources = {
+        str(page.relative_to(site)): resources_elsewhere(page.read_text("utf-8")) for page in site.rglob("*.html")
+    }
     for sheet in site.rglob("*.css"):
-        found[str(sheet.relative_to(site))] = _CSS_ELSEWHERE.findall(sheet.read_text("utf-8"))
-    lines = [f"{file} loads {resource}" for file, resources in found.items() for resource in resources]
+        resources[str(sheet.relative_to(site))] = _CSS_ELSEWHERE.findall(sheet.read_text("utf-8"))
+    lines = [f"{file} loads {resource}" for file, addresses in resources.items() for resource in addresses]
     if lines:
         raise SystemExit("\n".join(lines))
 
@@ -44,13 +46,13 @@ def resources_elsewhere(html: str) -> list[str]:
     parser = _Resources()
     parser.feed(html)
     parser.close()
-    return parser.found
+    return parser.addresses
 
 
 class _Resources(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
         self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -60,12 +62,12 @@ class _Resources(HTMLParser):
         if tag == "link" and values.get("rel") in ("canonical", "prev", "next", "alternate", "author", "license"):
             address = ""
         addresses = [address, *((values.get("srcset") or "").split(","))]
-        self.found += [one.strip() for one in addresses if _ELSEWHERE.match(one)]
-        self.found += _CSS_ELSEWHERE.findall(values.get("style") or "")
+        self.addresses += [address.strip() for address in addresses if _ELSEWHERE.match(address)]
+        self.addresses += _CSS_ELSEWHERE.findall(values.get("style") or "")
 
     def handle_data(self, data: str) -> None:
         if self._in_style:
-            self.found += _CSS_ELSEWHERE.findall(data)
+            self.addresses += _CSS_ELSEWHERE.findall(data)
 
     def handle_endtag(self, _tag: str) -> None:
         self._in_style = False

@@ -103,16 +103,16 @@ def api_pages() -> dict[str, str]:
 def _exports(package: ModuleType) -> dict[str, str]:
     """The public names of a package in alphabetical order, each with the path of what it names."""
     names = {*getattr(package, "__all__", ()), *dir(package)}
-    found = {}
+    exported = {}
     for public in sorted(names, key=str.lower):
         value = getattr(package, public)
         if public.startswith("_"):
             continue
         if inspect.ismodule(value) and value.__name__ in PACKAGES:
-            found[public] = value.__name__
+            exported[public] = value.__name__
         elif inspect.isclass(value) or inspect.isfunction(value):
-            found[public] = f"{value.__module__}.{value.__qualname__}"
-    return {public: path for public, path in found.items() if path.partition(".")[0] in PACKAGES}
+            exported[public] = f"{value.__module__}.{value.__qualname__}"
+    return {public: path for public, path in exported.items() if path.partition(".")[0] in PACKAGES}
 
 
 def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
@@ -130,7 +130,7 @@ def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
             documented += [f"::: {path}", *_settings(exported), ""]
     text += [f"| `{name}.` | what it is |", "| --- | --- |", *rows, ""]
     if name == "projnorm":
-        documented += [f"::: {one}\n" for one in GROUND]
+        documented += [f"::: {path}\n" for path in GROUND]
     return "\n".join([*text, *documented])
 
 
@@ -152,9 +152,9 @@ def _settings(exported: object) -> list[str]:
     if not (inspect.isclass(exported) and issubclass(exported, Config)):
         return []
     rows = []
-    for one in settings(exported):
-        default = "required" if one.default is dataclasses.MISSING else f"`{_default(one.default)}`"
-        rows.append(f"| `{one.name}` | {default} | {one.rule.help} |".replace("\n", " "))
+    for declared in settings(exported):
+        default = "required" if declared.default is dataclasses.MISSING else f"`{_default(declared.default)}`"
+        rows.append(f"| `{declared.name}` | {default} | {declared.rule.help} |".replace("\n", " "))
     hidden = ["    options:", "      members: false", "      show_signature: false"]
     return [*hidden, "", "| setting | default | meaning |", "| --- | --- | --- |", *rows]
 
@@ -175,7 +175,7 @@ def command_line_page() -> str:
     text = [
         "# Command line\n",
         "Every command with its settings, as `--help-all` prints them. `--config FILE` reads settings from a TOML",
-        "file; every run saves one that repeats it. Exit codes: 0 for success, 1 for an answer that is no, 2 for bad",
+        "file; every run saves one that repeats it. Exit codes: 0 for success, 1 for a negative answer, 2 for bad",
         "input, 70 for a bug, 130 when interrupted.\n",
     ]
     text += [f"## projnorm {name}\n\n```text\n{_help(name)}```\n" for name in ("", *sorted(SUMMARIES, key=place))]
