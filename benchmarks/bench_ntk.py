@@ -65,7 +65,7 @@ from benchmarks.kernel_peers import (
     nngeometry,
     torch_func,
 )
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.trace.requirements import UnsupportedNetworkError
 from projnorm.core.errors import InputError
 from projnorm.core.files import physical_memory

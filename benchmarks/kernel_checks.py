@@ -19,7 +19,7 @@ from benchmarks.kernel_peers import (
 )
 from ntk.features.gradient_features import gradient_features
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 
 # Numbers of samples that are compared with float64.
 CHECKED = 4

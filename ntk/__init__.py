@@ -27,5 +27,6 @@ if TYPE_CHECKING:
     from ntk.features.reference import reference_gradients, reference_gram
     from ntk.features.self_check import SelfCheckError
     from ntk.kernel_config import KernelConfig
-    from ntk.tiles.kernels import Kernels, gram
+    from ntk.tiles.gram import gram
+    from ntk.tiles.kernels import Kernels
     from ntk.trace.requirements import UnsupportedNetworkError

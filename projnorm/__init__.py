@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import simulations
     from deep.estimators.projnorm import ProjNorm
     from ntk.features.gradient_features import gradient_features
-    from ntk.tiles.kernels import gram
+    from ntk.tiles.gram import gram
     from projnorm.core.backends import Backend
     from projnorm.core.errors import InputError
     from projnorm.core.records import RunContext

@@ -65,9 +65,9 @@ class NtkNetwork(ImageNetwork):
     def check(self) -> None:
         """Refuse settings that would be ignored."""
         others = ("architecture", "size") if self.is_file else ("architecture", "size", "weights")
-        for one in settings(ImageNetwork) if self.model else ():
-            if one.name in others and getattr(self, one.name) != one.default:
-                raise InputError(f"`{one.name}` is not for a `model` of your own; leave one out.")
+        for option in settings(ImageNetwork) if self.model else ():
+            if option.name in others and getattr(self, option.name) != option.default:
+                raise InputError(f"`{option.name}` is not for a `model` of your own; leave one out.")
         if self.is_file and self.heads != 1:
             raise InputError("`heads` is for last layers that are drawn; the network of a file keeps its own.")
         if self.length is not None and not self.is_text:

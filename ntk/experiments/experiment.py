@@ -15,8 +15,10 @@ from ntk.experiments.analysis import Responses, TargetAnalysis, TrainAnalysis, a
 from ntk.experiments.config import GramConfig, NtkConfig
 from ntk.experiments.networks import Networks, require_fitting
 from ntk.experiments.samples import DrawnSamples
-from ntk.tiles.kernels import GramTask, Kernels, named_samples
+from ntk.tiles.gram import GramTask
+from ntk.tiles.kernels import Kernels
 from ntk.tiles.plan import TRAIN
+from ntk.tiles.sets import named_samples
 from ntk.trace.inputs import Values
 from projnorm.core.progress import tracked
 from projnorm.core.records import Record, RunContext, begin_run, existing_record, find_record, finish_record, record_id

@@ -63,8 +63,8 @@ class Networks:
     def on_images(cls, loaded: Sequence[LoadedNetwork], size: int) -> Networks:
         """Networks that see images of `size` pixels as those of ImageNet."""
         weights = "random (the network was never trained)" if loaded[0].is_random else loaded[0].weights
-        norms = tuple(one.head_norm for one in loaded)
-        return cls(tuple(one.model for one in loaded), weights, loaded[0].sha256, norms, ImageNetInput(size))
+        norms = tuple(network.head_norm for network in loaded)
+        return cls(tuple(network.model for network in loaded), weights, loaded[0].sha256, norms, ImageNetInput(size))
 
 
 def network_hashes(network: NtkNetwork) -> dict[str, str]:
@@ -121,8 +121,8 @@ def _own_network(network: NtkNetwork, seed: int) -> Networks:
 def _text_networks(network: NtkNetwork, seed: int) -> Networks:
     """A checkpoint of `transformers` under last layers that are drawn."""
     heads = [load_pair_classifier(network.model, num_outputs=1, seed=seed + head) for head in range(network.heads)]
-    norms = tuple(float(torch.linalg.norm(one.model.get_parameter(f"{one.last}.weight").detach())) for one in heads)
-    models = tuple(TextClassifier(one.model.body).eval() for one in heads)
+    norms = tuple(float(torch.linalg.norm(head.model.get_parameter(f"{head.last}.weight").detach())) for head in heads)
+    models = tuple(TextClassifier(head.model.body).eval() for head in heads)
     has_types = heads[0].model.has_types
     return Networks(
         models, heads[0].weights, heads[0].sha256, norms, None, lambda array: named_tokens(array, has_types=has_types)

@@ -19,7 +19,7 @@ import numpy as np
 from ntk.experiments.config import GramConfig, NtkConfig
 from ntk.experiments.experiment import KernelExperiment
 from ntk.experiments.samples import DrawnSamples, Reader
-from ntk.tiles.kernels import GramTask
+from ntk.tiles.gram import GramTask
 from ntk.tiles.plan import FITS, ON_DISK, TRAIN, Plan
 from ntk.trace.inputs import Values
 from projnorm.core.experiments import RunPlan
@@ -75,10 +75,12 @@ def _task(config: GramConfig, context: RunContext) -> GramTask:
     data, first = config.data, np.arange(1)
     read = Reader.from_network(config.network)
     train, test = (part.take(first) for part in read.splits(data.data))
-    given = [(Target(stem(path), GIVEN, 0, GIVEN, read.one(path))) for path in map(Path, data.targets)]
+    further = [Target(stem(path), GIVEN, 0, GIVEN, read.single(path)) for path in map(Path, data.targets)]
     config = replace(config, network=replace(config.network, weights=RANDOM))
-    experiment = KernelExperiment.from_config(config, DrawnSamples(config, train, test, first, tuple(given), classes=2))
-    sizes = {target.name: min(data.m, len(target.samples)) for target in given}
+    experiment = KernelExperiment.from_config(
+        config, DrawnSamples(config, train, test, first, tuple(further), classes=2)
+    )
+    sizes = {target.name: min(data.m, len(target.samples)) for target in further}
     sets = {TRAIN: (train, data.n), **{t.name: (t.samples, sizes.get(t.name, data.m)) for t in experiment.targets}}
     as_inputs = experiment.networks.as_inputs
     inputs = {name: _repeated(as_inputs(part.inputs[:1].copy()), count) for name, (part, count) in sets.items()}

@@ -34,7 +34,7 @@ class Reader:
     """How files become samples that a network takes: the training and test set of a source, and a single set."""
 
     splits: Callable[[str], tuple[SampleSet, SampleSet]]
-    one: Callable[[Path], SampleSet]
+    single: Callable[[Path], SampleSet]
 
     @classmethod
     def from_network(cls, network: NtkNetwork) -> Reader:
@@ -56,7 +56,7 @@ class DrawnSamples:
     train: SampleSet
     test: SampleSet
     test_indices: NDArray[np.intp]
-    given: tuple[Target[SampleSet], ...]
+    further: tuple[Target[SampleSet], ...]
     classes: int
 
     @classmethod
@@ -72,12 +72,12 @@ class DrawnSamples:
                 f"the {data.n} training samples drawn are all of one class; nothing can be learnt from them."
             )
         test_indices = draw_indices(test, data.m, rng, "m")
-        given = []
+        further = []
         for path in map(Path, data.targets):
-            samples = read.one(path).of_classes(classes, whole.class_names)
+            samples = read.single(path).of_classes(classes, whole.class_names)
             samples = samples.take(draw_indices(samples, min(data.m, len(samples)), rng, "m"))
-            given.append(Target(stem(path), GIVEN, 0, GIVEN, samples))
-        return cls(config, train, test, test_indices, tuple(given), classes)
+            further.append(Target(stem(path), GIVEN, 0, GIVEN, samples))
+        return cls(config, train, test, test_indices, tuple(further), classes)
 
     @cached_property
     def inputs(self) -> dict[str, str]:
@@ -100,13 +100,13 @@ class DrawnSamples:
             pixels = corrupt(clean.inputs, family, severity, seed=self.config.seed, indices=self.test_indices)
             name = f"{family}-{severity}"
             targets.append(Target(name, family, severity, GENERATED, replace(clean, name=name, inputs=pixels)))
-        targets += self.given
+        targets += self.further
         require_distinct([target.name for target in targets], taken=(TRAIN,))
         return tuple(targets)
 
     @property
     def _sets(self) -> list[SampleSet]:
-        return [self.train, self.test.take(self.test_indices), *(target.samples for target in self.given)]
+        return [self.train, self.test.take(self.test_indices), *(target.samples for target in self.further)]
 
 
 def _splits(source: str, kind: type[SampleSet]) -> tuple[SampleSet, SampleSet]:

@@ -112,7 +112,7 @@ class Engine:
         dtypes = (p.dtype for p in networks[0].parameters() if p.is_floating_point())
         self._parameter_dtype = next(dtypes, torch.get_default_dtype())
         options = trace_options or [TraceOptions()] * len(networks)
-        traced = [self._traced(_on(self.device, one), how) for one, how in zip(networks, options, strict=True)]
+        traced = [self._traced(_on(self.device, network), how) for network, how in zip(networks, options, strict=True)]
         self.outputs, self.output_dtype = traced[0].outputs, traced[0].output_dtype
         self._output_views = OutputViews(self.config, self.outputs, self.output_dtype, self.device)
         self.dtype = torch.promote_types(
@@ -121,11 +121,12 @@ class Engine:
         self.self_check = SelfCheck(self.config.route, self.dtype, self.output_dtype, self.config.seed)
         check = trace_options is None and self.config.self_check
         looked_at = [self._looked_at(network, check=check) for network in traced]
-        self._networks = [one.network for one in looked_at]
+        self._networks = [checked.network for checked in looked_at]
         first = self._networks[0]
-        if any(one.groups != first.groups or one.outputs != self.outputs for one in self._networks):
+        if any(network.groups != first.groups or network.outputs != self.outputs for network in self._networks):
             raise InputError("`models` must all have the same layers.")
-        self.check_error = max((max(one.check.errors.values()) for one in looked_at if one.check), default=0.0)
+        checks = [checked.check for checked in looked_at if checked.check is not None]
+        self.check_error = max((max(check.errors.values()) for check in checks), default=0.0)
         self.seconds_per_sample = looked_at[-1].seconds / _PROBES
         self._checked_kernel = self._kernel_of_check(looked_at)
         self._captured = self._moved_home(looked_at[0].captured)
@@ -134,7 +135,8 @@ class Engine:
         self.parameters = sum(group.size for group in first.groups)
         self.left_out, self.by_autograd = first.left_out, dict(first.reasons)
         self.trace_options = tuple(
-            TraceOptions(dict(one.reasons), one.samples_innermost, one.one_by_one) for one in self._networks
+            TraceOptions(dict(network.reasons), network.samples_innermost, network.one_by_one)
+            for network in self._networks
         )
         self.costs = self.map.costs + self._passed_through()
         self.sizes = self._sizes(self._captured)

@@ -58,7 +58,7 @@ def require_independence(model: nn.Module) -> None:
 
 def require_eval(model: nn.Module) -> None:
     """Of a network that draws random numbers: a few samples may not show what a random path does to others."""
-    name, module = next(((name, one) for name, one in model.named_modules() if one.training), ("", None))
+    name, module = next(((name, layer) for name, layer in model.named_modules() if layer.training), ("", None))
     if module is not None:
         raise UnsupportedNetworkError(
             f"the forward pass draws random numbers, and layer {name!r} ({type(module).__name__}) is in training mode; "

@@ -174,9 +174,9 @@ class TracedNetwork:
             TraceMismatchError: If the forward pass uses parameters in another way than in the pass that was followed.
         """
         single = count_rows(values) == 1  # networks may treat a batch of one in another way
-        given = doubled(values) if single else values
+        batch = doubled(values) if single else values
         tracer = Tracer(self.parameters, list(self._steps))
-        uses = self._uses(tracer, given, scalar) if any(group.uses for group in self.groups) else {}
+        uses = self._uses(tracer, batch, scalar) if any(group.uses for group in self.groups) else {}
         if changed := tracer.changed_inputs():
             raise UnsupportedNetworkError(
                 f"the input of a call of {changed[0]!r} is changed in place after it was used, so it has no gradient; "
@@ -185,7 +185,7 @@ class TracedNetwork:
         rows = None
         if any(group.route == AUTOGRAD for group in self.groups):
             rows = per_sample_gradients(self.model, self._left(), values, scalar, one_by_one=self.one_by_one)
-        samples, graph = count_rows(given), tracer.graph_leaves
+        samples, graph = count_rows(batch), tracer.graph_leaves
         captured = [
             GroupGradients(group, samples, tuple(_only(uses[number], group) for number in group.uses), None, graph)
             for group in self.groups

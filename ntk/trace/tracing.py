@@ -99,7 +99,7 @@ class Tracer(TorchFunctionMode):
     @property
     def opened(self) -> list[tuple[int, Mapping[str, Traced]]]:
         """The step of every use, and what was used in it."""
-        return [(one.step, one.roles) for one in self._open]
+        return [(use.step, use.roles) for use in self._open]
 
     def uses(self, gradients: Iterable[Tensor | None], samples: int, numbers: Iterable[int]) -> dict[int, Use]:
         """The uses of a batch with these numbers, after the gradients by `leaves` were computed."""
@@ -114,16 +114,16 @@ class Tracer(TorchFunctionMode):
     def changed_inputs(self) -> list[str]:
         """Calls whose input was changed in place after it was used."""
         return [
-            self.steps[one.step].call
-            for one in self._open
-            if one.inputs is not None and one.inputs._version != one.version  # noqa: SLF001
+            self.steps[use.step].call
+            for use in self._open
+            if use.inputs is not None and use.inputs._version != use.version  # noqa: SLF001
         ]
 
     def _taken_step(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any], entering: list[Traced]) -> Any:
         if any(is_functorch_wrapped_tensor(t) for t in _tensors((args, kwargs))):  # inside a vmap of the network's own
             raise TraceMismatchError
         name, number = _name(func), self._taken
-        indices = tuple(sorted({index for one in entering for index in one.parameters}))
+        indices = tuple(sorted({index for traced in entering for index in traced.parameters}))
         out = None
         # A parameter that is written into a tensor, and a derived value that is changed in place, are not followed.
         changes = name == "__setitem__" or (_is_in_place(name) and id(args[0]) in self._known)
@@ -164,7 +164,7 @@ class Tracer(TorchFunctionMode):
         left = Step(name, indices, "leave")
         if len(results) != 1 or not isinstance(results[0], Layout):
             return left
-        given = {
+        layouts = {
             id(t): layout_of(*pair)
             for t, pair in zip(
                 _tensors((args, kwargs)), zip(before_in, _shapes((args, kwargs)), strict=True), strict=True
@@ -172,19 +172,19 @@ class Tracer(TorchFunctionMode):
         }
         step = None
         if name in CALLS:
-            step = self._use_at(name, args, kwargs, given, results[0])
+            step = self._use_at(name, args, kwargs, layouts, results[0])
         elif name in _ELEMENTWISE or name in _REPEATS or name == "prelu":
             step = self._copies_at(name, args, kwargs, shapes[0], results[0])
         return left if step is None else replace(step, call=name, parameters=indices)
 
     def _use_at(
-        self, name: str, args: Any, kwargs: dict[str, Any], given: Mapping[int, Any], result: Layout
+        self, name: str, args: Any, kwargs: dict[str, Any], layouts: Mapping[int, Any], result: Layout
     ) -> Step | None:
         bound = CALLS[name].bound(args, kwargs)
         x, weight, bias = (bound.get(key) for key in ("input", "weight", "bias"))
-        followed = [one for one in (weight, bias) if isinstance(one, Tensor) and id(one) in self._known]
+        followed = [t for t in (weight, bias) if isinstance(t, Tensor) and id(t) in self._known]
         entering = [t for t in _tensors((args, kwargs)) if id(t) in self._known]
-        layout = given.get(id(x))
+        layout = layouts.get(id(x))
         if not isinstance(layout, Layout) or not isinstance(weight, Tensor) or len(followed) != len(entering):
             return None
         operation = CALLS[name].operation(bound)

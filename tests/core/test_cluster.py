@@ -16,7 +16,7 @@ import pytest
 
 from deep.comparison.comparison import run_comparison
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from projnorm.core import cluster
 from projnorm.core.backends import Backend, require_shared, run_each
 from projnorm.core.errors import ClusterError

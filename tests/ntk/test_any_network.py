@@ -15,7 +15,7 @@ from ntk.features import contraction
 from ntk.features.gradient_features import gradient_features
 from ntk.features.self_check import SelfCheckError
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.trace import operations
 from ntk.trace.traced_network import TracedNetwork
 from projnorm.models.networks import resnet18

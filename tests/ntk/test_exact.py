@@ -14,7 +14,7 @@ from ntk.features import contraction, feature_maps
 from ntk.features.gradient_features import gradient_features
 from ntk.features.reference import reference_gradients, reference_gram
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.trace.traced_network import TracedNetwork
 from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, networks, plain_network

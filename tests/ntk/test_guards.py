@@ -16,7 +16,7 @@ from ntk.features import contraction
 from ntk.features.gradient_features import gradient_features
 from ntk.features.self_check import SelfCheckError
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.trace import operations
 from ntk.trace.requirements import UnsupportedNetworkError
 from projnorm.core.device import choose_device, full_precision

@@ -18,8 +18,9 @@ from ntk.features.engine import Engine
 from ntk.features.feature_maps import LayerCost
 from ntk.features.sizes import Sizes
 from ntk.kernel_config import KernelConfig, KernelKind
-from ntk.tiles.kernels import as_sets, gram, plan_tiles
+from ntk.tiles.gram import gram, plan_tiles
 from ntk.tiles.plan import BatchSizes, chunks, loads, make_plan
+from ntk.tiles.sets import as_sets
 from ntk.trace.inputs import Samples
 from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext

@@ -15,7 +15,7 @@ from ntk.features.engine import Engine
 from ntk.features.gradient_features import gradient_features
 from ntk.features.reference import reference_gram
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.trace.inputs import Samples
 from projnorm.models.networks import resnet18
 from tests.ntk.networks import images, plain_network

@@ -17,7 +17,7 @@ from torch import nn
 
 from ntk.features import engine as engine_module
 from ntk.kernel_config import KernelConfig
-from ntk.tiles.kernels import gram
+from ntk.tiles.gram import gram
 from ntk.tiles.panels import PanelFiles
 from ntk.tiles.tiles import read_manifest
 from projnorm.core.backends import Backend
