@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
-from projnorm.estimators.softmax import Floats
 from projnorm.outputs.outputs import Outputs
 
 # Agreements outside say little: probits of numbers near 0 or 1 are mostly noise.

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
-from projnorm.estimators.softmax import Floats, entropies, probabilities
+from projnorm.estimators.softmax import entropies, probabilities
 from projnorm.outputs.outputs import Outputs
 
 SCORES: dict[str, Callable[[NDArray[np.floating]], Floats]] = {

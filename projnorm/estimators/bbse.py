@@ -10,9 +10,9 @@ from typing import Self
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
 from projnorm.estimators.class_shares import black_box_shares, confusion_shares, label_shares, regularised_shares
-from projnorm.estimators.softmax import Floats
 from projnorm.outputs.outputs import Outputs
 
 

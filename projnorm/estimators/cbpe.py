@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
 from projnorm.estimators.isotonic import Isotonic, needs_calibration
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.outputs.outputs import Outputs
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, Estimator, register
-from projnorm.estimators.softmax import Floats
 from projnorm.outputs.outputs import Outputs
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar, nnls
 
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 # The penalty of the published code of RLLS: this part of three times its bound on the noise of C, which holds with
 # probability 1 - _DELTA.

@@ -11,10 +11,11 @@ from typing import Self
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.atc import threshold_below
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
 from projnorm.estimators.class_shares import label_shares
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
 

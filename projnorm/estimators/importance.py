@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.outputs.outputs import Outputs
 
 BINS = 10

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 # Probabilities nearer to each other than this count as one: rounding is not a step.
 _NEAR = float(np.finfo(np.float64).resolution)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, Estimator, register
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.outputs.outputs import Outputs
 
 # Above it the network is sure of itself, and its softmax is used as it is.

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, SupervisedEstimator, register
 from projnorm.estimators.class_shares import maximum_likelihood_shares
 from projnorm.estimators.cot import regret
-from projnorm.estimators.softmax import BiasCorrected, Floats, fit_temperature, probabilities
+from projnorm.estimators.softmax import BiasCorrected, fit_temperature, probabilities
 from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, Resources, SupervisedEstimator, register
 from projnorm.estimators.cbpe import calibrated_classes, expected_error
 from projnorm.estimators.isotonic import Isotonic
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.outputs.outputs import Outputs
 
 # Small trees in small steps, stopped by held-out samples: twice nearer to known ratios than scikit-learn's default.

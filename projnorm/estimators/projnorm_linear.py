@@ -18,9 +18,9 @@ import numpy as np
 import scipy.linalg
 
 from projnorm.core.errors import InputError
+from projnorm.core.statistics import Floats
 from projnorm.estimators.base import LEARNT, Estimator, register
 from projnorm.estimators.class_shares import label_shares
-from projnorm.estimators.softmax import Floats
 from projnorm.outputs.outputs import Outputs
 
 # The best of six values from 0.003 to 1 on digits at m = 400.

@@ -30,8 +30,9 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import nnls
 from scipy.special import fdtrc, fdtri, logsumexp
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.class_shares import maximum_likelihood_shares
-from projnorm.estimators.softmax import BiasCorrected, Floats
+from projnorm.estimators.softmax import BiasCorrected
 from projnorm.outputs.outputs import Outputs
 
 # With more classes, shares come from maximum likelihood and all classes are taken to have one covariance.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from projnorm.core.errors import InputError
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 # Most steps of the network simplex; a problem of 10,000 rows and 1,000 classes takes far fewer.
 _MOST_STEPS = 100_000_000

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 
 from projnorm.core.errors import InputError
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 Counts = NDArray[np.int64]
 _HALVINGS = 40

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
 from projnorm.core.formatting import percent
-from projnorm.core.statistics import Interval, normal_reach
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.core.statistics import Floats, Interval, normal_reach
+from projnorm.estimators.softmax import probabilities
 from projnorm.labels.counts import StratumCounts
 from projnorm.labels.metrics import MetricEstimate, labelled_metrics
 from projnorm.labels.plan import LABEL, SAMPLE, LabelPlan, read_labels

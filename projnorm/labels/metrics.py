@@ -17,7 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri, softmax
 
 from projnorm.core.errors import InputError
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 from projnorm.outputs.outputs import are_probabilities
 
 # Draws of labels behind the sampling noise of a metric, and resamples of the bootstrap.

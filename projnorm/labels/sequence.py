@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaln, logsumexp
 
-from projnorm.core.statistics import Interval
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats, Interval
 from projnorm.labels.counts import (
     StratumCounts,
     largest_multiplier,

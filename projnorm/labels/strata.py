@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 # Weight of the mean over the target in the probability that a sample is wrong.
 _CAUTION = 0.2

@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.core.statistics import Interval
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats, Interval
 from projnorm.labels.counts import (
     Counts,
     StratumCounts,

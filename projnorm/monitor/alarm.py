@@ -29,7 +29,7 @@ from scipy.special import logit, logsumexp
 from scipy.stats import beta
 
 from projnorm.core.errors import InputError
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 from projnorm.labels.counts import StratumCounts
 
 # Rises of the error that evidence is looked for, as differences of its logit.
