@@ -19,6 +19,7 @@ from projnorm.estimators.class_shares import (
 from projnorm.estimators.softmax import COLDEST, HOTTEST, BiasCorrected, fit_temperature
 from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
+from tests.small import gaussian_outputs
 
 CLASSES = 4
 EQUAL = np.full(CLASSES, 1 / CLASSES)
@@ -26,10 +27,8 @@ EQUAL = np.full(CLASSES, 1 / CLASSES)
 
 def draw(n, shares, seed, spread=1.0):
     """Calibrated logits under equal shares, where classes are normal around the corners; and labels."""
-    rng = np.random.default_rng(seed)
-    labels = rng.choice(len(shares), size=n, p=shares)
-    points = 2.0 * np.eye(len(shares))[labels] + spread * rng.standard_normal((n, len(shares)))
-    return 2.0 * points / spread**2, labels
+    outputs = gaussian_outputs(n, shares, np.random.default_rng(seed), spread=spread)
+    return outputs.logits, outputs.known_labels
 
 
 def likelihood(rows, source, shares) -> float:
