@@ -25,7 +25,7 @@ _MEGABYTE = 1e6
 def speed(folder: Path, hours: int = HOURS) -> dict[str, Any]:
     """Seconds and memory of all updates, and of opening the folder again; drawing the batches is not counted."""
     rng, load = np.random.default_rng(_SEED), os.getloadavg()[0]
-    estimator = ErrorEstimator.fit(_drawn(SOURCE, rng))
+    estimator = ErrorEstimator.fit(None, _drawn(SOURCE, rng))
     folder.mkdir(parents=True, exist_ok=True)
     wall, cpu, warm = np.zeros(hours), 0.0, 0
     with TemporaryDirectory(dir=folder) as state:

@@ -8,7 +8,7 @@ is `log_values` of the mistakes (tests/monitor/test_alarm.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import TemporaryDirectory
@@ -30,6 +30,7 @@ from projnorm.core.arrays import Arrays
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.hypotheses import NO_SHIFT
 from projnorm.estimate.recalibration import Recalibration
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.estimators.softmax import Floats
 from projnorm.labels.counts import StratumCounts
 from projnorm.monitor.alarm import Alarm, log_values, source_margin
@@ -141,9 +142,8 @@ def measured(task: Task) -> Arrays:
     wrong, outputs = task.data.wrong, task.data.outputs
     for year in years:
         source = outputs.take(year.source)
-        # Methods that are only shown cost time and change nothing; the monitor leaves them out, too.
-        fitted = replace(ErrorEstimator.fit(source).fitted, methods=())
-        by_sample = [fitted.estimate_per_sample(outputs.take(batch).without_labels()) for batch in year.batches]
+        fitted = ErrorEstimator.fit(None, source).fitted
+        by_sample = [estimate_per_sample(fitted, outputs.take(batch).without_labels()) for batch in year.batches]
         estimates = [sample_estimates.estimate for sample_estimates in by_sample]
         rows.append(
             {
@@ -167,7 +167,7 @@ def require_agreement(data: Rated, kind: str) -> None:
     year = year_of(data, kind, 0)
     arrays = measured(Task(data, kind, (0,)))
     watched = Watched.from_arrays(arrays, 0)
-    estimator = ErrorEstimator.fit(data.outputs.take(year.source))
+    estimator = ErrorEstimator.fit(None, data.outputs.take(year.source))
     for some, has_labels in ((watched.stable, False), (watched.risen, True)):
         chosen = range(STABLE_WEEKS)
         if has_labels:

@@ -136,7 +136,7 @@ def _of_problem(problem: Problem, model: str, places: Places) -> list[LabelTarge
     """What a model of the benchmark makes of a problem, with the probabilities that `choose_labels` would use."""
     with threadpool_limits(2):
         given_outputs: GivenOutputs = fitted(model, problem, places, SEED).outputs_on(problem)
-    estimator = ErrorEstimator.fit(_logits_only(given_outputs.source))
+    estimator = ErrorEstimator.fit(None, _logits_only(given_outputs.source))
     return [_target(estimator, _logits_only(target)) for target in given_outputs.targets]
 
 

@@ -26,10 +26,10 @@ from projnorm.data.datasets import digits, load_splits
 from projnorm.data.images import ImageNetInput, ImageSet
 from projnorm.estimate.calibration_sets import CalibrationSets
 from projnorm.estimate.fitted_source import FittedSource, halves
-from projnorm.estimate.result import ErrorEstimate
+from projnorm.estimate.options import EstimateOptions
 from projnorm.estimate.shifted_images import LEAST_SHARE, other_shares
 from projnorm.estimate.source_and_model import SourceAndModel
-from projnorm.estimators.base import Resources
+from projnorm.estimate.target_estimate import estimate_target
 from projnorm.models.preparation import one_thread
 from projnorm.models.recipe import Recipe
 from projnorm.models.weights import load_network
@@ -43,9 +43,9 @@ def main(arguments: list[str]) -> None:
     """Train, estimate, print, save."""
     name = "digits" if arguments[0] == "digits" else "cifar10"
     network, prepare, source, test = trained(arguments)
-    samples = SourceAndModel(network, (source.images, source.labels), (), prepare, "cpu", None)
+    samples = SourceAndModel(network, (source.images, source.labels), EstimateOptions(prepare=prepare, device="cpu"))
     first, held_out = halves(samples.source, 0)
-    sets = samples.shifted("auto", held_out, 0, keep_inputs=False)
+    sets = samples.calibration_sets(held_out)
     assert sets is not None
     outputs = replace(samples.source, inputs=None)
     rows: list[dict[str, object]] = []
@@ -81,15 +81,18 @@ def trained(arguments: list[str]) -> tuple[nn.Module, ImageNetInput, ImageSet, I
 
 def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) -> dict[str, FittedSource]:
     """The default with the network and its images, and from outputs alone."""
-    known = (None, None, "any", None, LEVEL, Resources(), "", source)
-    return {"network": FittedSource(*known, learnt_from, sets), "outputs": FittedSource(*known, source, None)}
+    options = EstimateOptions(level=LEVEL)
+    return {
+        "network": FittedSource(options=options, source=source, learnt_from=learnt_from, calibration=sets),
+        "outputs": FittedSource(options=replace(options, methods="cheap"), source=source, learnt_from=source),
+    }
 
 
 def _shares(
     samples: SourceAndModel, test: ImageSet, estimators: dict[str, FittedSource], m: int
 ) -> list[dict[str, object]]:
     """Clean images in other class shares."""
-    whole, rng, rows = samples.of((test.images, test.labels), "test"), np.random.default_rng(m), []
+    whole, rng, rows = samples.outputs((test.images, test.labels), "test"), np.random.default_rng(m), []
     for _ in range(DRAWS):
         for shares in other_shares(whole.classes, rng):
             part = whole.take(drawn_with_shares(whole.known_labels, shares, m, rng, least_share=LEAST_SHARE))
@@ -104,7 +107,7 @@ def _corrupted(
     rng, rows = np.random.default_rng((m, zlib.crc32(family.encode()))), []
     for severity in SEVERITIES:
         images = corrupt(test.images, family, severity, seed=1)
-        whole = replace(samples.of((images, test.labels), family), inputs=None)
+        whole = replace(samples.outputs((images, test.labels), family), inputs=None)
         drawn = np.sort(rng.permutation(len(whole))[:m])
         rows += _rows("corruption", whole.take(drawn), estimators, m)
         shares = other_shares(whole.classes, rng)[0]
@@ -114,7 +117,7 @@ def _corrupted(
 
 
 def _rows(kind: str, target: Outputs, estimators: dict[str, FittedSource], m: int) -> list[dict[str, object]]:
-    estimates: dict[str, ErrorEstimate] = {mode: estimator.estimate(target) for mode, estimator in estimators.items()}
+    estimates = {mode: estimate_target(estimator, target) for mode, estimator in estimators.items()}
     cot = {
         mode: next(method for method in estimate.methods if method.method == "COT")
         for mode, estimate in estimates.items()

@@ -18,6 +18,7 @@ from benchmarks.harness import write_result
 from benchmarks.left_out_families import SEVERITIES, trained
 from projnorm.core.statistics import fit_quality
 from projnorm.data.corruptions.families import FAMILIES, corrupt
+from projnorm.estimate.options import EstimateOptions
 from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.estimators.mano import POWER, is_sure, quadratic
 from projnorm.estimators.softmax import probabilities
@@ -29,13 +30,13 @@ M = 1_000
 def main(arguments: list[str]) -> None:
     """Train, score, print, save."""
     network, prepare, source, test = trained(arguments)
-    samples = SourceAndModel(network, (source.images, source.labels), (), prepare, "cpu", None)
+    samples = SourceAndModel(network, (source.images, source.labels), EstimateOptions(prepare=prepare, device="cpu"))
     sure_there = is_sure(samples.source.logits)
     rows, errors, sure = [], [], []
     for family in FAMILIES:
         for severity in SEVERITIES:
             images = corrupt(test.images[:M], family, severity, seed=1)
-            outputs = samples.of((images, test.labels[:M]), family)
+            outputs = samples.outputs((images, test.labels[:M]), family)
             scores = [
                 float(np.mean(normalised**POWER) ** (1.0 / POWER))
                 for normalised in (probabilities(outputs.logits), quadratic(outputs.logits))

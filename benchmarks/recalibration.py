@@ -41,7 +41,7 @@ def computed(places: Places, case: Case) -> Entry:
         question = case.question(places, MOST, SEED)
         if not isinstance(question, GivenOutputs):
             question = fitted(case.model, question, places, SEED).outputs_on(question)
-        estimator = ErrorEstimator.fit(question.source)
+        estimator = ErrorEstimator.fit(None, question.source)
         free, labelled = [], np.empty((DRAWS, len(question.targets), 2))
         for number, target in enumerate(question.targets):
             estimate = estimator.estimate(target.without_labels())

@@ -19,7 +19,7 @@ import projnorm as pn
 X, y = load_digits(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X[:600], y[:600])
 X_new, y_new = X[1200:] + np.random.default_rng(0).normal(0, 4, X[1200:].shape), y[1200:]
-estimator = pn.ErrorEstimator.fit((X[600:1200], y[600:1200]), model=model)
+estimator = pn.ErrorEstimator.fit(model, (X[600:1200], y[600:1200]))
 
 # `choose_labels` extends the plan by ten samples a round. `interval="anytime"` allows looking after every round.
 plan, steps = None, [(0, estimator.estimate(X_new))]

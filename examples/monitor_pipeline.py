@@ -20,7 +20,7 @@ import projnorm as pn
 # Any pipeline will do; the estimator keeps what it learnt from the labelled source.
 X, y = load_digits(return_X_y=True)
 model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:600], y[:600])
-estimator = pn.ErrorEstimator.fit((X[600:1200], y[600:1200]), model=model)
+estimator = pn.ErrorEstimator.fit(model, (X[600:1200], y[600:1200]))
 rng = np.random.default_rng(0)
 
 # A batch a day. The second alarm looks at labels alone, so it holds even where estimates are wrong.

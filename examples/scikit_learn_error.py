@@ -25,12 +25,12 @@ targets = {f"noise {sigma}": X[1200:] + rng.normal(0, sigma, X[1200:].shape) for
 # The model is asked once per data set; several targets share everything that is learnt from the validation set.
 estimates = pn.estimate_errors(model, (X[600:1200], y[600:1200]), targets)
 truth = [np.mean(model.predict(inputs) != y[1200:]) for inputs in targets.values()]
-for estimate, true in zip(estimates, truth, strict=True):
-    print(f"{estimate.target}: {estimate.error:.1%} [{estimate.low:.1%}, {estimate.high:.1%}], in truth {true:.1%}")
+for (name, estimate), true in zip(estimates.items(), truth, strict=True):
+    print(f"{name}: {estimate.error:.1%} [{estimate.low:.1%}, {estimate.high:.1%}], in truth {true:.1%}")
 
 # Each estimate has `error`, `low` and `high`; the bars are not symmetric.
-error = np.array([estimate.error for estimate in estimates])
-ends = np.array([[e.error - e.low, e.high - e.error] for e in estimates]).T
+error = np.array([estimate.error for estimate in estimates.values()])
+ends = np.array([[e.error - e.low, e.high - e.error] for e in estimates.values()]).T
 figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
 axis.errorbar(noise, 100 * error, 100 * ends, marker="o", capsize=3, label="estimate, 90 % interval")
 axis.plot(noise, 100 * np.array(truth), "kx", label="truth")

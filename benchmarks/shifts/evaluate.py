@@ -19,7 +19,6 @@ from projnorm.core.arrays import Arrays
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Floats
 from projnorm.estimate.estimate import estimate_errors
-from projnorm.estimate.result import ErrorEstimate
 from projnorm.estimators.base import Resources
 from projnorm.estimators.registry import ESTIMATORS, build
 from projnorm.estimators.softmax import fit_temperature
@@ -166,7 +165,7 @@ def _run(answers: Answers, row: str, compute: Callable[[], Floats]) -> None:
 
 
 def _default(model: Any, source: Any, targets: dict[str, Any], level: float, seed: int, **options: Any) -> Floats:
-    estimates: list[ErrorEstimate] = estimate_errors(model, source, targets, level=level, seed=seed, **options)
+    estimates = estimate_errors(model, source, targets, level=level, seed=seed, **options).values()
     rows = [(estimate.error, estimate.low, estimate.high, bool(estimate.warnings)) for estimate in estimates]
     return np.array(rows, dtype=np.float64)
 

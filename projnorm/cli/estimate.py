@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projnorm.cli.model_data import (
-    EstimateSettings,
+    EstimateFlags,
     EstimatorOption,
     ModelData,
     ModelOptions,
@@ -78,7 +78,7 @@ def estimate(
     targets: TargetOptions,
     estimator: EstimatorOption,
     model: ModelOptions,
-    settings: EstimateSettings,
+    settings: EstimateFlags,
     answer: AnswerOptions,
 ) -> int:
     """Estimate the error of your model on your unlabelled data, with an interval: start with two .npz files of outputs.
@@ -113,11 +113,11 @@ def _estimates(
     data: SourceOptions,
     targets: TargetOptions,
     estimator: EstimatorOption,
-    settings: EstimateSettings,
+    settings: EstimateFlags,
     answer: AnswerOptions,
 ) -> list[ErrorEstimate]:
     if estimator.estimator:
-        if settings != EstimateSettings() or answer.methods != ("default",):
+        if settings != EstimateFlags() or answer.methods != ("default",):
             raise InputError("an estimator has its settings from `projnorm fit`; leave them out here.")
         fitted = opened.load(estimator.estimator)
         apply = partial(
@@ -131,7 +131,7 @@ def _estimates(
     options = opened.options(data.calibration, settings)
     options |= {"methods": _methods(answer), "metrics": answer.metrics}
     if not targets.labelled:
-        return estimate_errors(opened.model, source, sets, **options)
+        return list(estimate_errors(opened.model, source, sets, **options).values())
     ((name, target),) = sets.items()
     found = estimate_error(
         opened.model, source, target, labelled=targets.labelled, interval=targets.interval, **options
@@ -140,10 +140,10 @@ def _estimates(
 
 
 def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
-    """Methods as `estimate_errors` takes them; all that cost little where they are to be printed."""
+    """Methods as `estimate_errors` takes them; all that cost little where they are printed or drawn."""
     if answer.methods[0] not in ("default", "cheap", "all"):
         return answer.methods
-    return "cheap" if answer.methods[0] == "default" and answer.all_methods else answer.methods[0]
+    return "cheap" if answer.methods[0] == "default" and (answer.all_methods or answer.card) else answer.methods[0]
 
 
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from projnorm.cli.model_data import EstimateSettings, ModelData, ModelOptions, SourceOptions
+from projnorm.cli.model_data import EstimateFlags, ModelData, ModelOptions, SourceOptions
 from projnorm.cli.output import say
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
@@ -21,7 +21,7 @@ class FileOption(Config):
     )
 
 
-def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, file: FileOption) -> None:
+def fit(data: SourceOptions, model: ModelOptions, settings: EstimateFlags, file: FileOption) -> None:
     """Fit an estimator of the error to labelled samples once, and write it to a file that other commands take.
 
     The file holds what was learnt, as plain arrays: the outputs on the source and, with --model and images, what
@@ -33,7 +33,7 @@ def fit(data: SourceOptions, model: ModelOptions, settings: EstimateSettings, fi
     source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
     from projnorm.estimate.error_estimator import ErrorEstimator
 
-    fitted = ErrorEstimator.fit(source, model=opened.model, sizes=file.sizes, **options)
+    fitted = ErrorEstimator.fit(opened.model, source, sizes=file.sizes, **options)
     Path(file.out).parent.mkdir(parents=True, exist_ok=True)
     fitted.save(file.out)
     say(f"{file.out}: fitted to {fitted.n_source:,} labelled samples; the error on them is {fitted.source_error:.1%}.")

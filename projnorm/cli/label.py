@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from projnorm.cli.model_data import (
-    EstimateSettings,
+    EstimateFlags,
     EstimatorOption,
     ModelData,
     ModelOptions,
@@ -48,7 +48,7 @@ def label(
     data: SourceOptions,
     estimator: EstimatorOption,
     model: ModelOptions,
-    settings: EstimateSettings,
+    settings: EstimateFlags,
     options: LabelOptions,
 ) -> int:
     """Choose which samples of a target to label, so that few labels say much about the error.
@@ -78,7 +78,7 @@ def label(
         fitted = opened.load(estimator.estimator)
     else:
         source = opened.labelled(data.source)
-        fitted = ErrorEstimator.fit(source, model=opened.model, **opened.options(data.calibration, settings))
+        fitted = ErrorEstimator.fit(opened.model, source, **opened.options(data.calibration, settings))
     outputs = fitted.outputs_of(target, "target").without_labels()
     found = None
     if more is not None and more.is_labelled.any():

@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
 from projnorm.core.files import locate
 from projnorm.data.tables import is_table_file, stem
+from projnorm.estimate.settings import EstimateSettings
 
 if TYPE_CHECKING:
     from projnorm.estimate.error_estimator import ErrorEstimator
-    from projnorm.estimate.options import EstimateOptions
 
 LOGGER = logging.getLogger("projnorm")
 _SIZE = 224
@@ -76,21 +76,14 @@ class ModelOptions(Config):
 
 
 @dataclass(frozen=True)
-class EstimateSettings(Config):
+class EstimateFlags(EstimateSettings):
     """How the error is estimated."""
 
-    shift: str = setting(
-        "any",
-        "What is known of the shift: nothing; only class shares changed; or class shares are those of the source.",
-        choices=("any", "classes", "inputs"),
-    )
     class_shares: tuple[float, ...] = setting(
         (),
         "Class shares of the targets, where known, in the order of the columns (of a table: by name), as 0.3,0.7.",
     )
     calibrate: bool = setting(True, "Calibrate on shifted copies of the source, where there is a model.")
-    level: float = setting(0.9, "Level of the interval.", above=0.0, below=1.0)
-    seed: int = seed_setting()
 
 
 class ModelData:
@@ -136,20 +129,19 @@ class ModelData:
         labels = labels_in(table, name, column) if column else None
         return table if labels is None else (table.drop(columns=column), labels)
 
-    def options(self, calibration: Iterable[str], settings: EstimateSettings) -> EstimateOptions:
+    def options(self, calibration: Iterable[str], settings: EstimateFlags) -> dict[str, Any]:
         """The options of `estimate_errors`."""
         sets = {name: self.labelled(path) for name, path in named(calibration).items()}
         if sets and not settings.calibrate:
             raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
-        found: EstimateOptions = {
+        return {
             "shift": settings.shift,
             "class_shares": settings.class_shares or None,
             "calibration": sets or ("auto" if settings.calibrate else "none"),
             "level": settings.level,
             "seed": settings.seed,
-            **self._options,  # type: ignore[typeddict-item]
+            **self._options,
         }
-        return found
 
     def load(self, estimator: str) -> ErrorEstimator:
         """The estimator in a file, with the model."""

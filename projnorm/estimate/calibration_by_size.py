@@ -47,3 +47,8 @@ class CalibrationBySize:
     def size_for(self, count: int) -> int:
         """The size that a target of this many samples is judged by: the nearest in ratio."""
         return min(self.sizes, key=lambda size: abs(math.log(size / count)))
+
+    def part_size(self, count: int) -> int:
+        """Number of samples of the parts in which a target of this many is scored; all if they are not many more."""
+        size = self.size_for(count)
+        return count if count < 2 * size else size

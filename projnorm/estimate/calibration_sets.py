@@ -55,6 +55,10 @@ class CalibrationSets:
         """Number of samples that are drawn to judge a target of this many."""
         return min(count, self.size)
 
+    def part_size(self, count: int) -> int:
+        """Number of samples of the parts in which a target of this many is scored."""
+        return self.size_for(count)
+
     def draws(self, m: int, *, seed: int) -> list[Draw]:
         """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
         found: list[Draw] = []

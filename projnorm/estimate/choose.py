@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Floats
 from projnorm.estimate.error_estimator import ErrorEstimator
-from projnorm.estimate.options import EstimateOptions, one_thread_for
+from projnorm.estimate.options import EstimateOptions
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.plan import LabelPlan
 from projnorm.labels.strata import Strata, strata_count
+from projnorm.models.batches import Collate
 from projnorm.outputs.outputs import Outputs, require_alike
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from projnorm.models.preparation import Prepare
+    from projnorm.models.recipe import Recipe
 
 
 def choose_labels(
@@ -22,13 +31,33 @@ def choose_labels(
     budget: int,
     *,
     more: LabelPlan | None = None,
-    **options: Unpack[EstimateOptions],
+    shift: str = EstimateOptions.shift,
+    class_shares: Sequence[float] | Mapping[Any, float] | None = EstimateOptions.class_shares,
+    methods: str | Sequence[str] = EstimateOptions.methods,
+    calibration: str | Mapping[str, Any] = EstimateOptions.calibration,
+    level: float = EstimateOptions.level,
+    seed: int = EstimateOptions.seed,
+    device: str = EstimateOptions.device,
+    prepare: Prepare | None = EstimateOptions.prepare,
+    init: nn.Module | tuple[nn.Module, Recipe] | None = EstimateOptions.init,
+    others: Sequence[Any] = EstimateOptions.others,
+    collate: Collate | None = EstimateOptions.collate,
 ) -> LabelPlan:
     """Choose which samples of a target to label, so that few labels say much about the error.
 
     The target is divided by how likely each prediction is to be wrong, and samples are drawn at random within these
     strata, more where the outcome is uncertain. `LabelPlan.write` gives a file to fill in; `estimate_error` with
     `labelled` then gives an interval that holds whatever the shift is.
+
+    >>> import numpy as np
+    >>> import projnorm as pn
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(0, 3, 600)
+    >>> logits = 2.0 * np.eye(3)[labels] + rng.normal(size=(600, 3))
+    >>> source, target = {"logits": logits[:400], "labels": labels[:400]}, {"logits": logits[400:]}
+    >>> plan = pn.choose_labels(None, source, target, budget=10)
+    >>> len(plan), bool(plan.samples.max() < 200)
+    (10, True)
 
     Args:
         model: The model, as in `estimate_error`; or None, and then both sets are outputs.
@@ -37,12 +66,39 @@ def choose_labels(
         budget: Number of samples to label; with `more`, of further ones.
         more: Samples that were chosen before, from the same source and target and with the same seed, some or all of
             them labelled.
-        options: As in `estimate_errors`; `seed` is that of the draws too.
+        shift: As in `estimate_error`, like all that follow.
+        class_shares: Known class shares of the targets.
+        methods: Methods to run besides the default.
+        calibration: Labelled shifted sets, or whether to make some.
+        level: Level of the intervals.
+        seed: Seed of everything that is drawn, the samples to label included.
+        device: Device of networks of torch.
+        prepare: Function from a batch of inputs to what a network takes.
+        init: The network with its initial weights.
+        others: More models of the same classes.
+        collate: Function from a list of samples to a batch.
+
+    Returns:
+        The samples to label, in the order in which to label them.
 
     Raises:
         InputError: If something does not fit; the message says what.
     """
-    estimator = ErrorEstimator.fit(source, model=model, **options)
+    estimator = ErrorEstimator.fit(
+        model,
+        source,
+        shift=shift,
+        class_shares=class_shares,
+        methods=methods,
+        calibration=calibration,
+        level=level,
+        seed=seed,
+        device=device,
+        prepare=prepare,
+        init=init,
+        others=others,
+        collate=collate,
+    )
     return chosen_samples(estimator, estimator.outputs_of(target, "target"), budget, more=more)
 
 
@@ -53,8 +109,8 @@ def chosen_samples(
     if budget < 1:
         raise InputError(f"`budget` must be 1 or more; got {budget}.")
     require_alike(estimator.fitted.source, outputs)
-    with one_thread_for(estimator.model, estimator.options):
-        wrong = estimator.fitted.estimate_per_sample(outputs).wrong
+    with estimator.one_thread():
+        wrong = estimate_per_sample(estimator.fitted, outputs).wrong
     return chosen_by_error(wrong, budget, seed=estimator.fitted.seed, more=more)
 
 

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from projnorm.core.errors import InputError
 from projnorm.core.files import decoding
-from projnorm.estimate.calibration_sets import CalibrationSets
-from projnorm.estimate.estimate import estimator_of, with_labels
-from projnorm.estimate.estimator_file import fingerprint, read_estimator, write_estimator
-from projnorm.estimate.fitted_source import FittedSource
-from projnorm.estimate.options import EstimateOptions, check_options, device_of, one_thread_for
-from projnorm.estimate.recalibration import Recalibration
+from projnorm.estimate.fitted_source import FittedSource, halves
+from projnorm.estimate.options import DEFAULT, EstimateOptions, one_thread_for
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.source_and_model import SourceAndModel, as_outputs
-from projnorm.labels.labelled import AUTO, Labelled
-from projnorm.models.batches import as_batches
-from projnorm.models.classifiers import ArrayClassifier, Classifier, as_classifier, outputs_of
+from projnorm.estimate.source_and_model import SourceAndModel, known_shares
+from projnorm.estimate.target_estimate import estimate_target
+from projnorm.models.batches import Collate
 from projnorm.outputs.outputs import Outputs, require_alike
 
 if TYPE_CHECKING:
-    from projnorm.models.preparation import Prepare
+    from torch import nn
 
-# Without other wishes, calibrated estimators learn for the size of the calibration sets and its halves down to this.
-_SMALLEST = 60
+    from projnorm.estimate.recalibration import Recalibration
+    from projnorm.models.preparation import Prepare
+    from projnorm.models.recipe import Recipe
+
 # Samples of the source that a file is checked with when it is read.
 _PROBE = 200
 
@@ -38,49 +35,116 @@ _PROBE = 200
 class ErrorEstimator:
     """The error of one model on unlabelled data: fitted once to labelled samples, then applied to any target.
 
+    >>> import numpy as np
+    >>> import projnorm as pn
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(0, 3, 600)
+    >>> logits = 2.0 * np.eye(3)[labels] + rng.normal(size=(600, 3))
+    >>> source, target = {"logits": logits[:400], "labels": labels[:400]}, {"logits": logits[400:]}
+    >>> estimator = pn.ErrorEstimator.fit(None, source)
+    >>> print(f"{estimator.estimate(target).error:.2f}")
+    0.17
+
     Attributes:
         fitted: What was learnt from the source.
-        classifier: The model; None where targets are outputs.
-        model: The model as it was given, for the choice of threads.
-        options: Options of the fit.
+        samples: The source, and the reader of other samples.
         recalibration: What labels of earlier batches correct; None where there were none.
     """
 
     fitted: FittedSource
-    classifier: Classifier | None
-    model: Any
-    options: EstimateOptions
+    samples: SourceAndModel
     recalibration: Recalibration | None = None
 
     @classmethod
     def fit(
-        cls, source: Any, *, model: Any = None, sizes: Sequence[int] = (), **options: Unpack[EstimateOptions]
+        cls,
+        model: Any,
+        source: Any,
+        *,
+        sizes: Sequence[int] = (),
+        shift: str = EstimateOptions.shift,
+        class_shares: Sequence[float] | Mapping[Any, float] | None = EstimateOptions.class_shares,
+        methods: str | Sequence[str] = EstimateOptions.methods,
+        calibration: str | Mapping[str, Any] = EstimateOptions.calibration,
+        level: float = EstimateOptions.level,
+        seed: int = EstimateOptions.seed,
+        device: str = EstimateOptions.device,
+        prepare: Prepare | None = EstimateOptions.prepare,
+        init: nn.Module | tuple[nn.Module, Recipe] | None = EstimateOptions.init,
+        others: Sequence[Any] = EstimateOptions.others,
+        collate: Collate | None = EstimateOptions.collate,
     ) -> Self:
         """Learn from labelled samples of the distribution that the model was trained on.
 
         Args:
-            source: Labelled samples that the model was not trained on, or its outputs on them, as in `estimate_error`.
             model: The model, as in `estimate_error`; None where source and targets are outputs.
+            source: Labelled samples that the model was not trained on, or its outputs on them, as in `estimate_error`.
             sizes: Numbers of samples of the targets to come, where shifted copies of images serve to calibrate; by
-                default that of the copies, its half, and so on. A target is judged by the nearest.
-            options: As in `estimate_errors`.
+                default that of the copies, its half, and so on. A target is compared with sets of the nearest size.
+            shift: As in `estimate_error`, like all that follow.
+            class_shares: Known class shares of the targets.
+            methods: Methods to run besides the default.
+            calibration: Labelled shifted sets, or whether to make some.
+            level: Level of the intervals.
+            seed: Seed of everything that is drawn.
+            device: Device of networks of torch.
+            prepare: Function from a batch of inputs to what a network takes.
+            init: The network with its initial weights.
+            others: More models of the same classes.
+            collate: Function from a list of samples to a batch.
+
+        Returns:
+            The fitted estimator.
 
         Raises:
             InputError: If something does not fit; the message says what.
         """
-        check_options(options)
-        wanted = _whole_sizes(sizes)
+        options = EstimateOptions(
+            shift=shift,
+            class_shares=class_shares,
+            methods=methods,
+            calibration=calibration,
+            level=level,
+            seed=seed,
+            device=device,
+            prepare=prepare,
+            init=init,
+            others=others,
+            collate=collate,
+        )
+        asked_sizes = _whole_sizes(sizes)
         with one_thread_for(model, options):
-            samples = SourceAndModel.of_options(model, source, options)
-            fitted = estimator_of(samples, options)
-            if isinstance(fitted.calibration, CalibrationSets):
-                fitted = fitted.for_sizes(wanted or _default_sizes(fitted.calibration.size))
-            fitted.estimate(fitted.source)  # everything that is learnt lazily
-        return cls(fitted, samples.classifier, model, options)
+            estimator = cls.from_samples(SourceAndModel(model, source, options))
+            fitted = estimator.fitted
+            if fitted.calibration is not None:
+                from projnorm.estimate.calibrate import with_sizes
+
+                fitted = with_sizes(fitted, asked_sizes)
+            estimate_target(fitted, fitted.source)  # everything that is learnt lazily
+        return replace(estimator, fitted=fitted)
+
+    @classmethod
+    def from_samples(cls, samples: SourceAndModel) -> Self:
+        """An estimator that learns from calibration sets when it sees a target, for targets of its size."""
+        source, options = samples.source, samples.options
+        learnt_from, held_out = halves(source, options.seed)
+        calibration = samples.calibration_sets(held_out)
+        fitted = FittedSource(
+            options=options,
+            source=source,
+            learnt_from=source if calibration is None else learnt_from,
+            calibration=calibration,
+            class_shares=known_shares(options.class_shares, source),
+            resources=samples.resources(),
+            how_to_calibrate=_how_to_calibrate(samples),
+        )
+        return cls(fitted, samples)
 
     @property
     def fingerprint(self) -> str:
         """A short text that differs for estimators that learnt something else; the same after saving and loading."""
+        from projnorm.estimate.estimator_file import fingerprint
+
         return fingerprint(self.fitted, self.recalibration)
 
     @property
@@ -98,40 +162,44 @@ class ErrorEstimator:
         target: Any,
         *,
         labelled: Any = None,
-        interval: str = AUTO,
+        interval: str = "auto",
         metrics: bool = False,
         name: str = "target",
     ) -> ErrorEstimate:
         """The estimate for one target, in the forms that `estimate_error` takes, as do the other arguments."""
         outputs = self.outputs_of(target, name)
         require_alike(self.fitted.source, outputs)
-        with one_thread_for(self.model, self.options):
+        with self.one_thread():
             if labelled is not None:
-                return with_labels(self.fitted, outputs, Labelled.from_input(labelled), interval, metrics=metrics)
-            estimate = self.fitted.estimate(outputs, metrics=metrics)
+                from projnorm.estimate.labelled_estimate import estimate_with_labels
+                from projnorm.labels.labelled import Labelled
+
+                given = labelled if isinstance(labelled, Labelled) else Labelled.from_input(labelled)
+                return estimate_with_labels(self.fitted, outputs, given, interval, metrics=metrics)
+            estimate = estimate_target(self.fitted, outputs, metrics=metrics)
         return estimate if self.recalibration is None else self.recalibration.apply(estimate)
 
     def recalibrated(self, estimates: Sequence[ErrorEstimate]) -> Self:
         """The estimator corrected by labels of earlier batches or of other domains.
 
         Args:
-            estimates: What this estimator said of them, with `labelled`; the targets to come are taken to be shifted
-                like them. Earlier corrections are forgotten.
+            estimates: Its estimates for them with `labelled`; the targets to come are taken to be shifted like them.
+                Earlier corrections are forgotten.
         """
-        return replace(self, recalibration=Recalibration.of(estimates))
+        from projnorm.estimate.recalibration import Recalibration
+
+        return replace(self, recalibration=Recalibration.from_estimates(estimates))
 
     def outputs_of(self, target: Any, name: str) -> Outputs:
         """What the model says of a target; outputs as they are."""
-        if isinstance(target, Outputs):
-            return target if target.name else replace(target, name=name)
-        if self.model is None:
-            return replace(as_outputs(target, name, needs_labels=False), name=name)
-        samples = as_batches(target, name, collate=self.options.get("collate"))
-        with one_thread_for(self.model, self.options):
-            classifier = self.classifier or self._classifier(samples)
-            outputs = outputs_of(classifier, samples, name, needs_labels=False)
+        with self.one_thread():
+            outputs = self.samples.outputs(target, name)
         # A saved source has no inputs, so methods that look at them were refused when it was saved.
         return outputs if self.fitted.source.inputs is not None else replace(outputs, inputs=None)
+
+    def one_thread(self) -> Any:
+        """One thread on the CPU while this context is open, so that numbers do not depend on the machine."""
+        return one_thread_for(self.samples.model, self.samples.options)
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file of plain arrays, without the model; an earlier file is replaced as a whole.
@@ -139,12 +207,14 @@ class ErrorEstimator:
         Raises:
             InputError: If it was fitted with methods that look at more than the outputs of one model.
         """
+        from projnorm.estimate.estimator_file import write_estimator
+
         fitted = self.fitted
-        if fitted.methods is not None or fitted.source.others:
+        if fitted.options.methods != DEFAULT or fitted.source.others:
             raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
-        kept = replace(fitted.source, inputs=None)
-        saved = replace(fitted, source=kept, known_spread=fitted.slice_spread)
-        write_estimator(Path(path), saved, self.recalibration, self._probe(kept))
+        source = replace(fitted.source, inputs=None)
+        saved = replace(fitted, source=source, known_spread=fitted.slice_spread)
+        write_estimator(Path(path), saved, self.recalibration, self._probe(source))
 
     @classmethod
     def load(
@@ -154,7 +224,7 @@ class ErrorEstimator:
         model: Any = None,
         prepare: Prepare | None = None,
         device: str = "auto",
-        collate: Any = None,
+        collate: Collate | None = None,
     ) -> Self:
         """Read an estimator; pass the model, as in `fit`, if targets are to be its inputs and not its outputs.
 
@@ -162,37 +232,34 @@ class ErrorEstimator:
             InputError: If the file is damaged, of another version, or gives other answers than when it was written.
             OSError: If it cannot be read.
         """
+        from projnorm.estimate.estimator_file import read_estimator
+
         fitted, recalibration, probe = read_estimator(Path(path))
-        options: EstimateOptions = {"device": device, "prepare": prepare, "collate": collate}
-        estimator = cls(fitted, None, model, options, recalibration)
+        options = EstimateOptions(device=device, prepare=prepare, collate=collate)
+        estimator = cls(fitted, SourceAndModel.from_outputs(model, fitted.source, options), recalibration)
         with decoding(f"{path}: is no whole file of an error estimator"):
             is_same = np.allclose(estimator._probe(fitted.source), probe, rtol=1e-9, atol=1e-12)
         if not is_same:
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")
         return estimator
 
-    def _classifier(self, samples: Any) -> Classifier:
-        device = device_of(self.model, self.options.get("device", "auto"))
-        found = as_classifier(self.model, samples, prepare=self.options.get("prepare"), device=device)
-        if isinstance(found, ArrayClassifier):  # as it was found on the source, not as it looks on these samples
-            return replace(found, decides=self.fitted.source.predictions is not None)
-        return found
-
     def _probe(self, source: Outputs) -> tuple[float, float, float]:
         """The answer for a few samples of the source, with which a file is checked."""
-        with one_thread_for(None, {}):
-            found = self.fitted.estimate(source.take(np.arange(min(_PROBE, len(source)))))
-        return found.error, found.low, found.high
+        with threadpool_limits(1):
+            estimate = estimate_target(self.fitted, source.take(np.arange(min(_PROBE, len(source)))))
+        return estimate.error, estimate.low, estimate.high
 
 
 def _whole_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    found = np.asarray(sizes)
-    if found.ndim != 1 or (len(found) and (found.dtype.kind not in "iu" or found.min() < 1)):
+    numbers = np.asarray(sizes)
+    if numbers.ndim != 1 or (len(numbers) and (numbers.dtype.kind not in "iu" or numbers.min() < 1)):
         raise InputError(f"`sizes` must be whole numbers, 1 or more; got {sizes!r}.")
-    return tuple(found.tolist())
+    return tuple(numbers.tolist())
 
 
-def _default_sizes(size: int) -> tuple[int, ...]:
-    """The size of the calibration sets, and halves of it."""
-    halvings = max(0, int(math.log2(max(1.0, size / _SMALLEST))))
-    return tuple(size >> number for number in range(halvings + 1))
+def _how_to_calibrate(samples: SourceAndModel) -> str:
+    """How a user could have calibration sets."""
+    remedy = "pass labelled shifted sets as `calibration`"
+    if samples.model is None:
+        return f"{remedy}, or the model with its inputs"
+    return f'{remedy}, or calibration="auto"' if samples.options.calibration == "none" else remedy

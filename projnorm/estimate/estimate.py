@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, overload
 
 from projnorm.core.errors import InputError
-from projnorm.core.statistics import Interval
 from projnorm.data.tables import stem
-from projnorm.estimate.fitted_source import FittedSource, halves
-from projnorm.estimate.options import EstimateOptions, asked_methods, check_options, one_thread_for
+from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.options import EstimateOptions, one_thread_for
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.source_and_model import SourceAndModel, known_shares
-from projnorm.estimators.registry import ESTIMATORS
-from projnorm.labels.labelled import AUTO, Labelled, LabelledError, labelled_error, metrics_from_labels
-from projnorm.labels.metrics import MetricEstimate
+from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.models.batches import Collate
 from projnorm.models.classifiers import is_network
 from projnorm.outputs.outputs import LOGITS, PROBABILITIES, Outputs, require_alike
@@ -28,15 +24,6 @@ if TYPE_CHECKING:
     from projnorm.models.preparation import Prepare
     from projnorm.models.recipe import Recipe
 
-_REFUTED = (
-    "The labels refute the estimate without labels: the shift is of a kind that outputs do not show. Do not trust "
-    "label-free estimates under it."
-)
-_GAPS = (
-    "The labelled samples are not the first that were chosen; the interval holds only if which were left out has "
-    "nothing to do with their labels."
-)
-
 
 def estimate_error(
     model: Any,
@@ -44,15 +31,40 @@ def estimate_error(
     target: Any,
     *,
     labelled: Any = None,
-    interval: str = AUTO,
-    **options: Unpack[EstimateOptions],
+    interval: str = "auto",
+    shift: str = EstimateOptions.shift,
+    class_shares: Sequence[float] | Mapping[Any, float] | None = EstimateOptions.class_shares,
+    methods: str | Sequence[str] = EstimateOptions.methods,
+    calibration: str | Mapping[str, Any] = EstimateOptions.calibration,
+    level: float = EstimateOptions.level,
+    seed: int = EstimateOptions.seed,
+    device: str = EstimateOptions.device,
+    prepare: Prepare | None = EstimateOptions.prepare,
+    init: nn.Module | tuple[nn.Module, Recipe] | None = EstimateOptions.init,
+    others: Sequence[Any] = EstimateOptions.others,
+    collate: Collate | None = EstimateOptions.collate,
+    metrics: bool = False,
 ) -> ErrorEstimate:
-    """Estimate the error of a model on one unlabelled set.
+    """Estimate the error of a model on one unlabelled set: `ErrorEstimator.fit`, then its `estimate`.
+
+    >>> import numpy as np
+    >>> import projnorm as pn
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(0, 3, 600)
+    >>> logits = 2.0 * np.eye(3)[labels] + rng.normal(size=(600, 3))
+    >>> source, target = {"logits": logits[:400], "labels": labels[:400]}, {"logits": logits[400:]}
+    >>> estimate = pn.estimate_error(None, source, target)
+    >>> print(f"{estimate.error:.2f}, from {estimate.low:.2f} to {estimate.high:.2f}")
+    0.17, from 0.09 to 0.26
 
     Args:
         model: A network of torch or `transformers`, a classifier with `predict_proba` or `decision_function`, the path
-            of an ONNX file; or None, and then both sets are outputs.
-        source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
+            of an ONNX file; or None, and then both sets are outputs: `Outputs`; a mapping with `logits` or
+            `probabilities` and perhaps `labels`, `predictions`, `features` and `other_logits`; a DataFrame with the
+            columns that `projnorm.outputs.output_tables` lists; the path of a file of these; or what `Trainer.predict`
+            returns.
+        source: Labelled samples of the distribution the model was trained on, but not those it was trained on:
+            `projnorm.models.batches.as_batches` lists the forms.
         target: Unlabelled samples; labels, if it has any, give `ErrorEstimate.truth` and nothing else.
         labelled: Labels of some samples of the target: a file that `choose_labels` made and a person filled in, its
             `LabelPlan`, or a table with `sample`, the row of the target, and `label`, of samples drawn uniformly. The
@@ -60,8 +72,29 @@ def estimate_error(
         interval: Interval from labels: "fixed" for a number of labels decided beforehand, "anytime" for looking after
             every label and stopping when it is narrow enough, "guaranteed" for a coverage of at least the level
             whatever the errors are; "auto" is fixed where all samples that were chosen are labelled, else anytime.
-        options: `shift`, `class_shares`, `methods`, `calibration`, `level`, `seed`, `device`, `prepare`, `init`,
-            `others`, `collate` and `metrics`, as in `estimate_errors`.
+        shift: What is known of the shift: "any", nothing; "classes" or "label", only class shares have changed;
+            "inputs" or "covariate", class shares are those of the source.
+        class_shares: Share of each class in the targets, where it is known: one number per class in the order of the
+            columns (of a table: of the names of the classes), or numbers by class.
+        methods: "default", which runs what the estimate is made of; "cheap", which also runs every method that needs
+            no training, for comparison; "all"; or names, in upper or lower case, which the estimate is then made of.
+        calibration: "auto" makes shifted copies of the source where it is images; "none" makes none; or labelled
+            shifted sets by name. What stands before a last dash and number is the family: "fog-1" and "fog-3" are of
+            one.
+        level: Level of the intervals.
+        seed: Seed of everything drawn.
+        device: Device that networks of torch run on, or "auto".
+        prepare: Function from a batch of inputs to what a network takes, such as
+            `projnorm.data.ImageNetInput`; by default images as bytes with colours
+            last become numbers from 0 to 1 with colours first.
+        init: The same network with the weights that fine-tuning started from, for ProjNorm; or a pair of it and the
+            `Recipe` of ProjNorm's trainings.
+        others: More models of the same classes, for GDE and ALine.
+        collate: Function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
+        metrics: Whether to estimate recall and precision of the classes, balanced accuracy and more, too.
+
+    Returns:
+        The error with its interval, what it is based on and what it assumes.
 
     Raises:
         InputError: If something does not fit; the message says what.
@@ -69,148 +102,121 @@ def estimate_error(
     """
     _require_one(target, model)
     name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
-    if labelled is None:
-        return estimate_errors(model, source, {name: target}, **options)[0]
-    known = Labelled.from_input(labelled)
-    check_options(options)
-    with one_thread_for(model, options):
-        sets = SourceAndModel.of_options(model, source, options)
-        outputs = sets.of(target, name, needs_labels=False)
-        require_alike(sets.source, outputs)
-        estimator = estimator_of(sets, options)
-        return with_labels(estimator, outputs, known, interval, metrics=options.get("metrics", False))
+    if labelled is not None:
+        from projnorm.labels.labelled import Labelled
 
-
-def with_labels(
-    estimator: FittedSource, outputs: Outputs, known: Labelled, interval: str, *, metrics: bool
-) -> ErrorEstimate:
-    """The estimate for a target of which some labels are known, if asked for with metrics besides the error."""
-    free = estimator.estimate(outputs)
-    rows = estimator.class_probabilities(outputs, free.error)
-    said = Interval(free.error, free.low, free.high)
-    found = labelled_error(known, outputs, rows, said, interval=interval, level=estimator.level)
-    warnings_for = {_REFUTED: found.refutes_label_free, _GAPS: not known.is_beginning}
-    return replace(
-        free,
-        error=found.error,
-        low=found.low,
-        high=found.high,
-        based_on=("labels",),
-        warnings=(
-            *estimator.general_warnings(outputs),
-            *(warning for warning, holds in warnings_for.items() if holds),
-        ),
-        labelled=found,
-        metrics=_labelled_metrics(estimator, outputs, known, found) if metrics else (),
+        labelled = Labelled.from_input(labelled)  # which is refused before the model is run
+    options = EstimateOptions(
+        shift=shift,
+        class_shares=class_shares,
+        methods=methods,
+        calibration=calibration,
+        level=level,
+        seed=seed,
+        device=device,
+        prepare=prepare,
+        init=init,
+        others=others,
+        collate=collate,
     )
+    with one_thread_for(model, options):
+        samples, (outputs,) = _read(model, source, {name: target}, options)
+        return ErrorEstimator.from_samples(samples).estimate(
+            outputs, labelled=labelled, interval=interval, metrics=metrics
+        )
 
 
-def _labelled_metrics(
-    estimator: FittedSource, outputs: Outputs, known: Labelled, found: LabelledError
-) -> tuple[MetricEstimate, ...]:
-    """Metrics from labels; the accuracy is that of the estimate, whose interval is exact."""
-    accuracy, *others = metrics_from_labels(known, outputs, level=estimator.level, seed=estimator.seed)
-    exact = replace(accuracy, value=1.0 - found.error, low=1.0 - found.high, high=1.0 - found.low)
-    return (exact, *others)
-
-
+@overload
+def estimate_errors(model: Any, source: Any, targets: list[Any], **options: Any) -> list[ErrorEstimate]: ...
+@overload
 def estimate_errors(
+    model: Any, source: Any, targets: Mapping[str, Any], **options: Any
+) -> dict[str, ErrorEstimate]: ...
+def estimate_errors(  # type: ignore[misc]  # the overloads abbreviate the options
     model: Any,
     source: Any,
     targets: Mapping[str, Any] | list[Any],
     *,
-    shift: str = "any",
-    class_shares: Sequence[float] | Mapping[Any, float] | None = None,
-    methods: str | Sequence[str] = "default",
-    calibration: str | Mapping[str, Any] = "auto",
-    level: float = 0.9,
-    seed: int = 0,
-    device: str = "auto",
-    prepare: Prepare | None = None,
-    init: nn.Module | tuple[nn.Module, Recipe] | None = None,
-    others: Sequence[Any] = (),
-    collate: Collate | None = None,
+    shift: str = EstimateOptions.shift,
+    class_shares: Sequence[float] | Mapping[Any, float] | None = EstimateOptions.class_shares,
+    methods: str | Sequence[str] = EstimateOptions.methods,
+    calibration: str | Mapping[str, Any] = EstimateOptions.calibration,
+    level: float = EstimateOptions.level,
+    seed: int = EstimateOptions.seed,
+    device: str = EstimateOptions.device,
+    prepare: Prepare | None = EstimateOptions.prepare,
+    init: nn.Module | tuple[nn.Module, Recipe] | None = EstimateOptions.init,
+    others: Sequence[Any] = EstimateOptions.others,
+    collate: Collate | None = EstimateOptions.collate,
     metrics: bool = False,
-) -> list[ErrorEstimate]:
+) -> dict[str, ErrorEstimate] | list[ErrorEstimate]:
     """Estimate the error of a model on each of several unlabelled sets.
 
+    >>> import numpy as np
+    >>> import projnorm as pn
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(0, 3, 600)
+    >>> logits = 2.0 * np.eye(3)[labels] + rng.normal(size=(600, 3))
+    >>> source, target = {"logits": logits[:400], "labels": labels[:400]}, {"logits": logits[400:]}
+    >>> estimates = pn.estimate_errors(None, source, {"new": target, "same": source})
+    >>> {name: round(estimate.error, 2) for name, estimate in estimates.items()}
+    {'new': 0.17, 'same': 0.15}
+
     Args:
-        model: A network of torch or `transformers`, a classifier with `predict_proba` or `decision_function`, the path
-            of an ONNX file; or None, and then every set is outputs: `Outputs`; a mapping with `logits` or
-            `probabilities` and perhaps `labels`, `predictions`, `features` and `other_logits`; a DataFrame with the
-            columns that `projnorm.outputs.output_tables` lists; the path of a file of these; or what `Trainer.predict`
-            returns.
-        source: Labelled samples of the distribution the model was trained on, but not those it was trained on:
-            `projnorm.models.batches.as_batches` lists the forms.
+        model: The model, as in `estimate_error`; None where every set is outputs.
+        source: Labelled samples of the distribution the model was trained on, but not those it was trained on.
         targets: Unlabelled samples by name, or a list of them, in the same forms.
-        shift: What is known of the shift: "any", nothing; "classes", only class shares have changed; "inputs", class
-            shares are those of the source.
-        class_shares: Share of each class in the targets, where it is known: one number per class in the order of the
-            columns (of a table: of the names of the classes), or numbers by class.
-        methods: "default"; "cheap", which also runs every method that needs no training; "all"; or names, in upper or
-            lower case, which the estimate is then made of.
-        calibration: "auto" makes shifted copies of the source where it is images; "none" makes none; or labelled
-            shifted sets by name. What stands before a last dash and number is the family: "fog-1" and "fog-3" are of
-            one.
+        shift: As in `estimate_error`, like all that follow.
+        class_shares: Known class shares of the targets.
+        methods: Methods to run besides the default.
+        calibration: Labelled shifted sets, or whether to make some.
         level: Level of the intervals.
-        seed: Seed of everything drawn.
-        device: Device that networks of torch run on, or "auto".
-        prepare: Function from a batch of inputs to what a network takes, such as `projnorm.data.ImageNetInput`; by
-            default images as bytes with colours last become numbers from 0 to 1 with colours first.
-        init: The same network with the weights that fine-tuning started from, for ProjNorm; or a pair of it and the
-            `Recipe` of ProjNorm's trainings.
-        others: More models of the same classes, for GDE and ALine.
-        collate: Function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
+        seed: Seed of everything that is drawn.
+        device: Device of networks of torch.
+        prepare: Function from a batch of inputs to what a network takes.
+        init: The network with its initial weights.
+        others: More models of the same classes.
+        collate: Function from a list of samples to a batch.
         metrics: Whether to estimate recall and precision of the classes, balanced accuracy and more, too.
+
+    Returns:
+        An estimate for each target: by name for a mapping, else a list.
 
     Raises:
         InputError: If something does not fit; the message says what.
         OSError: If a file cannot be read.
     """
     named = _named(targets, has_model=model is not None)
-    options: EstimateOptions = {
-        "shift": shift,
-        "class_shares": class_shares,
-        "methods": methods,
-        "calibration": calibration,
-        "level": level,
-        "seed": seed,
-        "device": device,
-        "prepare": prepare,
-        "init": init,
-        "others": others,
-        "collate": collate,
-        "metrics": metrics,
-    }
-    check_options(options)
+    options = EstimateOptions(
+        shift=shift,
+        class_shares=class_shares,
+        methods=methods,
+        calibration=calibration,
+        level=level,
+        seed=seed,
+        device=device,
+        prepare=prepare,
+        init=init,
+        others=others,
+        collate=collate,
+    )
     with one_thread_for(model, options):
         # Sets that cannot be read are refused before the model is run on shifted copies of the source.
-        sets = SourceAndModel.of_options(model, source, options)
-        outputs = [sets.of(data, name, needs_labels=False) for name, data in named.items()]
-        for one in outputs:
-            require_alike(sets.source, one)
-        estimator = estimator_of(sets, options)
-        return [estimator.estimate(one, metrics=metrics) for one in outputs]
+        samples, outputs = _read(model, source, named, options)
+        estimator = ErrorEstimator.from_samples(samples)
+        estimates = [estimator.estimate(target, metrics=metrics) for target in outputs]
+    return dict(zip(named, estimates, strict=True)) if isinstance(targets, Mapping) else estimates
 
 
-def estimator_of(sets: SourceAndModel, options: EstimateOptions) -> FittedSource:
-    """What is learnt from the source; the options are those of `estimate_errors`, checked before."""
-    calibration, seed = options.get("calibration", "auto"), options.get("seed", 0)
-    asked, wanted = asked_methods(options.get("methods", "default"))
-    learnt_from, held_out = halves(sets.source, seed)
-    shifted = sets.shifted(calibration, held_out, seed, keep_inputs=_look_at_inputs(asked))
-    return FittedSource(
-        asked,
-        wanted,
-        options.get("shift", "any"),
-        known_shares(options.get("class_shares"), sets),
-        options.get("level", 0.9),
-        sets.resources(options.get("init"), seed),
-        _how_to_calibrate(has_model=sets.classifier is not None, calibration=calibration),
-        sets.source,
-        sets.source if shifted is None else learnt_from,
-        shifted,
-    )
+def _read(
+    model: Any, source: Any, targets: Mapping[str, Any], options: EstimateOptions
+) -> tuple[SourceAndModel, list[Outputs]]:
+    """The source, and what the model says of each target, which must fit to it."""
+    samples = SourceAndModel(model, source, options)
+    outputs = [replace(samples.outputs(target, name), name=name) for name, target in targets.items()]
+    for target in outputs:
+        require_alike(samples.source, target)
+    return samples, outputs
 
 
 def _require_one(target: Any, model: Any) -> None:
@@ -255,16 +261,3 @@ def _name_of(target: Any) -> str:
         return stem(Path(target))
     name = getattr(target, "name", "")
     return name if isinstance(name, str) else ""
-
-
-def _look_at_inputs(methods: tuple[str, ...] | None) -> bool:
-    """Whether a method looks at the inputs of calibration sets."""
-    return any(ESTIMATORS[name].needs & {"inputs", "table", "network", "initial"} for name in methods or ())
-
-
-def _how_to_calibrate(*, has_model: bool, calibration: Any) -> str:
-    """How a user could have calibration sets."""
-    remedy = "pass labelled shifted sets as `calibration`"
-    if not has_model:
-        return f"{remedy}, or the model with its inputs"
-    return f'{remedy}, or calibration="auto"' if calibration == "none" else remedy

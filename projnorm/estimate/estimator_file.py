@@ -19,6 +19,7 @@ from projnorm.core.files import decoding, parse_json, read_file
 from projnorm.estimate.calibrated import CalibratedAnswers
 from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.fitted_source import FittedSource
+from projnorm.estimate.options import EstimateOptions
 from projnorm.estimate.recalibration import Recalibration
 from projnorm.estimate.score_regression import ScoreRegression
 from projnorm.estimators.base import Resources
@@ -74,7 +75,7 @@ def _described(
     document: dict[str, Any] = {
         "kind": _KIND,
         "version": VERSION,
-        "shift": fitted.shift,
+        "shift": fitted.options.shift,
         "level": float(fitted.level),
         "seed": int(fitted.seed),
         "slice_spread": fitted.slice_spread,
@@ -101,17 +102,14 @@ def _fitted(document: Mapping[str, Any], arrays: Arrays, path: Path) -> FittedSo
         sizes = {size: _size(arrays, size, document[f"methods of {size}"]) for size in document["sizes"]}
         calibration = CalibrationBySize(document["origin"], sizes)
     return FittedSource(
-        None,
-        None,
-        document["shift"],
-        arrays.get("class_shares"),
-        float(document["level"]),
-        Resources(seed=int(document["seed"])),
-        document["how_to_calibrate"],
-        source,
-        source if calibration is None else _outputs(arrays, "learnt_from", path),
-        calibration,
-        float(document["slice_spread"]),
+        options=EstimateOptions(shift=document["shift"], level=float(document["level"]), seed=int(document["seed"])),
+        source=source,
+        learnt_from=source if calibration is None else _outputs(arrays, "learnt_from", path),
+        calibration=calibration,
+        class_shares=arrays.get("class_shares"),
+        resources=Resources(seed=int(document["seed"])),
+        how_to_calibrate=document["how_to_calibrate"],
+        known_spread=float(document["slice_spread"]),
     )
 
 

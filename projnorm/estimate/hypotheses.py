@@ -13,7 +13,7 @@ named, those that outputs can refute are tested, and each gives an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,8 @@ ALPHA = 1e-3
 # Largest statistic per degree of freedom that "class shares" is accepted with. With few labelled samples of a class the
 # test itself accepts far more, also networks that call everything one class.
 _WORST_FIT = 2.0
+# "Inputs" is refuted where fewer calibration sets with their own class shares look less like such than this part.
+_INPUTS_ALPHA = 0.05
 # Known class shares nearer than this to those of the source are the same.
 _SAME_SHARES = 0.05
 # Draws of class shares for the bias of COT.
@@ -95,13 +97,30 @@ class Assessment:
     @property
     def results(self) -> tuple[HypothesisResult, ...]:
         """The error under each hypothesis, and whether it is refuted."""
-        shares = not self.accepts_class_shares
-        found = [
+        return (
             HypothesisResult(NO_SHIFT, self.source_error, self.no_shift.p_value, not self.accepts_no_shift),
-            HypothesisResult(CLASS_SHARES, self.adapted_error, self.class_shares.p_value, shares),
-        ]
-        found += [HypothesisResult(INPUTS, min(1.0, self.cot), np.nan, refuted=False)]
-        return (*found, HypothesisResult(BOTH, min(1.0, self.cot_adapted), np.nan, refuted=False))
+            HypothesisResult(
+                CLASS_SHARES, self.adapted_error, self.class_shares.p_value, not self.accepts_class_shares
+            ),
+            HypothesisResult(INPUTS, min(1.0, self.cot), np.nan, refuted=False),
+            HypothesisResult(BOTH, min(1.0, self.cot_adapted), np.nan, refuted=False),
+        )
+
+    def with_calibration(
+        self, errors: tuple[float, float], p_value: float, *, refutes_class_shares: bool
+    ) -> tuple[HypothesisResult, ...]:
+        """The same after calibration sets, which can refute what outputs cannot.
+
+        Args:
+            errors: Error if inputs changed, and if class shares did too, as the regressions on the sets predict them.
+            p_value: Part of the sets with their own class shares that look less like such than the target does.
+            refutes_class_shares: Whether the regressions contradict that only class shares changed.
+        """
+        no_shift, class_shares, inputs, both = self.results
+        if refutes_class_shares:
+            class_shares = replace(class_shares, refuted=True)
+        inputs = replace(inputs, error=errors[0], p_value=p_value, refuted=p_value < _INPUTS_ALPHA)
+        return no_shift, class_shares, inputs, replace(both, error=errors[1])
 
     @property
     def accepts_no_shift(self) -> bool:

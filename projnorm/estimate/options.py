@@ -1,15 +1,17 @@
-"""Options of an estimate: what they may be, and what follows from them."""
+"""Options of an estimate, declared once for the functions, the fitted estimator, its file and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from projnorm.core.errors import InputError
-from projnorm.estimate.fitted_source import offered_methods
+from projnorm.estimate.settings import ANY, EstimateSettings
 from projnorm.estimators.base import has_torch
 from projnorm.estimators.registry import ESTIMATORS
 from projnorm.models.batches import Collate
@@ -21,71 +23,83 @@ if TYPE_CHECKING:
     from projnorm.models.preparation import Prepare
     from projnorm.models.recipe import Recipe
 
-SHIFTS = ("any", "classes", "inputs")
+DEFAULT, CHEAP, ALL = "default", "cheap", "all"
+# With outputs of another model at hand it is GDE.
+_NOT_OFFERED = frozenset({"AgreeScore"})
 
 
-class EstimateOptions(TypedDict, total=False):
-    """Options of `estimate_error` and `estimate_errors`, which describes them."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EstimateOptions(EstimateSettings):
+    """Options of an estimate, as `estimate_error` describes them.
 
-    shift: str
-    class_shares: Sequence[float] | Mapping[Any, float] | None
-    methods: str | Sequence[str]
-    calibration: str | Mapping[str, Any]
-    level: float
-    seed: int
-    device: str
-    prepare: Prepare | None
-    init: nn.Module | tuple[nn.Module, Recipe] | None
-    others: Sequence[Any]
-    collate: Collate | None
-    metrics: bool
+    Attributes:
+        shift: What is known of the shift: "any", "classes" or "inputs".
+        level: Level of the intervals.
+        seed: Seed of everything that is drawn.
+        class_shares: Share of each class in the targets, where it is known.
+        methods: "default", "cheap", "all", or names of methods.
+        calibration: "auto", "none", or labelled shifted sets by name.
+        device: Device that networks of torch run on.
+        prepare: Function from a batch of inputs to what a network takes.
+        init: The network with its initial weights, for ProjNorm; or a pair of it and a `Recipe`.
+        others: More models of the same classes, for GDE and ALine.
+        collate: Function from a list of samples to a batch.
+    """
+
+    class_shares: Sequence[float] | Mapping[Any, float] | None = None
+    methods: str | Sequence[str] = DEFAULT
+    calibration: str | Mapping[str, Any] = "auto"
+    device: str = "auto"
+    prepare: Prepare | None = None
+    init: nn.Module | tuple[nn.Module, Recipe] | None = None
+    others: Sequence[Any] = ()
+    collate: Collate | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that are wrong by themselves or do not fit together."""
+        given = {field.name: getattr(self, field.name) for field in fields(EstimateSettings)}
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        checked = EstimateSettings(**plain)
+        for name in plain:
+            object.__setattr__(self, name, getattr(checked, name))
+        if not isinstance(self.calibration, Mapping) and str(self.calibration) not in ("auto", "none"):
+            is_text = isinstance(self.calibration, str)
+            shown = repr(self.calibration) if is_text else type(self.calibration).__name__
+            raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
+        if self.based_on is not None and (self.shift != ANY or self.class_shares is not None):
+            raise InputError("`shift` and `class_shares` are for the default; leave them out, or `methods`.")
+
+    @property
+    def based_on(self) -> tuple[str, ...] | None:
+        """Methods that the estimate is to be made of; None where none are named, and the tests of the shift decide."""
+        if isinstance(self.methods, str) and self.methods.lower() in (DEFAULT, CHEAP, ALL):
+            return None
+        return _named_methods(self.methods)
+
+    @property
+    def methods_to_run(self) -> tuple[str, ...]:
+        """Methods that are run for comparison, or because they are named; none by default."""
+        if not isinstance(self.methods, str) or self.methods.lower() not in (DEFAULT, CHEAP, ALL):
+            return _named_methods(self.methods)
+        if self.methods.lower() == DEFAULT:
+            return ()
+        is_all = self.methods.lower() == ALL
+        return tuple(name for name in offered_methods() if is_all or not ESTIMATORS[name].costly)
 
 
-def check_options(options: EstimateOptions) -> None:
-    """Refuse options that are wrong by themselves."""
-    level, seed, shift = options.get("level", 0.9), options.get("seed", 0), options.get("shift", "any")
-    calibration = options.get("calibration", "auto")
-    if not 0.0 < level < 1.0:
-        raise InputError(f"`level` must be above 0 and below 1; got {level}.")
-    if seed < 0:
-        raise InputError(f"`seed` must be at least 0; got {seed}.")
-    if shift not in SHIFTS:
-        raise InputError(f"`shift` must be one of {', '.join(SHIFTS)}; got {shift!r}.")
-    if not isinstance(calibration, Mapping) and str(calibration) not in ("auto", "none"):
-        shown = repr(calibration) if isinstance(calibration, str) else type(calibration).__name__
-        raise InputError(f"`calibration` must be auto, none, or labelled sets by name; got {shown}.")
-    _, wanted = asked_methods(options.get("methods", "default"))
-    if wanted is not None and (shift != "any" or options.get("class_shares") is not None):
-        raise InputError("`shift` and `class_shares` are for the default; leave them out, or `methods`.")
+def offered_methods() -> tuple[str, ...]:
+    """Names of all methods that an estimate can be asked for; none is imported for the question."""
+    return tuple(name for name in ESTIMATORS if name not in _NOT_OFFERED)
 
 
 def one_thread_for(model: Any, options: EstimateOptions) -> AbstractContextManager[Any]:
     """One thread on the CPU, so that numbers do not depend on the machine; of torch too, where it is used."""
-    methods, _ = asked_methods(options.get("methods", "default"))
-    uses_torch = is_network(model) or any("torch" in ESTIMATORS[name].needs for name in methods or ())
+    uses_torch = is_network(model) or any("torch" in ESTIMATORS[name].needs for name in options.methods_to_run)
     if not uses_torch or not has_torch():
         return threadpool_limits(1)
     from projnorm.models.preparation import one_thread
 
-    return one_thread(device_of(model, options.get("device", "auto")))
-
-
-def asked_methods(methods: str | Sequence[str]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Methods to run if they are not those of the default, and those the estimate is to be made of if named."""
-    offered = offered_methods()
-    if isinstance(methods, str) and methods.lower() == "default":
-        return None, None
-    if isinstance(methods, str) and methods.lower() in ("cheap", "all"):
-        return tuple(name for name in offered if methods.lower() == "all" or not ESTIMATORS[name].costly), None
-    known = {name.lower(): name for name in offered}
-    asked = (methods,) if isinstance(methods, str) else tuple(methods)
-    for name in asked:
-        if name.lower() not in known:
-            raise InputError(f"`methods` must be default, cheap, all, or of {', '.join(offered)}; got {name!r}.")
-    names = tuple(known[name.lower()] for name in asked)
-    if not names or len(set(names)) < len(names):
-        raise InputError("`methods` must name at least one method, each once.")
-    return names, names
+    return one_thread(device_of(model, options.device))
 
 
 def device_of(model: Any, device: str) -> str:
@@ -97,3 +111,17 @@ def device_of(model: Any, device: str) -> str:
     from projnorm.core.device import choose_device
 
     return str(choose_device(device))
+
+
+def _named_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of methods as they are registered, for names in upper or lower case."""
+    registered = {name.lower(): name for name in offered_methods()}
+    given = (methods,) if isinstance(methods, str) else tuple(methods)
+    for name in given:
+        if name.lower() not in registered:
+            offered = ", ".join(registered.values())
+            raise InputError(f"`methods` must be default, cheap, all, or of {offered}; got {name!r}.")
+    names = tuple(registered[name.lower()] for name in given)
+    if not names or len(set(names)) < len(names):
+        raise InputError("`methods` must name at least one method, each once.")
+    return names

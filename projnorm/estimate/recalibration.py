@@ -48,7 +48,7 @@ class Recalibration:
     batches: int
 
     @classmethod
-    def of(cls, estimates: Sequence[ErrorEstimate]) -> Recalibration:
+    def from_estimates(cls, estimates: Sequence[ErrorEstimate]) -> Recalibration:
         """From estimates of labelled targets, all of one model.
 
         Raises:

@@ -6,6 +6,7 @@ import html
 import math
 from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from projnorm.core.formatting import joined, percent
 from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.hypotheses import HypothesisResult
-from projnorm.labels.labelled import LabelledError
-from projnorm.labels.metrics import MetricEstimate
+
+if TYPE_CHECKING:
+    from projnorm.labels.labelled import LabelledError
+    from projnorm.labels.metrics import MetricEstimate
 
 _STATED = {
     "classes": " Only class shares are taken to have changed, as stated.",

@@ -11,47 +11,51 @@ import numpy as np
 
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Floats
-from projnorm.estimate.calibration_sets import CalibrationSets, given_sets, shifted_sets
 from projnorm.estimate.options import EstimateOptions, device_of
 from projnorm.estimators.base import Resources
-from projnorm.models.batches import Collate, as_array, as_batches, is_tensor
-from projnorm.models.classifiers import Classifier, as_classifier, is_network, outputs_of
+from projnorm.estimators.registry import ESTIMATORS
+from projnorm.models.batches import Batches, as_array, as_batches, is_tensor
+from projnorm.models.classifiers import ArrayClassifier, Classifier, as_classifier, is_network, outputs_of
 from projnorm.outputs.output_tables import arrays_of_table
 from projnorm.outputs.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs
 from projnorm.outputs.tables import as_text, is_table
 
 if TYPE_CHECKING:
-    from projnorm.models.preparation import Prepare
+    from projnorm.estimate.calibration_sets import CalibrationSets
 
+# Methods that need these see the inputs of calibration sets.
+_LOOK_AT_INPUTS = frozenset({"inputs", "table", "network", "initial"})
 # Known class shares add up to one within this.
 _SUM_TOLERANCE = 1e-3
 
 
 class SourceAndModel:
-    """The source, and how other samples are turned into what the model says of them."""
+    """The labelled source, and how other samples are turned into what the model says of them.
 
-    def __init__(
-        self,
-        model: Any,
-        source: Any,
-        others: Sequence[Any],
-        prepare: Prepare | None,
-        device: str,
-        collate: Collate | None,
-    ) -> None:
+    Attributes:
+        source: Labelled outputs.
+        model: The model; None where every set is outputs.
+        classifier: The model as it was adapted to the form of the source; None where there is none, or no samples yet.
+        others: More models of the same classes.
+        options: Options of the estimate.
+    """
+
+    def __init__(self, model: Any, source: Any, options: EstimateOptions) -> None:
         """Read the source and run the model on it."""
+        self.model, self.options = model, options
         self.classifier: Classifier | None = None
         self.others: tuple[Classifier, ...] = ()
-        self.collate = collate
+        device = device_of(model, options.device)
         if model is not None:
-            samples = as_batches(source, "source", collate=collate)
-            self.classifier, *rest = (
-                as_classifier(one, samples, prepare=prepare, device=device) for one in (model, *others)
+            samples = as_batches(source, "source", collate=options.collate)
+            self.classifier, *others = (
+                as_classifier(each, samples, prepare=options.prepare, device=device)
+                for each in (model, *options.others)
             )
-            self.others = tuple(rest)
+            self.others = tuple(others)
             self.source = outputs_of(self.classifier, samples, "source", others=self.others)
         else:
-            if others:
+            if options.others:
                 raise InputError("`others` needs `model`; outputs of other models go with the outputs.")
             self.source = as_outputs(source, "source")
         if self.source.labels is None:
@@ -59,31 +63,47 @@ class SourceAndModel:
             raise InputError(f"{self.source.name}: the source must have `{LABELS}`{remedy}.")
 
     @classmethod
-    def of_options(cls, model: Any, source: Any, options: EstimateOptions) -> SourceAndModel:
-        """The source with a model, run as the options of `estimate_errors` say."""
-        device = device_of(model, options.get("device", "auto"))
-        others, prepare = options.get("others", ()), options.get("prepare")
-        return cls(model, source, others, prepare, device, options.get("collate"))
+    def from_outputs(cls, model: Any, source: Outputs, options: EstimateOptions) -> SourceAndModel:
+        """A source whose outputs are kept, with the model for samples to come."""
+        samples = cls(None, source, options)
+        samples.model = model
+        return samples
 
-    def of(self, data: Any, name: str, *, needs_labels: bool = True) -> Outputs:
-        """Outputs on another set."""
-        if self.classifier is None:
+    def outputs(self, data: Any, name: str, *, needs_labels: bool = False) -> Outputs:
+        """What the model says of another set; outputs as they are."""
+        if isinstance(data, Outputs):
+            return data if data.name else replace(data, name=name)
+        if self.model is None:
             return replace(as_outputs(data, name, needs_labels=needs_labels), name=name)
-        samples = as_batches(data, name, collate=self.collate)
-        return outputs_of(self.classifier, samples, name, others=self.others, needs_labels=needs_labels)
+        samples = as_batches(data, name, collate=self.options.collate)
+        classifier = self.classifier or self._adapted(samples)
+        return outputs_of(classifier, samples, name, others=self.others, needs_labels=needs_labels)
 
-    def shifted(
-        self, calibration: str | Mapping[str, Any], held_out: Outputs, seed: int, *, keep_inputs: bool
-    ) -> CalibrationSets | None:
+    def _adapted(self, samples: Batches) -> Classifier:
+        """The model for samples of this form, with the decision rule that it was found to have on the source."""
+        device = device_of(self.model, self.options.device)
+        classifier = as_classifier(self.model, samples, prepare=self.options.prepare, device=device)
+        if isinstance(classifier, ArrayClassifier):
+            return replace(classifier, decides=self.source.predictions is not None)
+        return classifier
+
+    def calibration_sets(self, held_out: Outputs) -> CalibrationSets | None:
         """Labelled shifted sets, given or made of what no method learns from; None where there can be none."""
-        if isinstance(calibration, Mapping):
-            return given_sets({name: self.of(data, name) for name, data in calibration.items()}, held_out)
-        if calibration == "none" or self.classifier is None:
+        calibration = self.options.calibration
+        if isinstance(calibration, str) and (calibration == "none" or self.classifier is None):
             return None
-        return shifted_sets(self.classifier, self.others, held_out, seed=seed, keep_inputs=keep_inputs)
+        from projnorm.estimate.calibration_sets import given_sets, shifted_sets
 
-    def resources(self, init: Any, seed: int) -> Resources:
+        if isinstance(calibration, Mapping):
+            sets = {name: self.outputs(data, name, needs_labels=True) for name, data in calibration.items()}
+            return given_sets({name: replace(outputs, name=name) for name, outputs in sets.items()}, held_out)
+        assert self.classifier is not None
+        keep_inputs = any(ESTIMATORS[name].needs & _LOOK_AT_INPUTS for name in self.options.methods_to_run)
+        return shifted_sets(self.classifier, self.others, held_out, seed=self.options.seed, keep_inputs=keep_inputs)
+
+    def resources(self) -> Resources:
         """What a network of torch gives besides its outputs."""
+        init, seed = self.options.init, self.options.seed
         initial, recipe = init if isinstance(init, tuple) else (init, None)
         network: Any = getattr(self.classifier, "model", None)
         if not is_network(network):
@@ -104,13 +124,13 @@ class SourceAndModel:
         )
 
 
-def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, sets: SourceAndModel) -> Floats | None:
-    """Known class shares of the targets, one for each column."""
+def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, source: Outputs) -> Floats | None:
+    """Known class shares of the targets, one for each column of the outputs."""
     if shares is None:
         return None
-    count = sets.source.classes
+    count = source.classes
     if isinstance(shares, Mapping):
-        columns = sets.source.class_names or tuple(map(str, range(count)))
+        columns = source.class_names or tuple(map(str, range(count)))
         by_name = {as_text(name): share for name, share in shares.items()}
         if unknown := sorted(set(by_name) - set(columns)):
             raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")

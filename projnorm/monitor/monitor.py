@@ -18,6 +18,7 @@ from projnorm.core.lazy import load
 from projnorm.core.store import Store
 from projnorm.estimate.choose import chosen_by_error
 from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.counts import StratumCounts
 from projnorm.labels.labelled import Labelled
 from projnorm.labels.plan import LabelPlan
@@ -63,7 +64,7 @@ class Monitor:
     >>> source, quiet = example_outputs(1000, shift=0.0)
     >>> _, hard = example_outputs(m=400, shift=1.0)
     >>> with TemporaryDirectory() as folder:
-    ...     monitor = pn.Monitor(pn.ErrorEstimator.fit(source), folder, threshold=0.18)
+    ...     monitor = pn.Monitor(pn.ErrorEstimator.fit(None, source), folder, threshold=0.18)
     ...     for number, batch in enumerate([quiet, hard, hard]):
     ...         report = monitor.update(batch.without_labels(), name=f"batch {number}")
     >>> [report.is_alarm for report in monitor.reports]
@@ -240,7 +241,7 @@ class Monitor:
         self, outputs: Outputs, name: str, time: str, digest: str, budget: int, rows: Sequence[object]
     ) -> None:
         with self._threads.limit(limits=1):  # so that numbers do not depend on the machine
-            label_free = self._fitted.estimate_per_sample(outputs)
+            label_free = estimate_per_sample(self._fitted, outputs)
             by_sample = label_free.corrected(self.estimator.recalibration)
             values = log_values(self._state.by_estimates.threshold, by_sample.wrong)
         estimate, latest = by_sample.estimate, self._state.latest

@@ -100,7 +100,7 @@ def test_known_class_shares_as_numbers_and_by_class_are_the_same(source):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shift": "both"}, "`shift` must be one of any, classes, inputs; got 'both'"),
+        ({"shift": "both"}, "`shift` must be one of any, classes, inputs, label, covariate; got 'both'"),
         ({"class_shares": [0.5, 0.5]}, "`class_shares` must be 4 numbers from 0 to 1, one for each class"),
         ({"class_shares": [1.5, -0.5, 0.0, 0.0]}, "`class_shares` must be 4 numbers from 0 to 1"),
         ({"class_shares": [math.nan, 0.5, 0.5, 0.0]}, "`class_shares` must be 4 numbers from 0 to 1"),

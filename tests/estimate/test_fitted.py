@@ -87,12 +87,16 @@ class Case:
 
 
 def _outputs_case(_):
-    known = ErrorEstimator.fit(SOURCE, class_shares={"ant": 0.2, "bee": 0.5, "cat": 0.3}, level=0.8, seed=np.int64(3))
+    known = ErrorEstimator.fit(
+        None, SOURCE, class_shares={"ant": 0.2, "bee": 0.5, "cat": 0.3}, level=0.8, seed=np.int64(3)
+    )
     return Case(known, [TARGET, drawn(60, 2, shares=(2, 5, 3)), {"logits": TARGET.logits, "features": TARGET.features}])
 
 
 def _sets_case(_):
-    return Case(ErrorEstimator.fit(SOURCE, calibration=SETS, shift="any"), [TARGET, drawn(700, 2, 0.9), drawn(40, 3)])
+    return Case(
+        ErrorEstimator.fit(None, SOURCE, calibration=SETS, shift="any"), [TARGET, drawn(700, 2, 0.9), drawn(40, 3)]
+    )
 
 
 def _sklearn_case(_):
@@ -101,7 +105,7 @@ def _sklearn_case(_):
     linear = LogisticRegression().fit(x[:, :1] * [1, 0, 0], np.where(x[:, 0] > 0, "yes", "no"))
     model = FixedThresholdClassifier(FrozenEstimator(linear), threshold=0.7, pos_label="yes").fit(x, y)
     x, y = table(400, 1)
-    fitted = ErrorEstimator.fit((x, y), model=model)
+    fitted = ErrorEstimator.fit(model, (x, y))
     assert fitted.fitted.slice_spread > 0.05
     sure = x[np.abs(x[:, 0]) > 1.0]
     return Case(fitted, [table(200, 2)[0], sure, table(90, 3)], model)
@@ -112,7 +116,7 @@ def _network_case(patch):
         patch.setattr(f"projnorm.estimate.{module}.image_shifts", cheap_shifts)
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3))
     model[2].weight.data, model[2].bias.data = 60.0 * torch.eye(3), torch.zeros(3)
-    fitted = ErrorEstimator.fit(images(200, 0), model=model, sizes=(100, 40), device="cpu")
+    fitted = ErrorEstimator.fit(model, images(200, 0), sizes=(100, 40), device="cpu")
     assert list(fitted.fitted.calibration.sizes) == [100, 40]
     return Case(fitted, [images(100, 1)[0], images(300, 2, 0.5), images(30, 3)], model)
 
@@ -156,10 +160,10 @@ def test_a_loaded_estimator_gives_the_same_answers_to_the_last_bit(tmp_path, cas
 
 def test_estimators_that_learnt_something_else_have_other_fingerprints(cases):
     known = [cases(name).fitted.fingerprint for name in CASES] + [
-        ErrorEstimator.fit(SOURCE, seed=s).fingerprint for s in (0, 1)
+        ErrorEstimator.fit(None, SOURCE, seed=s).fingerprint for s in (0, 1)
     ]
     assert len(set(known)) == len(known)
-    assert ErrorEstimator.fit(SOURCE).fingerprint == known[-2]
+    assert ErrorEstimator.fit(None, SOURCE).fingerprint == known[-2]
 
 
 @pytest.mark.parametrize("name", ["calibration sets", "network"])
@@ -179,7 +183,7 @@ def test_another_target_needs_no_calibration(tmp_path, cases, name, monkeypatch)
 
 @pytest.mark.parametrize("calibration", ["none", SETS])
 def test_a_fitted_estimator_says_what_estimate_error_does(calibration):
-    fitted = ErrorEstimator.fit(SOURCE, calibration=calibration, sizes=[120])
+    fitted = ErrorEstimator.fit(None, SOURCE, calibration=calibration, sizes=[120])
     asked = estimate_error(None, SOURCE, TARGET, calibration=calibration, metrics=True)
     assert said(fitted, [TARGET]) == [json.dumps(asked.to_dict())]
     assert tuple(one.name for one in asked.metrics) == metric_names(3)
@@ -188,7 +192,7 @@ def test_a_fitted_estimator_says_what_estimate_error_does(calibration):
 
 
 def test_labels_are_taken_as_estimate_error_takes_them(tmp_path):
-    fitted = ErrorEstimator.fit(SOURCE)
+    fitted = ErrorEstimator.fit(None, SOURCE)
     plan = chosen_samples(fitted, TARGET, 30)
     plan = plan.with_labels({row: TARGET.class_names[TARGET.labels[row]] for row in plan.samples.tolist()})
     asked = estimate_error(None, SOURCE, TARGET, labelled=plan, interval="anytime", metrics=True)
@@ -205,12 +209,12 @@ def test_a_target_is_judged_by_the_size_that_is_nearest_in_ratio():
 @pytest.mark.parametrize("sizes", [(0,), (60, -1), (50.5,), ("50",), [[60]]])
 def test_sizes_that_are_no_numbers_of_samples_are_refused(sizes):
     with pytest.raises(InputError, match="`sizes` must be whole numbers, 1 or more; got"):
-        ErrorEstimator.fit(SOURCE, sizes=sizes)
+        ErrorEstimator.fit(None, SOURCE, sizes=sizes)
 
 
 def test_what_looks_at_more_than_outputs_is_not_saved(tmp_path):
     others = replace(SOURCE, others=(SOURCE.logits[::-1].copy(),))
-    for fitted in (ErrorEstimator.fit(SOURCE, methods="cheap"), ErrorEstimator.fit(others)):
+    for fitted in (ErrorEstimator.fit(None, SOURCE, methods="cheap"), ErrorEstimator.fit(None, others)):
         with pytest.raises(InputError, match="saved with `methods` default and without `others`; fit it so"):
             fitted.save(tmp_path / "estimator")
     assert not list(tmp_path.iterdir())
@@ -227,7 +231,7 @@ def test_an_earlier_file_is_kept_if_writing_fails(tmp_path, cases, monkeypatch, 
 
     monkeypatch.setattr(*{"fsync": (os, "fsync", full), "replace": (Path, "replace", full)}[failing])
     with pytest.raises(OSError, match="No space left"):
-        ErrorEstimator.fit(SOURCE).save(path)
+        ErrorEstimator.fit(None, SOURCE).save(path)
     assert [one.name for one in tmp_path.iterdir()] == ["estimator"]
     assert path.read_bytes() == before
 

@@ -56,7 +56,7 @@ def blind(m, seed, extra):
 
 
 def test_an_estimator_learns_from_labelled_batches_and_keeps_it_in_its_file(tmp_path):
-    estimator = pn.ErrorEstimator.fit(outputs(800, 0))
+    estimator = pn.ErrorEstimator.fit(None, outputs(800, 0))
 
     def labelled(seed):
         full = blind(400, seed, 0.3)

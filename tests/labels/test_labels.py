@@ -91,7 +91,7 @@ NAMES = ("cat", "dog", "owl")
 
 @pytest.fixture(scope="module")
 def estimator():
-    return ErrorEstimator.fit(SOURCE)
+    return ErrorEstimator.fit(None, SOURCE)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def outputs(m, seed, *, sure=1.0, labelled=True, classes=2):
 
 @pytest.fixture(scope="module")
 def estimator():
-    return pn.ErrorEstimator.fit(outputs(800, 0))
+    return pn.ErrorEstimator.fit(None, outputs(800, 0))
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_batches_out_of_order_are_sorted_by_time(monitor, caplog):
 
 
 def test_a_folder_of_another_estimator_or_threshold_is_refused(monitor):
-    other = pn.ErrorEstimator.fit(outputs(800, 1))
+    other = pn.ErrorEstimator.fit(None, outputs(800, 1))
     with pytest.raises(InputError, match="was begun with another estimator"):
         Monitor(other, monitor.folder, threshold=C)
     with pytest.raises(InputError, match=r"was begun with another threshold 0\.3"):
@@ -271,7 +271,7 @@ def test_two_monitors_of_one_folder_take_turns_and_lose_nothing(monitor):
 
 
 def _dies(folder, source):
-    killed = Monitor(pn.ErrorEstimator.fit(source), folder, threshold=C)
+    killed = Monitor(pn.ErrorEstimator.fit(None, source), folder, threshold=C)
     killed.update(batch(1), name="b1")
     Journal.add = lambda self, _document: (  # half of a line, as when the power fails
         self.path.open("ab", buffering=0).write(b'{"kind": "batch", "na'),

@@ -133,7 +133,7 @@ def _estimator(name: str = "") -> bytes:
         return from_npz(_estimator())[name].tobytes()
     sets = [np.random.default_rng(number).standard_normal((40, 2)) for number in range(8)]
     source, *others = (Outputs(rows, rows, (rows.sum(axis=1) > 0).astype(np.int64), name="set") for rows in sets)
-    fitted = ErrorEstimator.fit(source, calibration={f"f{number}-1": one for number, one in enumerate(others)})
+    fitted = ErrorEstimator.fit(None, source, calibration={f"f{number}-1": one for number, one in enumerate(others)})
     with tempfile.TemporaryDirectory() as folder:
         fitted.save(Path(folder) / "estimator")
         return (Path(folder) / "estimator").read_bytes()
