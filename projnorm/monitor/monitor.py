@@ -21,12 +21,12 @@ from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.counts import StratumCounts
 from projnorm.labels.labelled import Labelled
-from projnorm.labels.plan import LabelPlan
 from projnorm.labels.strata import Strata
 from projnorm.labels.stratified import stratified_interval
 from projnorm.monitor.alarm import Alarm, log_values, source_margin
 from projnorm.monitor.batch_report import BatchReport
 from projnorm.monitor.journal import Journal
+from projnorm.monitor.label_files import LabelFile
 from projnorm.monitor.lines import (
     VERSION,
     BatchLine,
@@ -114,7 +114,7 @@ class Monitor:
 
     @property
     def reports(self) -> tuple[BatchReport, ...]:
-        """What was said of every batch, by time where all have one, else in the order in which they came."""
+        """The report on every batch, by time where all have one, else in the order in which they came."""
         reports = list(self._state.reports.values())
         have_times = all(report.time for report in reports)
         return tuple(sorted(reports, key=lambda report: report.time) if have_times else reports)
@@ -125,7 +125,7 @@ class Monitor:
         return self._state.latest
 
     def report(self, name: str) -> BatchReport | None:
-        """What was said of a batch; None for one that is not known."""
+        """The report on a batch; None for an unknown one."""
         return self._state.reports.get(name)
 
     @property
@@ -204,16 +204,12 @@ class Monitor:
             batch = self._state.batches.get(name)
             if batch is None or batch.plan is None:
                 raise InputError(f"`name` must name a batch with samples to label; got {name!r}.")
-            path = self._plan_path(name)
-            if self._state.reports[name].labels or not path.exists():
+            if self._state.reports[name].labels:
                 return None
-            plan = LabelPlan.read(path)
-            known = int(plan.is_labelled.sum())
-            if known < len(plan):
-                if known:
-                    LOGGER.info("%s: has %d of %d labels; they count once all are there.", path, known, len(plan))
+            counts = self._label_file(name).counts(batch.plan, self._fitted.source)
+            if counts is None:
                 return None
-            self._add_labels(name, self._counts_of_plan(batch.plan, plan, path))
+            self._add_labels(name, counts)
             return self._state.reports[name]
 
     def reset(self) -> None:
@@ -266,8 +262,7 @@ class Monitor:
         )
         if budget:
             plan = chosen_by_error(label_free.wrong, budget, seed=self._fitted.seed)
-            if not self._plan_path(name).exists():  # else it may be filled in, and its line of the journal was damaged
-                plan.write(self._plan_path(name), rows=rows)
+            self._label_file(name).write(plan, rows)
             numbers = (plan.samples, plan.strata, plan.sizes, outputs.predicted[plan.samples])
             line = replace(line, plan=ChosenSamples(*(tuple(array.tolist()) for array in numbers)))
         self._write(line)
@@ -277,21 +272,8 @@ class Monitor:
         sizes, labelled, wrong = (tuple(array.tolist()) for array in (counts.sizes, counts.labelled, counts.wrong))
         self._write(LabelsLine(name, sizes, labelled, wrong, interval.value, interval.low, interval.high))
 
-    def _counts_of_plan(self, chosen: ChosenSamples, plan: LabelPlan, path: Path) -> StratumCounts:
-        """What the labels in a file say, which must be of the samples that were chosen."""
-        predicted = dict(zip(chosen.samples, chosen.predicted, strict=True))
-        if set(plan.samples.tolist()) != set(predicted) or tuple(plan.sizes.tolist()) != chosen.sizes:
-            raise InputError(f"{path}: does not have the samples that were chosen; fill in the column `label` alone.")
-        try:
-            labels = Labelled.from_input(plan).columns(self._fitted.source)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        predictions = np.array([predicted[sample] for sample in plan.samples.tolist()])
-        return StratumCounts.from_samples(plan.strata, labels != predictions, plan.sizes)
-
-    def _plan_path(self, name: str) -> Path:
-        safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
-        return self.folder / _TO_LABEL / f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}.csv"
+    def _label_file(self, name: str) -> LabelFile:
+        return LabelFile.for_batch(self.folder / _TO_LABEL, name)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -309,10 +291,10 @@ class Monitor:
             for document in documents:
                 try:
                     line = line_from_json(document)
+                    self._require_same_settings(line)
+                    self._state = self._state.after(line)
                 except (KeyError, TypeError) as error:
                     raise InputError(f"{self._journal.path}: has a line that is none of a monitor ({error}).") from None
-                self._require_same_settings(line)
-                self._state = self._state.after(line)
             if not self._state.has_settings:
                 self._write(self._settings)
             yield

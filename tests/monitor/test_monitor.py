@@ -422,3 +422,10 @@ def test_reports_are_a_table_and_a_picture(monitor):
     axes = Figure().subplots()
     assert monitor.plot(axes) is axes
     assert axes.get_ylabel() == "error (%)"
+
+
+@pytest.mark.parametrize("document", [{"kind": "other"}, {"kind": "batch", "name": "b"}, {"name": "b"}])
+def test_a_whole_line_that_is_none_of_a_monitor_is_refused(monitor, document):
+    Journal(monitor.folder / "batches.jsonl").add(document)
+    with pytest.raises(InputError, match="has a line that is none of a monitor"):
+        again(monitor)
