@@ -110,7 +110,7 @@ def test_changed_inputs_are_named_and_networks_trained_here_are_none():
 
 def test_everything_that_the_registry_names_is_there():
     for one in EXPERIMENTS:
-        for name in filter(None, (one.config, one.run, one.show, one.presets, one.analyse, one.plan, one.costs)):
+        for name in filter(None, (one.config, one.run, one.show, one.presets, one.analyse, one.replay, one.plan)):
             assert resolve(name) is not None, name
 
 
