@@ -18,7 +18,7 @@ CAPTION = (
     "gradient are kept, as in the paper, or when it is projected at random. The dotted line falls like one over the "
     "square root of the number of features."
 )
-_LOOKS = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
+_STYLES = {"coordinates": ("coordinates", PAPER, "o"), "projection": ("projection", GENERALISED, "s")}
 _COLUMNS: dict[str, Column] = {
     "features": lambda row: row["kind"],
     "number": number("count", ",d"),
@@ -49,7 +49,7 @@ def draw(figure: Figure, record: Record) -> None:
     errors = subsample_rows(record)
     left, right = figure.subplots(1, 2)
     for kind in dict.fromkeys(row["kind"] for row in errors):
-        label, colour, marker = _LOOKS[kind]
+        label, colour, marker = _STYLES[kind]
         rows = [row for row in errors if row["kind"] == kind]
         counts = [row["count"] for row in rows]
         style = {"marker": marker, "ms": 4, "color": colour}

@@ -27,7 +27,7 @@ _INTERVALS = (
 )
 # Of the figure of the intervals in inches: heading, legend and labels need as much.
 _LEAST_HEIGHT = 2.2
-_INTERVAL_LOOKS = {
+_INTERVAL_STYLES = {
     "proposition": ("paper, k = 0", PAPER),
     "generalised": ("ours, k = 0", GENERALISED),
     "sharp": ("sharp", SHARP),
@@ -88,7 +88,7 @@ def draw_intervals(figure: Figure, record: Record) -> None:
     figure.suptitle(kernel_heading(record))
     axes = figure.subplots()
     height = np.arange(len(names))
-    for i, (key, (label, colour)) in enumerate(_INTERVAL_LOOKS.items()):
+    for i, (key, (label, colour)) in enumerate(_INTERVAL_STYLES.items()):
         low, high = arrays[key].T
         if not np.isnan(low).all():
             axes.hlines(height + 0.15 * (2 - i), low, high, color=colour, lw=2, label=label)

@@ -221,7 +221,7 @@ class Engine:
             return TracedNetwork(
                 model,
                 # The same two in both passes, so that branches which depend on the samples are the same.
-                lambda count: self._prepared(self._cycled(count, distinct=2)),
+                *(self._prepared(self._cycled(count, distinct=2)) for count in (2, 3)),
                 layers=config.layers,
                 frozen=config.frozen,
                 only_autograd=config.route == AUTOGRAD,

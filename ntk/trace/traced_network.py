@@ -12,7 +12,7 @@ formed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -46,7 +46,8 @@ class TracedNetwork:
     def __init__(
         self,
         model: nn.Module,
-        values: Callable[[int], Values],
+        few: Values,
+        more: Values,
         *,
         layers: Sequence[str] = (),
         frozen: bool = False,
@@ -59,7 +60,8 @@ class TracedNetwork:
 
         Args:
             model: The network.
-            values: Returns the first `n` samples of a fixed batch, for a number `n`.
+            few: Two samples.
+            more: Three, the first two of which are these.
             layers: Modules or parameters to use; all where there is none.
             frozen: Whether parameters that require no gradient are used, too.
             by_autograd: Names of parameters to leave to plain autograd, and why.
@@ -72,12 +74,13 @@ class TracedNetwork:
         named, self.left_out = used_parameters(model, layers, frozen=frozen)
         self.names, self.parameters = tuple(named), tuple(named.values())
         self.reasons = dict.fromkeys(named, "as asked") if only_autograd else dict(by_autograd or {})
-        self._values, self.samples_innermost, self.one_by_one = values, samples_innermost, one_by_one
+        self._few, self._more = few, more
+        self.samples_innermost, self.one_by_one = samples_innermost, one_by_one
         self._steps: list[Step] = []
         self._trace()
 
     def _trace(self, *, first: bool = True) -> None:
-        few, more = self._values(2), self._values(3)
+        few, more = self._few, self._more
         log = ShapeLog()
         drawn = torch.get_rng_state()
         with requiring_only(self.model):

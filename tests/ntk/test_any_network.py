@@ -209,7 +209,7 @@ def test_a_user_s_hook_is_part_of_the_network():
 
 
 def test_blocks_of_a_resnet_are_its_layers():
-    network = TracedNetwork(resnet18(1).eval(), lambda count: torch.zeros(count, 3, 32, 32))
+    network = TracedNetwork(resnet18(1).eval(), *(torch.zeros(count, 3, 32, 32) for count in (2, 3)))
     assert len(network.groups) == 20 + 20 + 1 + 0  # convolutions, batch norms, the last layer
     assert not network.reasons
     assert sum(group.size for group in network.groups) == 11_177_025

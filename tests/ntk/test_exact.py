@@ -141,7 +141,7 @@ def test_a_symmetric_product_in_strips_has_the_whole_upper_triangle(rows):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_gradients_formed_a_few_samples_at_a_time_give_the_same_kernel(at_once):
-    network = TracedNetwork(plain_network(), images)
+    network = TracedNetwork(plain_network(), images(2), images(3))
     a, b = (network.capture(x, lambda outputs: outputs[:, 0]) for x in (images(7), images(5, seed=1)))
     position = [group.name for group in network.groups].index("4")
     rule = contraction.rule_for(a[position], route="direct")
