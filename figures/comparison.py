@@ -38,7 +38,7 @@ def show_scores(config: Mapping[str, Any], scores: Scores, *, record: Record | N
     if len(set(scores.severities.tolist())) > 1:
         figures["severity"] = deep_targets.draw_severity.later(scores, heading)
     where = f"{network_name(config)} on {data_name(config)}"
-    best = max(by_method, key=lambda one: -1.0 if math.isnan(one.r_squared.value) else one.r_squared.value)
+    best = max(by_method, key=lambda quality: -1.0 if math.isnan(quality.r_squared.value) else quality.r_squared.value)
     return Report(
         blocks,
         figures,
@@ -83,12 +83,12 @@ def show_ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = Non
 def details(record: Record, folder: Path) -> list[Report]:
     """What the report shows of a run besides: its trajectory, residuals and ensembles, where it has them."""
     scores = run_scores(record, folder)
-    shows = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
+    reports = [show_trajectory(record, folder)] if len(record.arrays["trajectory_steps"]) > 1 else []
     if len(scores.methods) > 1:
-        shows.append(show_residuals(record.config, scores))
+        reports.append(show_residuals(record.config, scores))
         if len(set(scores.families.tolist())) > 1:
-            shows.append(show_ensembles(scores))
-    return shows
+            reports.append(show_ensembles(scores))
+    return reports
 
 
 def network_sections(root: Path) -> list[Section]:
@@ -106,7 +106,7 @@ def network_sections(root: Path) -> list[Section]:
                 record = load_record(root, folder.name)
                 sections.append(section(resolve(experiment.show)(record, folder), folder))
                 if experiment.kind in (IMAGE_KIND, TEXT_KIND):
-                    sections += [section(one, folder) for one in details(record, folder)]
+                    sections += [section(report, folder) for report in details(record, folder)]
             except (InputError, OSError) as problem:
                 refusal = f"This record cannot be shown: {str(problem).rstrip('.')}."
                 sections.append(section(Report([refusal], title=folder.name)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from operator import attrgetter
 
 from deep.comparison.score_quality import Quality
 from deep.comparison.scores import Scores
@@ -22,12 +23,12 @@ _NAMED = 3
 def of_qualities(by_method: Sequence[Quality], *, first: str = "method") -> Table:
     """One row per method, or whatever the `first` column holds."""
     columns: dict[str, Column] = {
-        first: lambda quality: _short(quality.method),
+        first: attrgetter("method"),
         "R^2": number("r_squared"),
         "r_s": number("spearman"),
         "MAE (points)": number("mae", ".1f", 100),
     }
-    return Table.from_rows(by_method, columns)
+    return Table.from_rows([replace(quality, method=_short(quality.method)) for quality in by_method], columns)
 
 
 def caption(by_method: Sequence[Quality]) -> str:

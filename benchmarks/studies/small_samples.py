@@ -17,9 +17,8 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from deep.comparison.analysis_config import OnRunConfig
 from deep.comparison.comparison import finished_run
-from deep.comparison.config import TRAINED
+from deep.comparison.config import TRAINED, OnRunConfig
 from deep.comparison.methods import methods_of
 from deep.comparison.run_data import Samples
 from deep.comparison.runs import Run

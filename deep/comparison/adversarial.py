@@ -67,19 +67,19 @@ def pgd(
     """
     if not eps >= 0.0 or steps < 1:
         raise InputError(f"`eps` must not be negative and `steps` must be at least 1; got {eps} and {steps}.")
-    place = torch.device(device)
-    placed(model, place, images=images.ndim == 4)
+    target = torch.device(device)
+    placed(model, target, images=images.ndim == 4)
     draws = None if start is None else np.random.default_rng(start)
     results = []
     with in_eval_mode(model):
         for first in range(0, len(images), _BATCH):
             x = torch.from_numpy(np.asarray(images[first : first + _BATCH], dtype=np.float32))
-            y = torch.from_numpy(labels[first : first + _BATCH]).to(place)
+            y = torch.from_numpy(labels[first : first + _BATCH]).to(target)
             shift = (
                 torch.zeros_like(x) if draws is None else torch.from_numpy(draws.uniform(-eps, eps, x.shape)).float()
             )
-            low, high = (x - eps).clamp(0.0, _PIXELS).to(place), (x + eps).clamp(0.0, _PIXELS).to(place)
-            attacked = torch.clamp(x.to(place) + shift.to(place), low, high)
+            low, high = (x - eps).clamp(0.0, _PIXELS).to(target), (x + eps).clamp(0.0, _PIXELS).to(target)
+            attacked = torch.clamp(x.to(target) + shift.to(target), low, high)
             for _ in range(steps):
                 attacked.requires_grad_(True)
                 seen = attacked if prepare is None else prepare(attacked)

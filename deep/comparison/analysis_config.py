@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deep.comparison.config import FINE_TUNED, REFERENCES, TRAINED, RunConfig, TextConfig
+from deep.comparison.config import FINE_TUNED, REFERENCES, TRAINED, OnRunConfig, RunConfig, TextConfig
 from ntk.kernel_config import FULL, KernelKind
-from projnorm.core.config import Config, seed_setting, setting
+from projnorm.core.config import seed_setting, setting
 from projnorm.core.errors import InputError
 
 PAPER_EPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.5, 8.0)
@@ -15,15 +15,6 @@ _PIXELS = 255
 _PAPER_SHARES = {"steps": (1.0, 0.5, 0.2), "samples": (0.5, 0.2, 0.1, 0.05, 0.01), "lr": (0.5, 0.1)}
 # No setting of the paper's sweep trains on fewer.
 _FEWEST_SAMPLES = 20
-
-
-@dataclass(frozen=True)
-class OnRunConfig(Config):
-    """An experiment on a finished run."""
-
-    run: str = setting(
-        "", "Name of the finished run, or its beginning; the only one there is by default.", positional=True
-    )
 
 
 @dataclass(frozen=True)

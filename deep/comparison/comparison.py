@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from deep.comparison.analysis_config import OnRunConfig
-from deep.comparison.config import PROJNORM_METHODS, RunConfig, kind_of
+from deep.comparison.config import PROJNORM_METHODS, OnRunConfig, RunConfig, kind_of
 from deep.comparison.methods import methods_of
 from deep.comparison.runs import Run, open_run
 from deep.comparison.scores import MEANINGS, Scores, TargetScores
@@ -21,7 +22,7 @@ from deep.comparison.stages import STAGE_NAMES, reference_samples, stage_samples
 from deep.comparison.tasks import (
     ScoringTask,
     build_method,
-    each,
+    on_own_threads,
     score_target,
     scoring_tasks,
     train_stage,
@@ -30,13 +31,15 @@ from deep.comparison.tasks import (
 )
 from deep.comparison.trained_networks import TrainedNetworks, for_workers, networks_of, require_network
 from deep.training.loop import require_precision
-from projnorm.core.backends import require_shared
+from projnorm.core.backends import in_order, require_shared, run_each
 from projnorm.core.errors import ChangedInputError, InputError
 from projnorm.core.files import reason
 from projnorm.core.progress import watched
 from projnorm.core.records import Record, RunContext, begin_run, find_record, finish_record, record_id
 from projnorm.models.forward import forward
 
+T = TypeVar("T")
+R = TypeVar("R")
 C = TypeVar("C", bound=OnRunConfig)
 
 _MEANINGS = MEANINGS | {
@@ -87,7 +90,7 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
             return record
         started = time.perf_counter()
         scored = _score_targets(run, tasks)
-        with each(validation_error, run, [None]) as validated:
+        with _each(validation_error, run, [None]) as validated:
             ((_, facts["validation_error"]),) = validated
         return finish_record(kind, config, context, _arrays(run, scored), _MEANINGS, started=started, facts=facts)
 
@@ -145,19 +148,27 @@ def _changed(run: Run) -> ChangedInputError:
     )
 
 
+@contextmanager
+def _each(function: Callable[[Run, T], R], run: Run, items: Sequence[T]) -> Iterator[Iterator[tuple[T, R]]]:
+    """Results of `function` in the order of the items, so that what is written does not depend on the workers."""
+    task = partial(on_own_threads, function, run)
+    with run_each(task, items, backend=run.context.backend.for_tasks(len(items))) as running:
+        yield zip(items, in_order(running), strict=True)
+
+
 def _score_targets(run: Run, tasks: Sequence[ScoringTask]) -> dict[str, TargetScores]:
     """Train what is not trained and score what is not scored; returns the new scores by group."""
     names, data, scores = stages_of(run.config), networks_of(run).data, {}
     samples = {name: stage_samples(run.config, name, len(data.train)) for name in names}
     total = sum(samples.values()) + sum(task.units(run) for task in tasks)
     with watched(run.folder / "progress", description="training the networks", total=total) as count:
-        with each(train_stage, run, names) as trained:
+        with _each(train_stage, run, names) as trained:
             for name, _ in trained:
                 count(f"trained the {STAGE_NAMES[name]}", samples[name])
         # What a method trains besides, before every worker would.
-        with each(build_method, run, run.config.methods) as built:
+        with _each(build_method, run, run.config.methods) as built:
             list(built)
-        with each(score_target, run, tasks) as scored:
+        with _each(score_target, run, tasks) as scored:
             for task, part in scored:
                 run.put_scores(task.group, [part])
                 scores[task.group] = part

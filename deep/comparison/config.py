@@ -156,7 +156,10 @@ def run_methods() -> tuple[str, ...]:
     from projnorm.estimators.registry import ESTIMATORS
 
     left_out = {"second", "others", "table"}
-    return (*METHODS, *(name for name, one in ESTIMATORS.items() if name not in METHODS and not one.needs & left_out))
+    return (
+        *METHODS,
+        *(name for name, method in ESTIMATORS.items() if name not in METHODS and not method.needs & left_out),
+    )
 
 
 def text_methods() -> tuple[str, ...]:
@@ -189,7 +192,13 @@ class _Comparison(Config):
 
 @dataclass(frozen=True)
 class DeepConfig(_Comparison):
-    """A comparison of methods on a network for images; the defaults are the paper's."""
+    """A comparison of methods on a network for images; the defaults are the paper's.
+
+    Examples:
+        >>> config = DeepConfig(ImageData("digits", m=100)).updated({"projnorm": {"steps": 20}})
+        >>> config.data.m, config.projnorm.steps, config.finetune.epochs
+        (100, 20, 20)
+    """
 
     data: ImageData = setting(ImageData(), "Images.", flat=True)
     network: ImageNetwork = setting(ImageNetwork(), "Network before fine-tuning.", flat=True)
@@ -227,6 +236,15 @@ def references_of(config: RunConfig) -> dict[str, str]:
     """What each method of the run that trains on targets compares with."""
     references = {PROJNORM: config.projnorm.reference, PROJNORM_MATCHED: MATCHED}
     return {method: references[method] for method in PROJNORM_METHODS if method in config.methods}
+
+
+@dataclass(frozen=True)
+class OnRunConfig(Config):
+    """An experiment on a finished run."""
+
+    run: str = setting(
+        "", "Name of the finished run, or its beginning; the only one there is by default.", positional=True
+    )
 
 
 def image_config(config: RunConfig) -> DeepConfig:

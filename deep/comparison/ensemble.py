@@ -31,7 +31,7 @@ def rising(scores: Scores) -> Floats:
 
 def signs(methods: Sequence[str]) -> Floats:
     """The sign that makes the score of each method rise with the error; 1 for names that are no method's."""
-    falling = {name for name, one in ESTIMATORS.items() if one.direction == "down"}
+    falling = {name for name, method in ESTIMATORS.items() if method.direction == "down"}
     return np.array([-1.0 if method in falling else 1.0 for method in methods])
 
 

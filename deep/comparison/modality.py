@@ -13,7 +13,6 @@ import numpy as np
 from deep.comparison.config import DeepConfig, RunConfig, TextConfig
 from deep.comparison.run_data import RunData, require_trainable, split_order
 from deep.comparison.text_targets import load_text_data
-from ntk.tiles.plan import TRAIN
 from projnorm.core.errors import InputError
 from projnorm.data.cifar import DOWNLOADS, download_cifar
 from projnorm.data.cifar_c import open_cifar_c
@@ -34,6 +33,8 @@ from projnorm.models.preparation import Prepare
 from projnorm.models.text_networks import LoadedPairClassifier, download_checkpoint, load_pair_classifier
 from projnorm.models.weights import LoadedNetwork, load_network
 
+# Name of the training samples in kernels of a run, `ntk.tiles.plan.TRAIN`, which no target may have.
+_TRAIN = "train"
 # A network and where its weights come from.
 Loaded = LoadedNetwork | LoadedPairClassifier
 
@@ -101,7 +102,7 @@ def load_image_data(config: DeepConfig, *, cache: Path | None = None) -> RunData
         shifted = official_targets(splits.test, indices, shifts, open_cifar_c(data.corruptions))
     classes = 1 + int(max(splits.train.labels.max(), splits.test.labels.max()))
     shifted += given_targets(data.targets, data.m, rng, classes=classes, names=splits.train.class_names)
-    require_distinct([target.name for target in shifted], taken=(TRAIN,))
+    require_distinct([target.name for target in shifted], taken=(_TRAIN,))
     targets = tuple(shifted)
     require_trainable(train, targets, config.methods)
     facts: dict[str, object] = {

@@ -51,13 +51,13 @@ def split_order(
     """
     order = rng.permutation(available)
     left = available - n_validation
-    wanted = n or left
-    if not 2 <= wanted <= left:
+    n_train = n or left
+    if not 2 <= n_train <= left:
         raise InputError(
             f"`n` and `n_validation` must leave 2 samples or more of the {available:,} of {name} to train on; "
             f"got n = {n:,} and n_validation = {n_validation:,}."
         )
-    return order[:n_validation], order[n_validation : n_validation + wanted], order[n_validation + wanted :]
+    return order[:n_validation], order[n_validation : n_validation + n_train], order[n_validation + n_train :]
 
 
 def require_trainable(train: Samples, targets: tuple[Target[Samples], ...], methods: tuple[str, ...]) -> None:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deep.comparison.analysis_config import OnRunConfig
 from deep.comparison.comparison import C, finished_run
+from deep.comparison.config import OnRunConfig
 from deep.comparison.methods import methods_of
 from deep.comparison.runs import Run
 from deep.comparison.scores import Scores

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from deep.comparison.config import MATCHED, PROJNORM_METHODS, references_of
@@ -14,7 +12,6 @@ from deep.comparison.runs import Run
 from deep.comparison.scores import TargetScores
 from deep.comparison.stages import projnorm_samples
 from deep.comparison.trained_networks import networks_of
-from projnorm.core.backends import in_order, run_each
 from projnorm.models.preparation import one_thread
 
 T = TypeVar("T")
@@ -73,14 +70,6 @@ def unfinished_tasks(run: Run) -> list[ScoringTask]:
     ]
 
 
-@contextmanager
-def each(function: Callable[[Run, T], R], run: Run, items: Sequence[T]) -> Iterator[Iterator[tuple[T, R]]]:
-    """Results of `function` in the order of the items, so that what is written does not depend on the workers."""
-    task = partial(_on_own_threads, function, run)
-    with run_each(task, items, backend=run.context.backend.for_tasks(len(items))) as running:
-        yield zip(items, in_order(running), strict=True)
-
-
 def train_stage(run: Run, stage: str) -> None:
     """Train one stage of a run, unless it is there."""
     networks_of(run).train_stage(stage)
@@ -110,6 +99,7 @@ def validation_error(run: Run, _: None) -> float:
     return networks.outputs(networks.data.validation).error
 
 
-def _on_own_threads(function: Callable[[Run, T], R], run: Run, item: T) -> R:
+def on_own_threads(function: Callable[[Run, T], R], run: Run, item: T) -> R:
+    """What `function` gives for an item, on one thread: processes beside each other share the cores."""
     with one_thread(run.context.device):
         return function(run, item)

@@ -53,7 +53,7 @@ def load_text_data(config: TextConfig) -> RunData:
     held_out, learnt, left = split_order(len(whole), data.n, data.n_validation, rng, whole.name)
     sets = [_held_out(data.test, whole.take(left)), *map(_target_set, data.targets)]
     _require_classes(whole, sets)
-    if config.projnorm.labels == "true" and (two_way := [one.name for one in sets if one.merge]):
+    if config.projnorm.labels == "true" and (two_way := [test_set.name for test_set in sets if test_set.merge]):
         raise InputError(f"`labels` true needs targets with three labels to train on; {two_way[0]} has two.")
     encode = load_encode(network.model, network.length)
 
@@ -63,23 +63,26 @@ def load_text_data(config: TextConfig) -> RunData:
     train = whole.take(learnt)
     trained_on = set(zip(train.premises, train.hypotheses, strict=True))
     targets, small, known = [], [], {}
-    for one in sets:
-        everything = {one.name: (one.origin, np.arange(len(one.pairs)))}
+    for test_set in sets:
+        everything = {test_set.name: (test_set.origin, np.arange(len(test_set.pairs)))}
         parts = {
-            f"{one.name}, {part}": (PART, members)
+            f"{test_set.name}, {part}": (PART, members)
             for kind in data.subsets
-            for part, members in subsets(one.pairs, kind).items()
+            for part, members in subsets(test_set.pairs, kind).items()
         } | {
-            f"{one.name}, {100 * share:g}% {whole.classes[-1]}": (PART, _mixed(one.pairs, share, data.m, rng))
+            f"{test_set.name}, {100 * share:g}% {whole.classes[-1]}": (
+                PART,
+                _mixed(test_set.pairs, share, data.m, rng),
+            )
             for share in data.shares
-            if not one.merge
+            if not test_set.merge
         }
         for name, (origin, members) in (everything | parts).items():
             if origin == PART and len(members) < data.m:
                 small.append(name)
                 continue
-            chosen = one.pairs.take(np.sort(rng.permutation(members)[: data.m]))
-            targets.append(Target(name, one.family, one.severity, origin, encoded(chosen), one.merge))
+            chosen = test_set.pairs.take(np.sort(rng.permutation(members)[: data.m]))
+            targets.append(Target(name, test_set.family, test_set.severity, origin, encoded(chosen), test_set.merge))
             if again := sum(pair in trained_on for pair in zip(chosen.premises, chosen.hypotheses, strict=True)):
                 known[name] = again
     _require_distinct(targets)
@@ -89,7 +92,9 @@ def load_text_data(config: TextConfig) -> RunData:
         "parts_left_out_for_fewer_than_m_pairs": small,
         "sets_of_fewer_than_m_pairs": [t.name for t in targets if len(t.samples) < data.m],
         "pairs_that_were_trained_on": known,
-        "pairs_without_a_gold_label": {one.name: one.pairs.unlabelled for one in sets if one.pairs.unlabelled},
+        "pairs_without_a_gold_label": {
+            test_set.name: test_set.pairs.unlabelled for test_set in sets if test_set.pairs.unlabelled
+        },
     }
     if two_way := [target.name for target in targets if target.merge]:
         facts |= {"two_way_targets": two_way, "merged": MERGING}
@@ -152,10 +157,10 @@ def _mixed(pairs: Pairs, share: float, m: int, rng: np.random.Generator) -> NDAr
 
 def _require_classes(whole: Pairs, sets: list[_Set]) -> None:
     """Refuse targets of other classes than the network learns, which may be merged where they are those of NLI."""
-    for one in sets:
-        if one.pairs.classes not in (whole.classes, TWO_WAY if whole.classes == LABELS else ()):
-            theirs, ours = ", ".join(one.pairs.classes), ", ".join(whole.classes)
-            raise InputError(f"{one.name}: must have the classes of {whole.name}, {ours}; it has {theirs}.")
+    for test_set in sets:
+        if test_set.pairs.classes not in (whole.classes, TWO_WAY if whole.classes == LABELS else ()):
+            theirs, ours = ", ".join(test_set.pairs.classes), ", ".join(whole.classes)
+            raise InputError(f"{test_set.name}: must have the classes of {whole.name}, {ours}; it has {theirs}.")
 
 
 def _require_distinct(targets: list[Target[EncodedPairs]]) -> None:

@@ -81,7 +81,7 @@ class TrainedNetworks:
         return forward(model, self.modality.last, inputs, prepare=self.modality.prepare, device=self.device)
 
     def meter(self, task: str, *, samples: int) -> Meter:
-        """Reports how far a training has come, whose steps see so many samples each.
+        """Reports how far a training has come, whose steps see this number of samples each.
 
         Its file is named after a hash, since targets have names of the user's.
         """

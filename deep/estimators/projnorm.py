@@ -67,25 +67,11 @@ class WeightDistance(Estimator):
         self, target: Outputs, references: Mapping[str, Parameters], *, watch: Watch | None = None
     ) -> dict[str, ProjNormValue]:
         """Train on a target once and compare with several references."""
-        from deep.training.projnorm import ProjNormValue, squared_distances, total_distance
+        from deep.training.projnorm import DistanceRecorder
 
-        distances: dict[str, dict[int, float]] = {name: {} for name in references}
-
-        def watched(step: int, model: nn.Module) -> None:
-            if watch is not None:
-                watch(step, model)
-            if step in self.trajectory:
-                for name, reference in references.items():
-                    distances[name][step] = total_distance(squared_distances(model, reference))
-
-        recipe = self._recipe(len(target))
-        model = self._trained(target, self.labels_of(target), recipe, watched)
-        steps = recipe.count_steps(min(self.samples or len(target), len(target)))
-        layers = {name: squared_distances(model, reference) for name, reference in references.items()}
-        return {
-            name: ProjNormValue(total_distance(layers[name]), layers[name], distances[name], steps)
-            for name in references
-        }
+        recorder, recipe = DistanceRecorder(references, self.trajectory, watch), self._recipe(len(target))
+        model = self._trained(target, self.labels_of(target), recipe, recorder.after_step)
+        return recorder.values(model, recipe.count_steps(min(self.samples or len(target), len(target))))
 
     def labels_of(self, target: Outputs) -> NDArray[np.int64]:
         """What is trained on: the evaluated network's own labels, already in its outputs, or true ones."""

@@ -55,9 +55,9 @@ def to_tensors(arrays: Arrays) -> dict[str, Tensor]:
 def batch_indices(count: int, batch: int, step: int, seed: int) -> NDArray[np.intp]:
     """Which samples a step sees: every epoch goes through all of them once, in an order of its own."""
     per_epoch = batches_per_epoch(count, batch)
-    epoch, place = divmod(step, per_epoch)
-    start = place * batch
-    stop = count if place == per_epoch - 1 else start + batch
+    epoch, position = divmod(step, per_epoch)
+    start = position * batch
+    stop = count if position == per_epoch - 1 else start + batch
     return _order(count, epoch, seed)[start:stop]
 
 
@@ -95,6 +95,13 @@ def train(
 
     Raises:
         InputError: If there are fewer than two samples or not one label each, or the weights are no longer finite.
+
+    Examples:
+        >>> from projnorm.models.recipe import Recipe
+        >>> inputs, labels = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+        >>> model = train(nn.Linear(4, 2), inputs, labels, Recipe(steps=50, lr=1.0, batch=4), seed=0)
+        >>> model(torch.from_numpy(inputs)).argmax(dim=1).tolist()
+        [0, 1, 0, 1]
     """
     labels = np.asarray(labels).astype(np.int64, casting="same_kind", copy=False)
     if len(inputs) != len(labels) or len(labels) < 2:
@@ -102,29 +109,31 @@ def train(
             f"training needs two samples or more, one label each; got {len(inputs)} samples and {len(labels)} labels."
         )
     require_precision(recipe, device)
-    steps, place = recipe.count_steps(len(labels)), torch.device(device)
-    placed(model, place, images=inputs.ndim == 4).train()
+    steps, target = recipe.count_steps(len(labels)), torch.device(device)
+    placed(model, target, images=inputs.ndim == 4).train()
     if recipe.batch_norm == "frozen":
         for module in model.modules():
             if isinstance(module, _BATCH_NORMS):
                 module.eval()
     optimiser = _optimiser(recipe, model)
-    idle = [one for name, one in model.named_parameters() if one.requires_grad and not recipe.trains(name)]
+    idle = [
+        parameter for name, parameter in model.named_parameters() if parameter.requires_grad and not recipe.trains(name)
+    ]
     for parameter in idle:
         parameter.requires_grad_(False)
     identity = {**recipe.identity, "seed": seed}
     first = 0 if checkpoint is None else _resume(checkpoint, model, optimiser, identity)
     called = cast("nn.Module", torch.compile(model)) if recipe.compiled else model
-    mixed = torch.autocast(place.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
+    mixed = torch.autocast(target.type, torch.bfloat16) if recipe.precision == "mixed" else nullcontext()
     saved = time.monotonic()
-    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[target] if target.type == "cuda" else []):
         for step in range(first, steps):
             torch.manual_seed(_step_seed(seed, step))
             chosen = batch_indices(len(labels), recipe.batch, step, seed)
             seen = inputs[chosen]
             if recipe.augmentation == "standard":
                 seen = augmented(seen, np.random.default_rng((seed, step)))
-            x, y = prepared(seen, prepare, place), torch.from_numpy(labels[chosen]).to(place)
+            x, y = prepared(seen, prepare, target), torch.from_numpy(labels[chosen]).to(target)
             for group in optimiser.param_groups:
                 group["lr"] = recipe.lr_at(step, steps)
             optimiser.zero_grad()

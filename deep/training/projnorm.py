@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from deep.training.loop import train
+from deep.training.loop import Watch, train
 from projnorm.core.errors import InputError
 from projnorm.models.preparation import Prepare
 from projnorm.models.recipe import Recipe
@@ -30,14 +30,47 @@ Parameters = Mapping[str, Tensor]
 class ProjNormValue:
     """The Euclidean distance over all parameters, without buffers of batch norm, and where it comes from.
 
-    `layers` has the squared distance of each parameter, which add up to the square of `value`; `trajectory` the
-    distance after each of the steps asked for.
+    Attributes:
+        value: The distance.
+        layers: Squared distance of each parameter; they add up to the square of `value`.
+        trajectory: Distance after each of the steps that it was recorded for.
+        steps: Number of training steps.
     """
 
     value: float
     layers: dict[str, float]
     trajectory: dict[int, float]
     steps: int
+
+
+class DistanceRecorder:
+    """Records, after some of the steps of a training, how far its weights are from references.
+
+    Attributes:
+        references: Parameters by name, for each reference.
+        distances: Distance by step, for each reference.
+    """
+
+    def __init__(self, references: Mapping[str, Parameters], steps: Sequence[int], watch: Watch | None = None) -> None:
+        """Distances are recorded after these `steps`; `watch` is called after every step."""
+        self.references, self._steps, self._watch = references, frozenset(steps), watch
+        self.distances: dict[str, dict[int, float]] = {name: {} for name in references}
+
+    def after_step(self, step: int, model: nn.Module) -> None:
+        """What `deep.training.loop.train` calls."""
+        if self._watch is not None:
+            self._watch(step, model)
+        if step in self._steps:
+            for name, reference in self.references.items():
+                self.distances[name][step] = total_distance(squared_distances(model, reference))
+
+    def values(self, model: nn.Module, steps: int) -> dict[str, ProjNormValue]:
+        """The distances of the network that the training gave after so many steps."""
+        layers = {name: squared_distances(model, reference) for name, reference in self.references.items()}
+        return {
+            name: ProjNormValue(total_distance(layers[name]), layers[name], self.distances[name], steps)
+            for name in self.references
+        }
 
 
 def train_reference(
@@ -53,6 +86,14 @@ def train_reference(
     """Parameters of the reference: the same training on in-distribution samples with their true labels.
 
     `initial` is left as it is; the other arguments are those of `deep.training.loop.train`.
+
+    Examples:
+        >>> from projnorm.models.recipe import Recipe
+        >>> inputs, labels = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+        >>> recipe = Recipe(steps=5, batch=4)
+        >>> reference = train_reference(torch.nn.Linear(4, 2), inputs, labels, recipe, seed=0)
+        >>> {name: tuple(tensor.shape) for name, tensor in reference.items()}
+        {'weight': (2, 4), 'bias': (2,)}
     """
     model = copy.deepcopy(initial)
     return parameters_of(train(model, inputs, labels, recipe, seed=seed, prepare=prepare, device=device))

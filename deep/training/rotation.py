@@ -21,7 +21,7 @@ _HEAD = Recipe(steps=400, lr=0.05, batch=256)
 def turned_features(
     network: nn.Module, last: str, images: NDArray[np.generic], turn: int, prepare: Prepare | None, device: str
 ) -> NDArray[np.floating]:
-    """Features, the inputs of the network's `last` layer, of images turned by so many times 90 degrees."""
+    """Features, the inputs of the network's `last` layer, of images turned by `turn` times 90 degrees."""
     turned = np.ascontiguousarray(np.rot90(images, turn, axes=(1, 2)))
     return forward(network, last, turned, prepare=prepare, device=device).known_features
 
