@@ -14,7 +14,7 @@ generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 
 @st.composite
 def spectra(draw, size: int, decades: float = 3.0) -> np.ndarray:
-    """Descending singular values over at most so many decades, at any scale."""
+    """Descending singular values over at most `decades` decades, at any scale."""
     exponents = draw(st.lists(st.floats(0.0, decades), min_size=size, max_size=size))
     scale = draw(st.sampled_from([1e-3, 1.0, 1e3]))
     return scale * 10.0 ** -np.sort(np.array(exponents))

@@ -74,7 +74,7 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
 
 
 def test_a_target_is_predicted_by_the_regression_of_the_hypothesis_it_looks_like():
-    answers = learnt(families=60)  # so many draws outweigh the odds that shares stay as they are
+    answers = learnt(families=60)  # this many draws outweigh the odds that shares stay as they are
     own, other = {"A": 0.2, "B": 0.0}, {"A": 0.2, "B": 1.0}
     assert answers.answer(assessment(), own, "any", SIZES, 0.9).value == pytest.approx(0.2, abs=0.03)
     assert answers.answer(assessment(), other, "any", SIZES, 0.9).value == pytest.approx(0.4, abs=0.06)

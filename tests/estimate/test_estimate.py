@@ -47,7 +47,7 @@ def outputs(model, points, labels=None):
 
 
 def asked(model, n: int = 60, shift: float = 0.0, **options):
-    """The estimate for a target of so many samples from a source of as many."""
+    """The estimate for a target of `n` samples from a source of as many."""
     return estimate_error(model, world(n, 0.0, 1), world(n, shift, 2)[0], **options)
 
 

@@ -1,4 +1,4 @@
-"""Warnings that a range may not hold: each condition by itself; what is known or shows no shift is not doubted."""
+"""Warnings that a range may not hold: each condition by itself; what is known or shows no shift is not warned of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.estimate.test_answers import NO, YES, assessment
 from tests.small import gaussian_outputs
 
 N = 1000
-# Nothing to doubt: COT is above the source error, and the change of the predicted classes explains it.
+# Nothing to warn of: COT is above the source error, and the change of the predicted classes explains it.
 SOUND = {"source_error": 0.1, "confidence_error": 0.12, "cot": 0.2, "predicted_distance": 0.18, "resolution": 0.8}
 
 
@@ -45,7 +45,7 @@ def test_each_condition_is_a_warning_of_its_own(values, needed, wanted):
     (warning,) = warnings_for(sound(**values), N, "any")
     assert wanted in warning
     assert "a few labels would decide" in warning.lower()
-    # Each part of a condition is needed, and nothing is doubted that shows no shift.
+    # Each part of a condition is needed, and there is no warning where there is no shift.
     assert warnings_for(sound(YES, YES, **values), N, "any") == []
     for name in needed:
         others = {one: value for one, value in values.items() if one != name}

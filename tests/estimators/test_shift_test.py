@@ -15,7 +15,7 @@ ALIKE = [1 / 3] * 3
 
 
 def p_values(source, target, n, m, *, draws=200, noise=0.0, seed=0):
-    """Of "no shift" and of "class shares", for so many draws of labelled samples and of a target."""
+    """Of "no shift" and of "class shares", for `draws` draws of labelled samples and of a target."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(draws):

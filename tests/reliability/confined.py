@@ -83,7 +83,7 @@ class Guard:
 
     @contextmanager
     def limits(self, room: int, seconds: float, *, armed: bool) -> Iterator[None]:
-        """So many bytes more than are in use now, so much time, and nothing that leads outside."""
+        """At most this many bytes more than are in use now, at most this much time, and nothing that leads outside."""
         before = resource.getrlimit(resource.RLIMIT_AS)
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))

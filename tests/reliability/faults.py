@@ -110,7 +110,7 @@ def put_fault(fault: str, writer: Writer, trial: int) -> None:
 
 
 def damages(data: bytes, rng: random.Random, parts: int) -> Iterator[tuple[str, bytes]]:
-    """A file cut off, emptied, lengthened, and with a bit changed and a range zeroed in each of so many parts of it."""
+    """A file cut off, emptied, lengthened, and with a bit changed and a range zeroed in each of its parts."""
     yield "empty", b""
     yield "longer", data + b"\0"
     for cut in sorted({1, 2, len(data) // 2, len(data) - 1, *rng.sample(range(len(data)), min(8, len(data)))}):
@@ -212,7 +212,7 @@ def _finish(process: Any, reading: Connection) -> tuple[set[str], int]:
 
 
 def _child(name: str, folder: Path, fault: str, seed: int, moment: int | None, telling: Connection) -> None:
-    """Do the job, with the fault when so many lines are done; without a moment, tell when each line was come to."""
+    """Do the job, with the fault after a number of lines; without a moment, tell when each line was come to."""
     rng = random.Random(seed)
     logging.getLogger("projnorm").propagate = False
     lines: dict[tuple[str, int], list[int]] = {}

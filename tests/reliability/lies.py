@@ -44,7 +44,7 @@ _COMPRESSIONS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED,
 
 @st.composite
 def lying_npy(draw: st.DrawFn) -> bytes:
-    """A header that fits what follows it seldom."""
+    """A header that rarely fits what follows it."""
     shape = tuple(draw(st.lists(st.sampled_from(_SIDES), max_size=5)))
     kind, order = draw(st.sampled_from(_TYPES)), draw(st.sampled_from(("True", "False")))
     text = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}}}"

@@ -69,7 +69,7 @@ def test_measured_coverage_is_of_families_left_out():
 
 @pytest.mark.parametrize("count", [9, 2])
 def test_coverage_is_unknown_where_every_interval_would_be_infinite(count):
-    """Of nine families eight are left, which do not reach 90 %; one of two cannot be judged by the other."""
+    """Of nine families eight are left, which do not reach 90 %; one of two cannot be calibrated by the other."""
     scores, errors, families = drawn(np.random.default_rng(1), families=count)
     measured = coverage(scores, errors, families, Line.fitted, 0.1, 0.9, rng=np.random.default_rng(0))
     assert math.isnan(measured.share.value)
