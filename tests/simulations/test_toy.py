@@ -152,6 +152,17 @@ def test_any_function_of_the_outputs_is_blind_to_sigma(design):
         assert np.ptp(arrays[name]) > 0.0
 
 
+def test_without_a_context_the_record_is_the_same_and_no_file_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config = ToyConfig(**SMALL, sigmas=(0.0, 2.0), trials=2, interval_trials=1)
+    record = run_toy(config)
+    assert not list(tmp_path.iterdir())
+    kept = run_toy(config, RunContext(tmp_path / "runs"))
+    for name, values in kept.arrays.items():
+        np.testing.assert_array_equal(record.arrays[name], values)
+
+
 def test_a_trial_does_not_depend_on_how_many_there_are(tmp_path):
     few = run_toy(ToyConfig(**SMALL, trials=3), RunContext(tmp_path))
     many = run_toy(ToyConfig(**SMALL, trials=8), RunContext(tmp_path))

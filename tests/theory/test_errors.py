@@ -367,6 +367,14 @@ def test_the_shared_dimension_of_the_proposition_has_no_default():
         pt.proposition_bound(X, Y, X_OOD)
 
 
+def test_an_input_error_is_one_class_for_the_whole_project():
+    import projnorm
+    from projnorm.core import errors
+
+    assert pt.InputError is errors.InputError is projnorm.InputError
+    assert issubclass(pt.InfeasibleRatioError, pt.InputError)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_wrong_input_is_named_in_one_line(case):
     call, message = CASES[case]

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from projnorm_theory import (
+    InfeasibleRatioError,
+    InputError,
     LinearPair,
     attaining_truths,
     generalised_bound,
     min_norm_solution,
     ood_loss,
+    sharp_ends,
     sharp_interval,
 )
 from simulations import counterexample
@@ -217,3 +220,14 @@ def test_small_eigenvalues_keep_the_lower_end_sharp(log_condition):
         assert lift.any()
         assert 0.0 < interval.lower <= loss * (1 + 1e-5)
         assert generalised_bound(X, X @ theta, X_ood, rho=rho).lower <= interval.lower * (1 + 1e-5)
+
+
+def test_ends_are_nan_only_where_no_ground_truth_has_the_ratio():
+    X, Y = [[1.0, 0.0]], [2.0]
+    assert np.isnan(sharp_ends(X, Y, [[3.0, 0.0]], rho=2.0)).all()
+    interval = sharp_interval(X, Y, [[0.6, 0.8]])
+    assert sharp_ends(X, Y, [[0.6, 0.8]]).tolist() == [interval.lower, interval.upper]
+    with pytest.raises(InfeasibleRatioError, match="`rho` must be"):
+        sharp_interval(X, Y, [[3.0, 0.0]], rho=2.0)
+    with pytest.raises(InputError, match="`Y` must be finite"):
+        sharp_ends(X, [np.nan], [[3.0, 0.0]])
