@@ -124,6 +124,14 @@ class ErrorEstimate:
         recalibrated_by: Number of labelled batches that corrected the estimate and its interval.
         metrics: Metrics besides the error, where they were asked for: from the labels, or from probabilities that
             expect the estimated error.
+
+    Examples:
+        >>> import projnorm as pn
+        >>> from projnorm.outputs.examples import example_outputs
+        >>> source, target = example_outputs(1000, shift=0.0)
+        >>> estimate = pn.estimate_error(None, source, target)
+        >>> estimate.based_on, estimate.level, estimate.low < estimate.error < estimate.high
+        (('DoC',), 0.9, True)
     """
 
     target: str
