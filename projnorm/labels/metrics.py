@@ -57,33 +57,13 @@ def metric_names(classes: int) -> tuple[str, ...]:
     return ("accuracy", "balanced accuracy", "macro F1", *each, *binary)
 
 
-def metrics_of(
-    labels: NDArray[Any], predicted: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None = None
-) -> dict[str, float]:
-    """The metrics of labelled samples; nan where one is undefined, as the recall of a class without samples.
-
-    Balanced accuracy is the mean of the defined recalls, and macro F1 that of the classes which are a label or a
-    prediction of some sample. AUROC counts ties half.
-
-    Args:
-        labels: True classes, shape ``(m,)``.
-        predicted: Predicted classes, shape ``(m,)``.
-        rows: Probabilities of the classes, shape ``(m, classes)``.
-        weights: Sampling weights, shape ``(m,)``, equal by default; a sample of weight 0 is as good as absent.
-    """
-    rows, predicted = _rows(rows), _columns(predicted, "predicted", rows)
-    soft = np.eye(rows.shape[1])[_columns(labels, "labels", rows)]
-    if weights is not None:
-        soft *= _numbers(weights, "weights", len(rows))[:, None]
-        if not soft.any():
-            raise InputError(f"`weights` must have a positive entry; got {len(rows):,} zeros.")
-    return dict(zip(metric_names(rows.shape[1]), _metrics(soft, predicted, rows[:, 1]).tolist(), strict=True))
-
-
 def expected_metrics(
     rows: NDArray[Any], predicted: NDArray[Any], scores: NDArray[Any] | None = None
 ) -> dict[str, float]:
     r"""The metrics without labels, if the label of each sample is drawn from its row of calibrated probabilities.
+
+    Balanced accuracy is the mean of the defined recalls, and macro F1 that of the classes which are a label or a
+    prediction of some sample; nan stands for what is undefined, as the recall of a class without samples.
 
     Counts are replaced by their expectations, so accuracy and Brier score are exact expectations, and ratios are
     those of expectations. With :math:`p_{ik}` the probabilities and :math:`\hat y_i` the predictions, the confusion

@@ -20,7 +20,6 @@ from projnorm.labels.metrics import (
     expected_metrics,
     labelled_metrics,
     metric_names,
-    metrics_of,
     tempered,
 )
 
@@ -33,6 +32,16 @@ LABELS = np.array([0, 1, 1])
 
 def rng_of(seed=0):
     return np.random.default_rng(seed)
+
+
+def metrics_of(labels, predicted, rows, weights=None):
+    """The metrics of labelled samples, with sampling weights: what estimates are compared with."""
+    rows = module._rows(rows)
+    predicted = module._columns(predicted, "predicted", rows)
+    soft = np.eye(rows.shape[1])[module._columns(labels, "labels", rows)]
+    if weights is not None:
+        soft = soft * np.asarray(weights, dtype=float)[:, None]
+    return dict(zip(metric_names(rows.shape[1]), module._metrics(soft, predicted, rows[:, 1]).tolist(), strict=True))
 
 
 def draw_labels(rows, rng):
@@ -352,8 +361,6 @@ STRATA, SIZES = np.array([0, 1, 1]), np.array([10, 20])
         (lambda: metrics_of(LABELS[:2], PREDICTED, ROWS), r"`labels` must be 3 whole numbers, from 0 to 1; got .*2,"),
         (lambda: metrics_of(LABELS + 1, PREDICTED, ROWS), r"`labels` must be 3 whole .* from 0 to 1; got .* 1 to 2"),
         (lambda: metrics_of(LABELS, PREDICTED / 2, ROWS), r"`predicted` must be 3 whole numbers.* got float64"),
-        (lambda: metrics_of(LABELS, PREDICTED, ROWS, -LABELS), r"`weights` must be 3 finite numbers, 0 or more; got"),
-        (lambda: metrics_of(LABELS, PREDICTED, ROWS, 0 * LABELS), "`weights` must have a positive entry; got 3 zeros"),
         (lambda: expected_metrics(ROWS, PREDICTED, 2 * ROWS[:, 1]), r"`scores` must be 3 finite .* from 0 to 1; got"),
         (lambda: tempered(ROWS, PREDICTED, 1.2), "`error` must be from 0 to 1; got 1.2"),
         (lambda: tempered(ROWS, PREDICTED, math.nan), "`error` must be from 0 to 1; got nan"),
