@@ -15,7 +15,7 @@ from figures.report import Report
 from figures.table import Column, Number, Table, number
 from projnorm.core.records import Record
 from projnorm.core.statistics import FitQuality, fit_quality
-from simulations.bound_check import holds
+from projnorm_theory.bounds import holds
 
 _GRAM = "The trace of a set's kernel is the sum of the squared lengths of its tangent features."
 TABLE_CAPTION = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from projnorm_theory.errors import InputError
 from projnorm_theory.linear_pair import RATIO_SLACK, SHARED_SINE, LinearPair, TrainingFit, as_pair
@@ -21,6 +21,9 @@ from projnorm_theory.validation import EPS, FloatArray, as_count, as_finite_resu
 
 # Rounding units by which the square roots of both ends are moved apart, relative to that of the upper end.
 OUTWARD_ROUNDINGS = 32
+# What rounding may do before a crossing counts: a share of the end crossed, for losses over a tail of condition 1e6,
+# and a share of the upper end, for lower ends that are the square of a small difference of lengths.
+_RELATIVE_SLACK, _ROUNDING_OF_UPPER = 1e-6, 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,6 +330,19 @@ def _spectral_interval(
         eigengap=_eigengap(pair.ood_singular_values, k),
         valid=contained and (orthogonal or not needs_orthogonal_tails),
     )
+
+
+def holds(loss: FloatArray | float, ends: FloatArray) -> NDArray[np.bool_]:
+    """Whether each loss lies between its ends, shape ``(..., 2)``, up to rounding; False where the ends are nan.
+
+    Example:
+        >>> import numpy as np
+        >>> holds(np.array([1.0, 3.0]), np.array([[0.5, 2.0], [0.5, 2.0]]))
+        array([ True, False])
+    """
+    lower, upper = ends[..., 0], ends[..., 1]
+    least = lower * (1 - _RELATIVE_SLACK) - upper * _ROUNDING_OF_UPPER
+    return (loss >= least) & (loss <= upper * (1 + _RELATIVE_SLACK))
 
 
 def _overlap_error(pair: LinearPair, fit: TrainingFit, smallest: float) -> float:

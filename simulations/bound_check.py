@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from projnorm.core.arrays import Arrays, from_npz, to_npz
 from projnorm.core.atomic import write_atomically
@@ -35,6 +34,7 @@ from projnorm_theory import (
     sharp_interval,
     spherical_loss,
 )
+from projnorm_theory.bounds import holds
 from simulations.designs import Design, FloatArray, flat_tail_design, spectral_design
 
 Family = Literal["exact", "phi", "rho", "tilt", "flat"]
@@ -50,10 +50,6 @@ MUST_HOLD: dict[str, tuple[Family, ...]] = {
     "sharp": FAMILIES,
     "joint": FAMILIES,
 }
-# What rounding may do before a crossing counts: a share of the end crossed, for losses over a tail of condition 1e6,
-# and a share of the upper end, for lower ends that are the square of a small difference of lengths.
-RELATIVE_SLACK = 1e-6
-ROUNDING_OF_UPPER = 1e-12
 _SAVED_AT_MOST = 10
 _SAVED_ARRAYS = ("X", "X_ood", "theta_star", "k", "family", "dial")
 
@@ -182,12 +178,6 @@ def measure(instance: Instance) -> dict[str, Any]:
         "sharp_rho_1": sharp_ends(pair, Y),
         "probability": math.nan if law.law is None else law.cdf(loss),
     }
-
-
-def holds(loss: FloatArray | float, ends: FloatArray) -> NDArray[np.bool_]:
-    """Whether each loss lies between its ends, up to rounding; False where the ends are nan."""
-    lower, upper = ends[..., 0], ends[..., 1]
-    return (loss >= lower * (1 - RELATIVE_SLACK) - upper * ROUNDING_OF_UPPER) & (loss <= upper * (1 + RELATIVE_SLACK))
 
 
 def violations(record: Record) -> dict[int, tuple[str, ...]]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.records import Record
-from simulations.bound_check import FAMILIES, INTERVALS, MUST_HOLD, Family, Instance, holds, measure
+from projnorm_theory.bounds import holds
+from simulations.bound_check import FAMILIES, INTERVALS, MUST_HOLD, Family, Instance, measure
 from simulations.designs import FloatArray
 
 

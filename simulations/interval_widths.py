@@ -31,7 +31,7 @@ from projnorm_theory import (
     sharp_interval,
     spherical_loss,
 )
-from simulations.bound_check import holds
+from projnorm_theory.bounds import holds
 from simulations.designs import FloatArray, haar
 from simulations.two_ratios import two_ratio_interval
 

@@ -13,7 +13,7 @@ from scipy.special import ndtr, stdtrit
 from projnorm.core.records import Record
 from projnorm.core.statistics import FitQuality, fit_quality
 from projnorm_theory import ToyAsymptotics, toy_asymptotics
-from simulations.bound_check import holds
+from projnorm_theory.bounds import holds
 from simulations.designs import FloatArray
 from simulations.toy import INTERVALS as TOY_INTERVALS
 from simulations.toy_designs import DESIGNS

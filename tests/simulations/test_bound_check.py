@@ -10,8 +10,9 @@ import pytest
 from projnorm.core.backends import Backend
 from projnorm.core.records import RunContext
 from projnorm_theory import check_assumptions, generalised_bound, sharp_interval
+from projnorm_theory.bounds import holds
 from simulations import BoundConfig, bound_check, flat_tail_design, run_bound_check
-from simulations.bound_check import FAMILIES, draw_instance, holds, load_instance, measure, violations
+from simulations.bound_check import FAMILIES, draw_instance, load_instance, measure, violations
 
 CONFIG = BoundConfig(instances=800, large=8)
 

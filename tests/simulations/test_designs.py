@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from projnorm.core.records import RunContext
 from projnorm_theory import check_assumptions, principal_angles, spectrum
+from projnorm_theory.bounds import holds
 from simulations import (
     CounterexampleConfig,
     SpectraConfig,
@@ -22,7 +23,6 @@ from simulations import (
     run_tail_angle,
     spectral_design,
 )
-from simulations.bound_check import holds
 from tests.strategies import generators
 from tests.theory import definitions
 
