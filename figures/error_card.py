@@ -28,7 +28,7 @@ _UNCALIBRATED = "The error that each method alone predicts; circles are the meth
 @plot("", _CALIBRATED)
 def draw(figure: Figure, estimate: ErrorEstimate) -> None:
     """Methods, and beside them the calibration where there is one."""
-    known = [one for one in estimate.methods if math.isfinite(one.error)]
+    known = [method for method in estimate.methods if math.isfinite(method.error)]
     panels = 1 if estimate.calibration is None else 2
     figure.set_size_inches(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known)))
     grid = figure.subplots(1, panels, squeeze=False)[0]
@@ -41,11 +41,11 @@ def draw(figure: Figure, estimate: ErrorEstimate) -> None:
 def build(estimate: ErrorEstimate) -> Table:
     """One row per method."""
     columns: dict[str, Column] = {
-        "method": lambda one: one.method,
+        "method": lambda method: method.method,
         "score": number("score", ".4g"),
         "error (%)": number("error", ".1f", 100),
         "MAE on families left out (points)": number("mae", ".1f", 100),
-        "note": lambda one: one.note or ("in the estimate" if one.method in estimate.based_on else ""),
+        "note": lambda method: method.note or ("in the estimate" if method.method in estimate.based_on else ""),
     }
     return Table.from_rows(estimate.methods, columns)
 
@@ -53,8 +53,8 @@ def build(estimate: ErrorEstimate) -> Table:
 def build_metrics(estimate: ErrorEstimate) -> Table:
     """One row per metric, in percent."""
     columns: dict[str, Column] = {
-        "metric": lambda one: one.name,
-        "value (%)": lambda one: Number.interval(100 * one.value, 100 * one.low, 100 * one.high, ".1f"),
+        "metric": lambda metric: metric.name,
+        "value (%)": lambda metric: Number.interval(100 * metric.value, 100 * metric.low, 100 * metric.high, ".1f"),
     }
     return Table.from_rows(estimate.metrics, columns)
 
@@ -62,10 +62,10 @@ def build_metrics(estimate: ErrorEstimate) -> Table:
 def build_hypotheses(estimate: ErrorEstimate) -> Table:
     """One row per hypothesis about the shift."""
     columns: dict[str, Column] = {
-        "what changed": lambda one: one.name,
+        "what changed": lambda hypothesis: hypothesis.name,
         "error (%)": number("error", ".1f", 100),
         "p-value": number("p_value", ".2g"),
-        "refuted": lambda one: "yes" if one.refuted else "no",
+        "refuted": lambda hypothesis: "yes" if hypothesis.refuted else "no",
     }
     return Table.from_rows(estimate.hypotheses, columns)
 
@@ -96,9 +96,9 @@ def card(estimates: Sequence[ErrorEstimate], *, command: str, model: str, data: 
     """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return page(
-        "Estimated error on " + "; ".join(f"{one.target}: {interval(one)}" for one in estimates),
+        "Estimated error on " + "; ".join(f"{estimate.target}: {interval(estimate)}" for estimate in estimates),
         "The error to expect of a model on data without labels, how certain that is, and what it is based on.",
-        [section(show(one)) for one in estimates],
+        [section(show(estimate)) for estimate in estimates],
         {"date": date, "command": command, "model": model, **data, **current_environment()},
     )
 
@@ -115,10 +115,10 @@ def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult])
     axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":", label="error on the source")
     if estimate.truth is not None:
         axes.axvline(100 * estimate.truth, color=TRUTH, lw=1.2, label="true error")
-    for place, one in enumerate(known):
-        member = one.method in estimate.based_on
-        axes.plot(100 * one.error, place, "o" if member else "|", color=CYCLE[0] if member else TRUTH, ms=5)
-    axes.set_yticks(range(len(known)), [one.method for one in known], fontsize=6.5)
+    for height, method in enumerate(known):
+        member = method.method in estimate.based_on
+        axes.plot(100 * method.error, height, "o" if member else "|", color=CYCLE[0] if member else TRUTH, ms=5)
+    axes.set_yticks(range(len(known)), [method.method for method in known], fontsize=6.5)
     axes.invert_yaxis()
     axes.set_xlabel("error (%)")
     axes.set_title(interval(estimate), fontsize=8)
