@@ -50,6 +50,9 @@ def test_gram_plans_computes_and_is_listed(tmp_path):
     assert (planned["samples"], planned["passes"]) == (12 + 3 * 10, 12 + 3 * 10)
     done = run_cli("ntk", "gram", *SMALL, *SMALL_CNN, "--out", str(tmp_path))
     assert "Spot check against autograd" in done.out
+    folder = next((tmp_path / "runs").glob("ntk-gram-*"))
+    assert (folder / "ntk_traces.csv").read_text().startswith("set,trace\ntrain,")
+    assert (folder / "ntk_traces.tex").exists()
     assert "ntk-gram-" in run_cli("runs", "--out", str(tmp_path)).out
 
 

@@ -239,3 +239,16 @@ def test_only_a_tuned_method_is_said_to_be_chosen_on_the_probes():
 
     assert "called tuned" not in deep_table.caption([of("ProjNorm"), of("ProjNormLinear-NTK")])
     assert "called tuned" in deep_table.caption([of("ProjNorm"), of(TUNED)])
+
+
+def test_a_warning_of_many_sets_is_printed_once(context):
+    record = run_analysis(small(families=("contrast",)), context)
+    warnings = [
+        f"{name}: eigenvalues below {x} may be due to rounding" for name, x in (("train", 1e-3), ("clean", 0.2))
+    ]
+    warnings.append("clean: no sharp interval: it is too wide")
+    notes = ntk_experiment._rounding_notes(replace(record, facts={**record.facts, "warnings": warnings}))
+    assert notes == [
+        "Note on train (likewise clean): eigenvalues below 0.001 may be due to rounding.",
+        "Note on clean: no sharp interval: it is too wide.",
+    ]
