@@ -1,4 +1,12 @@
-"""Drawn designs whose structure is known, and experiments on them."""
+"""Drawn designs whose structure is known, and experiments on them.
+
+`designs` draws inputs and a ground truth with given spectra, angles and norms; `toy` is the paper's experiment and
+`toy_designs` its siblings; `bound_check` verifies every interval on many designs, `interval_widths` compares how wide
+they are (with `two_ratios`, both ratios known); `counterexample`, `tail_angle` and `spectra_example` are one figure
+each. `toy_summaries` and `bound_summaries` say what a record means in numbers; `presets` are the runs of the report.
+
+Every ``run_...`` works without arguments: it then computes its default configuration and leaves no files.
+"""
 
 from simulations.bound_check import BoundConfig, run_bound_check
 from simulations.counterexample import CounterexampleConfig, counterexample, run_counterexample
