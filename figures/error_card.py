@@ -15,7 +15,8 @@ from figures.report import Report
 from figures.style import CYCLE, TRUTH, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
 from projnorm.core.environment import current_environment
-from projnorm.estimate.result import CalibrationSummary, ErrorEstimate, MethodResult
+from projnorm.estimate.plot import draw_estimate
+from projnorm.estimate.result import CalibrationSummary, ErrorEstimate
 
 _CALIBRATED = (
     "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
@@ -32,7 +33,7 @@ def draw(figure: Figure, estimate: ErrorEstimate) -> None:
     panels = 1 if estimate.calibration is None else 2
     figure.set_size_inches(3.4 * panels, max(2.4, 0.75 + 0.17 * len(known)))
     grid = figure.subplots(1, panels, squeeze=False)[0]
-    _methods(grid[0], estimate, known)
+    draw_estimate(estimate, grid[0])
     if estimate.calibration is not None:
         _calibration(grid[1], estimate, estimate.calibration)
     figure.legend(loc="outside lower center", ncols=3, fontsize=7)
@@ -107,21 +108,6 @@ def interval(estimate: ErrorEstimate) -> str:
     """The answer in a few words."""
     error, low, high = (f"{100 * value:.1f} %" for value in (estimate.error, estimate.low, estimate.high))
     return f"{error}, {100 * estimate.level:g} % {estimate.kind} {low} to {high}"
-
-
-def _methods(axes: Axes, estimate: ErrorEstimate, known: Sequence[MethodResult]) -> None:
-    axes.axvspan(100 * estimate.low, 100 * estimate.high, color=CYCLE[0], alpha=0.18, lw=0, label="interval")
-    axes.axvline(100 * estimate.error, color=CYCLE[0], lw=1.2, label="estimate")
-    axes.axvline(100 * estimate.source_error, color=TRUTH, lw=0.8, ls=":", label="error on the source")
-    if estimate.truth is not None:
-        axes.axvline(100 * estimate.truth, color=TRUTH, lw=1.2, label="true error")
-    for height, method in enumerate(known):
-        member = method.method in estimate.based_on
-        axes.plot(100 * method.error, height, "o" if member else "|", color=CYCLE[0] if member else TRUTH, ms=5)
-    axes.set_yticks(range(len(known)), [method.method for method in known], fontsize=6.5)
-    axes.invert_yaxis()
-    axes.set_xlabel("error (%)")
-    axes.set_title(interval(estimate), fontsize=8)
 
 
 def _calibration(axes: Axes, estimate: ErrorEstimate, calibration: CalibrationSummary) -> None:

@@ -149,8 +149,6 @@ def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
     for one in estimates:
         say(f"{one.target}: {one}\n")
-        for warning in one.warnings:
-            say(f"Warning: {warning}")
         if answer.fail_above is not None:
             above = one.probability_above(answer.fail_above)
             say(f"Probability that the error is above {100 * answer.fail_above:g} %: {above:.2f}")

@@ -6,16 +6,18 @@ import html
 import math
 from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.formatting import joined, percent
 from projnorm.core.statistics import Floats, Interval, normal_reach
-from projnorm.estimate.hypotheses import HypothesisResult
+from projnorm.estimate.hypotheses import BOTH, INPUTS, HypothesisResult
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from projnorm.labels.labelled import LabelledError
     from projnorm.labels.metrics import MetricEstimate
 
@@ -236,18 +238,44 @@ class ErrorEstimate:
             "metrics": [_finite(asdict(one)) for one in self.metrics],
         }
 
-    def __str__(self) -> str:
-        count = len(self.warnings)
-        more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
+    @property
+    def summary(self) -> str:
+        """The estimate in a few sentences, without its warnings."""
         if self.labelled is not None:
-            return f"{self._answer}.{self._truth} {self.labelled.sentence}{more}"
+            return f"{self._answer}.{self._truth} {self.labelled.sentence}"
         return (
             f"{self._answer}.{self._truth}{self._assumption} Based on {joined(self.based_on)}; "
-            f"{percent(self.source_error)} on the labelled source. The {self.kind} covers {self.covers}.{more}"
+            f"{percent(self.source_error)} on the labelled source. The {self.kind} covers {self.covers}."
         )
 
+    def to_frame(self) -> Any:
+        """What each method that was run says, one row per method, as a DataFrame of pandas."""
+        from projnorm.core.lazy import load
+
+        rows = [asdict(method) for method in self.methods if not method.note.startswith("not run")]
+        names = [field.name for field in fields(MethodResult)]
+        return load("pandas").DataFrame(rows, columns=names)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the interval, the error on the source and what each method says.
+
+        Args:
+            axes: Axes of matplotlib to draw on; new ones by default.
+
+        Returns:
+            The axes.
+        """
+        from projnorm.estimate.plot import draw_estimate
+
+        return draw_estimate(self, axes)
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *(f"Warning: {warning}" for warning in self.warnings)])
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self}>"
+        count = len(self.warnings)
+        more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
+        return f"<{type(self).__name__}: {self.summary}{more}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -259,7 +287,7 @@ class ErrorEstimate:
         answer = f"{percent(self.error)} ({100 * self.level:g} %: {percent(self.low)} to {percent(self.high)})"
         return (
             f"<p><b>{html.escape(self.target)}: {answer}</b></p><p>{html.escape(self.sentence)}</p><ul>{warnings}</ul>"
-            f"<table><tr><th>method</th><th>score</th><th>error</th></tr>{rows}</table>"
+            + (f"<table><tr><th>method</th><th>score</th><th>error</th></tr>{rows}</table>" if rows else "")
         )
 
     @property
@@ -278,7 +306,8 @@ class ErrorEstimate:
             return " The outputs show no shift."
         if "class shares" in self.not_refuted:
             return " A change of class shares alone explains the outputs."
-        inputs, both = self.hypotheses[2:]
+        by_name = {result.name: result for result in self.hypotheses}
+        inputs, both = by_name[INPUTS], by_name[BOTH]
         unlikely = ", which they do not look like," if inputs.refuted else ","
         return (
             f" Inputs have changed: the error is {percent(inputs.error)} if class shares are those of the source"

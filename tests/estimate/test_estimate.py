@@ -81,6 +81,24 @@ def test_outputs_alone_give_a_range_that_says_what_it_covers(linear):
     assert wider.high - wider.low > found.high - found.low
 
 
+def test_an_estimate_can_be_drawn_and_read_as_a_table(linear):
+    source, target = outputs(linear, *world(200, 0.0, 1)), outputs(linear, world(200, 0.3, 2)[0])
+    default, cheap = (estimate_error(None, source, target, methods=methods) for methods in ("default", "cheap"))
+    assert len(default.to_frame()) == 0
+    frame = cheap.to_frame().set_index("method")
+    assert frame.loc["COT", "score"] == {one.method: one.score for one in cheap.methods}["COT"]
+    axes = cheap.plot()
+    assert {text.get_text() for text in axes.get_yticklabels()} == set(frame.index[frame["error"].notna()])
+    assert default.plot(axes) is axes
+
+
+def test_the_words_of_the_field_for_a_shift_mean_ours(linear):
+    source, target = outputs(linear, *world(200, 0.0, 1)), outputs(linear, world(200, 0.3, 2)[0])
+    for ours, theirs in (("classes", "label"), ("inputs", "covariate")):
+        first, second = (estimate_error(None, source, target, shift=word) for word in (ours, theirs))
+        assert json.dumps(first.to_dict()) == json.dumps(second.to_dict())
+
+
 def test_enough_labelled_shifted_sets_give_an_interval(linear):
     source, (target, truth) = outputs(linear, *world(600, 0.0, 1)), world(400, 0.4, 99)
     sets = calibration_sets(linear, 10)
@@ -149,8 +167,9 @@ def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
         assert f"The {kind} covers sampling noise" in str(found)
         based = f"Based on {joined(found.based_on)}; {100 * found.source_error:.1f} % on the labelled source."
         assert based in str(found)
-        assert str(replace(found, warnings=("a", "b"))).endswith(" 2 warnings in .warnings.")
-        assert "<table>" in found._repr_html_()
+        assert str(replace(found, warnings=("a", "b"))).endswith("\nWarning: a\nWarning: b")
+        assert " 2 warnings in .warnings." in repr(replace(found, warnings=("a", "b")))
+        assert ("<table>" in found._repr_html_()) == (found is not plain), "methods that were not run have no row"
         assert len(repr(found)) < 600
     assert named.based_on == ("COT", "ATC")
 
