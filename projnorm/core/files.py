@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def memory_ceiling() -> int:
     return int(gigabytes * 1e9)
 
 
+@cache
 def physical_memory() -> int:
     """Memory of this machine in bytes."""
     try:
