@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deep.comparison.ensemble import Residuals
+from deep.comparison.ensemble import ResidualCorrelations
 from figures.style import Figure, plot
 from figures.table import Cell, Number, Table
 
@@ -19,7 +19,7 @@ _SPACIOUS = 10
 
 
 @plot("What the methods get wrong together", CAPTION)
-def draw(figure: Figure, residuals: Residuals, heading: str = "") -> None:
+def draw(figure: Figure, residuals: ResidualCorrelations, heading: str = "") -> None:
     """One cell per pair, below the diagonal."""
     import seaborn as sns
 
@@ -49,7 +49,7 @@ def draw(figure: Figure, residuals: Residuals, heading: str = "") -> None:
     axes.grid(visible=False)
 
 
-def build(residuals: Residuals) -> Table:
+def build(residuals: ResidualCorrelations) -> Table:
     """The same numbers, one row per method."""
     methods = residuals.methods
     rows: list[list[Cell]] = [
@@ -59,12 +59,12 @@ def build(residuals: Residuals) -> Table:
     return Table(("method", *methods[:-1]), rows[1:])
 
 
-def values(residuals: Residuals) -> dict[str, object]:
+def values(residuals: ResidualCorrelations) -> dict[str, object]:
     """The same as plain numbers."""
     matrices = {key: getattr(residuals, key).tolist() for key in ("correlation", "low", "high")}
     return {"methods": list(residuals.methods), **matrices}
 
 
-def _cell(residuals: Residuals, row: int, column: int) -> Number:
+def _cell(residuals: ResidualCorrelations, row: int, column: int) -> Number:
     value, low, high = (float(part[row, column]) for part in (residuals.correlation, residuals.low, residuals.high))
     return Number.interval(value, low, high, ".2f")

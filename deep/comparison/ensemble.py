@@ -101,7 +101,7 @@ def ensembles(scores: Scores, subsets: Iterable[Sequence[str]] | None = None) ->
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Residuals:
+class ResidualCorrelations:
     """Correlations between the residuals of methods, with the ends of their 95 % bootstrap intervals.
 
     Each has shape ``(methods, methods)``; nan where a method follows the error exactly, or there are too few families.
@@ -113,7 +113,7 @@ class Residuals:
     high: Floats
 
 
-def residual_correlations(scores: Scores, *, seed: int = 0) -> Residuals:
+def residual_correlations(scores: Scores, *, seed: int = 0) -> ResidualCorrelations:
     """Regress the error on each score with a straight line, and correlate what is left of each pair of methods.
 
     The bootstrap draws whole families and fits the lines anew in every draw.
@@ -126,7 +126,7 @@ def residual_correlations(scores: Scores, *, seed: int = 0) -> Residuals:
         known = np.isfinite(correlation)
         drawn = _from_covariances(_covariances(data, counts))[:, known]
         low[known], high[known] = np.nanquantile(drawn, ENDS, axis=0)
-    return Residuals(scores.methods, correlation, low, high)
+    return ResidualCorrelations(scores.methods, correlation, low, high)
 
 
 def _covariances(data: Floats, counts: NDArray[np.integer]) -> Floats:
