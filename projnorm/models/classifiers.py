@@ -38,7 +38,7 @@ class Classifier(Protocol):
         ...
 
     def outputs(self, samples: Batches) -> Outputs:
-        """What it says of samples."""
+        """Its outputs on samples."""
         ...
 
 

@@ -314,7 +314,7 @@ class Monitor:
             if theirs != getattr(self._settings, name):
                 value = "" if name == "estimator" else f" {theirs:g}"
                 raise InputError(
-                    f"{self.folder}: was begun with another {name}{value}; use that, or another folder as `state`."
+                    f"{self.folder}: was begun with another {name}{value}; use that, or begin in another folder."
                 )
 
 

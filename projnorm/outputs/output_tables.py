@@ -1,4 +1,4 @@
-"""What a model said of a set of samples, as the columns of a table.
+"""Outputs of a model as the columns of a table.
 
 | column | meaning |
 | --- | --- |
