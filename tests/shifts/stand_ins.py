@@ -24,9 +24,9 @@ def stub_estimates(monkeypatch, calls: list) -> None:
 
     def estimates(model, _source, targets, **_):
         calls.append(model)
-        return [
-            SimpleNamespace(error=0.2, low=0.1, high=0.3, warnings=("careful",) if number == 0 else ())
-            for number, _ in enumerate(targets)
-        ]
+        return {
+            name: SimpleNamespace(error=0.2, low=0.1, high=0.3, warnings=("careful",) if number == 0 else ())
+            for number, name in enumerate(targets)
+        }
 
     monkeypatch.setattr("benchmarks.shifts.evaluate.estimate_errors", estimates)
