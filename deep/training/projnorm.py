@@ -65,7 +65,7 @@ class DistanceRecorder:
                 self.distances[name][step] = total_distance(squared_distances(model, reference))
 
     def values(self, model: nn.Module, steps: int) -> dict[str, ProjNormValue]:
-        """The distances of the network that the training gave after so many steps."""
+        """The distances of the network that the training gave after `steps` steps."""
         layers = {name: squared_distances(model, reference) for name, reference in self.references.items()}
         return {
             name: ProjNormValue(total_distance(layers[name]), layers[name], self.distances[name], steps)
