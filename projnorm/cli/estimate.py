@@ -93,8 +93,11 @@ def estimate(
     estimates = _estimates(opened, data, targets, estimator, settings, answer)
     if answer.json:
         above = answer.fail_above
-        extra = [{} if above is None else {"probability_above": one.probability_above(above)} for one in estimates]
-        say_json({"estimates": [one.to_dict() | more for one, more in zip(estimates, extra, strict=True)]})
+        documents = [estimate.to_dict() for estimate in estimates]
+        if above is not None:
+            for document, estimate in zip(documents, estimates, strict=True):
+                document["probability_above"] = estimate.probability_above(above)
+        say_json({"estimates": documents})
     else:
         _print(estimates, answer)
     if answer.card:
@@ -105,7 +108,7 @@ def estimate(
     if answer.fail_above is None:
         return 0
     likely = answer.fail_probability or 0.5
-    return int(any(one.probability_above(answer.fail_above) >= likely for one in estimates))
+    return int(any(estimate.probability_above(answer.fail_above) >= likely for estimate in estimates))
 
 
 def _estimates(
@@ -133,10 +136,10 @@ def _estimates(
     if not targets.labelled:
         return list(estimate_errors(opened.model, source, sets, **options).values())
     ((name, target),) = sets.items()
-    found = estimate_error(
+    by_labels = estimate_error(
         opened.model, source, target, labelled=targets.labelled, interval=targets.interval, **options
     )
-    return [replace(found, target=name)]
+    return [replace(by_labels, target=name)]
 
 
 def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
@@ -147,19 +150,19 @@ def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
 
 
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
-    for one in estimates:
-        say(f"{one.target}: {one}\n")
+    for estimate in estimates:
+        say(f"{estimate.target}: {estimate}\n")
         if answer.fail_above is not None:
-            above = one.probability_above(answer.fail_above)
+            above = estimate.probability_above(answer.fail_above)
             say(f"Probability that the error is above {100 * answer.fail_above:g} %: {above:.2f}")
         if answer.metrics:
             from figures.error_card import build_metrics
 
-            say(f"\n{build_metrics(one).text()}\n")
+            say(f"\n{build_metrics(estimate).text()}\n")
         if answer.all_methods:
             from figures.error_card import build
 
-            say(f"\n{build(one).text()}\n")
+            say(f"\n{build(estimate).text()}\n")
     if not answer.all_methods:
         say("--all-methods prints what every method says.")
 

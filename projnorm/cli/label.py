@@ -80,20 +80,22 @@ def label(
         source = opened.labelled(data.source)
         fitted = ErrorEstimator.fit(opened.model, source, **opened.options(data.calibration, settings))
     outputs = fitted.outputs_of(target, "target").without_labels()
-    found = None
+    estimate = None
     if more is not None and more.is_labelled.any():
-        found = fitted.estimate(outputs, labelled=more, interval="anytime")
-        is_enough = options.until_width is not None and found.high - found.low <= options.until_width
+        estimate = fitted.estimate(outputs, labelled=more, interval="anytime")
+        is_enough = options.until_width is not None and estimate.high - estimate.low <= options.until_width
         side = options.until_side
-        if is_enough or (side is not None and not found.low <= side <= found.high):
-            _tell(options, {"stop": True, "written": None, "estimate": found.to_dict()}, [str(found), "Stop here."])
+        if is_enough or (side is not None and not estimate.low <= side <= estimate.high):
+            _tell(
+                options, {"stop": True, "written": None, "estimate": estimate.to_dict()}, [str(estimate), "Stop here."]
+            )
             return 0
     plan = chosen_samples(fitted, outputs, options.budget, more=more)
     plan.write(out)
     chosen = len(plan) - (0 if more is None else len(more))
-    lines = [] if found is None else [str(found)]
+    lines = [] if estimate is None else [str(estimate)]
     lines.append(f"{out}: {chosen:,} samples to label, chosen from {len(outputs):,}; fill in the column label.")
-    document = {"stop": False, "written": str(out), "estimate": None if found is None else found.to_dict()}
+    document = {"stop": False, "written": str(out), "estimate": None if estimate is None else estimate.to_dict()}
     _tell(options, document, lines)
     return int(has_goal)
 

@@ -25,7 +25,7 @@ _SIZE = 224
 
 @dataclass(frozen=True)
 class SourceOptions(Config):
-    """Labelled samples, or what the model said of them."""
+    """Labelled samples, or outputs of the model on them."""
 
     source: str = setting(
         "",
@@ -110,12 +110,12 @@ class ModelData:
         return self._read(Path(path))
 
     def labelled(self, path: str | Path) -> Any:
-        """The same; a table must have labels, which is said before anything is computed."""
-        found = self.read(path)
-        is_labelled = isinstance(found, tuple) or (isinstance(found, dict) and "labels" in found)
+        """The same; a table must have labels, which is refused before anything is computed."""
+        samples = self.read(path)
+        is_labelled = isinstance(samples, tuple) or (isinstance(samples, dict) and "labels" in samples)
         if is_table_file(Path(path)) and not is_labelled:
             raise InputError(f"{path}: has no labels in a column called label; name the column as `label_column`.")
-        return found
+        return samples
 
     def of_table(self, table: Any, name: str) -> Any:
         """The samples in a DataFrame, or the outputs; labels are left out unless every row has one."""
@@ -161,12 +161,12 @@ def require_source(data: SourceOptions, estimator: EstimatorOption) -> None:
 
 def named(paths: Iterable[str]) -> dict[str, Path]:
     """Files by their names without ending, each of which must be another."""
-    found: dict[str, Path] = {}
+    paths_by_name: dict[str, Path] = {}
     for path in map(Path, paths):
-        if stem(path) in found:
-            raise InputError(f"two sets are called {stem(path)!r}: {found[stem(path)]} and {path}; rename one.")
-        found[stem(path)] = path
-    return found
+        if stem(path) in paths_by_name:
+            raise InputError(f"two sets are called {stem(path)!r}: {paths_by_name[stem(path)]} and {path}; rename one.")
+        paths_by_name[stem(path)] = path
+    return paths_by_name
 
 
 def _built(options: ModelOptions, seed: int) -> dict[str, Any]:

@@ -35,20 +35,20 @@ def answer_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, in
     e = assessment
     above = _ABOVE
     if shift == "classes":
-        error, said = e.adapted_error, [e.adapted_error]
+        error, errors = e.adapted_error, [e.adapted_error]
     elif shift == "inputs":
-        error, said, above = e.cot, [e.cot, _upper_cot(e)], _ABOVE / 2
+        error, errors, above = e.cot, [e.cot, _upper_cot(e)], _ABOVE / 2
     elif e.accepts_no_shift:
-        error, said = e.confidence_error, [e.confidence_error, e.source_error, e.adapted_error]
+        error, errors = e.confidence_error, [e.confidence_error, e.source_error, e.adapted_error]
     elif e.accepts_class_shares:
-        error, said = e.adapted_error, [e.adapted_error, e.confidence_error]
+        error, errors = e.adapted_error, [e.adapted_error, e.confidence_error]
     else:
         odds = e.excess * (e.cot - e.confidence_error) ** 2 / _HALF
         weight = odds / (1.0 + odds) if len(e.shares) == 2 else 1.0
         error, above = weight * e.cot + (1.0 - weight) * e.confidence_error, _ABOVE / 2
-        said = [error, e.cot, _upper_cot(e), min(error, e.cot_adapted)]
-        said += [e.confidence_error] if weight < 0.5 else []
-    return _ranged(min(1.0, max(0.0, error)), said, above, sizes, level)
+        errors = [error, e.cot, _upper_cot(e), min(error, e.cot_adapted)]
+        errors += [e.confidence_error] if weight < 0.5 else []
+    return _ranged(min(1.0, max(0.0, error)), errors, above, sizes, level)
 
 
 def sampling_noise(error: float, n: int, m: int) -> float:
@@ -72,12 +72,12 @@ def answer_from_methods(errors: list[float], sizes: tuple[int, int], level: floa
     return _ranged(error, errors, _ABOVE, sizes, level)
 
 
-def _ranged(error: float, said: list[float], above: float, sizes: tuple[int, int], level: float) -> Interval:
-    """An error with a range over everything that was said, sampling noise and the allowance."""
+def _ranged(error: float, errors: list[float], above: float, sizes: tuple[int, int], level: float) -> Interval:
+    """An error with a range over several errors, sampling noise and the allowance."""
     noise = sampling_noise(error, *sizes)
     reach = normal_reach(level)
     scale = reach / _USUAL_REACH
-    low, high = min(error, *said), max(error, *said)
+    low, high = min(error, *errors), max(error, *errors)
     low -= math.hypot(reach * noise, scale * (_BELOW * low + _LEAST))
     high += math.hypot(reach * noise, scale * (above * high + _LEAST))
     return Interval(error, max(0.0, low), min(1.0, high))

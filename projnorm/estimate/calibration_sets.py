@@ -61,15 +61,15 @@ class CalibrationSets:
 
     def draws(self, m: int, *, seed: int) -> list[Draw]:
         """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
-        found: list[Draw] = []
+        draws: list[Draw] = []
         for number, (one, family) in enumerate(zip(self.sets, self.families.tolist(), strict=True)):
             rng = np.random.default_rng((seed, number))
-            found.append(Draw(one, subsample_indices(len(one), m, seed + number), family, has_other_shares=False))
+            draws.append(Draw(one, subsample_indices(len(one), m, seed + number), family, has_other_shares=False))
             for shares in other_shares(one.classes, rng):
                 indices = drawn_with_shares(one.known_labels, shares, m, rng, least_share=LEAST_SHARE)
                 if len(indices) >= min(_FEWEST_DRAWN, m):
-                    found.append(Draw(one, indices, family, has_other_shares=True))
-        return found
+                    draws.append(Draw(one, indices, family, has_other_shares=True))
+        return draws
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,17 +50,17 @@ def fingerprint(fitted: FittedSource, recalibration: Recalibration | None) -> st
 def read_estimator(path: Path) -> tuple[FittedSource, Recalibration | None, NDArray[np.float64]]:
     """What `write_estimator` wrote; an `InputError` for any other file."""
     with decoding(f"{path}: is no whole file of an error estimator"):
-        found = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
-        document = parse_json(found.pop(_DOCUMENT).tobytes())
+        arrays = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
+        document = parse_json(arrays.pop(_DOCUMENT).tobytes())
         if document["kind"] != _KIND:
             raise ValueError("it is of another kind")
         if document["version"] != VERSION:
             raise InputError(f"it has version {document['version']}, and this one reads {VERSION}; fit it again")
-        if document.pop("checksum") != _checksum(document, found):
+        if document.pop("checksum") != _checksum(document, arrays):
             raise ValueError("its checksum differs")
         learnt = document["recalibration"]
         recalibration = None if learnt is None else Recalibration(float(learnt[0]), float(learnt[1]), int(learnt[2]))
-        return _fitted(document, found, path), recalibration, np.array(document["probe"], dtype=np.float64)
+        return _fitted(document, arrays, path), recalibration, np.array(document["probe"], dtype=np.float64)
 
 
 def _described(
@@ -117,10 +117,10 @@ def _outputs(arrays: Arrays, group: str, path: Path) -> Outputs:
     logits, labels, features, predictions = (arrays.get(f"{group}/{name}") for name in _SOURCE)
     if logits is None or labels is None:
         raise ValueError(f"it has no labelled outputs of the {group}")
-    found = Outputs.from_logits(
+    outputs = Outputs.from_logits(
         logits, labels=labels, features=features, predictions=predictions, name=f"the source in {path.name}"
     )
-    return replace(found, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))
+    return replace(outputs, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))
 
 
 def _size_arrays(one: CalibrationAtSize) -> dict[str, NDArray[Any]]:

@@ -54,15 +54,15 @@ class Recalibration:
         Raises:
             InputError: If there is none, or one of them has no labels.
         """
-        known = [one.labelled for one in estimates if one.labelled is not None]
+        known = [by_labels.labelled for by_labels in estimates if by_labels.labelled is not None]
         if not known or len(known) < len(estimates):
             raise InputError("`estimates` must be of labelled targets, one or more; pass `labelled` to each.")
         reach = 2.0 * normal_reach(estimates[0].level)
         return cls.fit(
-            np.array([one.error for one in known]),
-            np.array([one.label_free.value for one in known]),
-            np.array([one.counts.noise for one in known]),
-            float(np.mean([(one.label_free.high - one.label_free.low) / reach for one in known])),
+            np.array([by_labels.error for by_labels in known]),
+            np.array([by_labels.label_free.value for by_labels in known]),
+            np.array([by_labels.counts.noise for by_labels in known]),
+            float(np.mean([(by_labels.label_free.high - by_labels.label_free.low) / reach for by_labels in known])),
         )
 
     @classmethod
@@ -82,9 +82,9 @@ class Recalibration:
         between, batches = _PRIOR_PART * spread**2, float(counts.sum())
         if len(differences) > 1:
             squares = (differences - counts @ differences / batches) ** 2
-            found = float(counts @ squares / (batches - counts @ counts / batches) - counts @ variances / batches)
+            observed = float(counts @ squares / (batches - counts @ counts / batches) - counts @ variances / batches)
             known = batches - 1.0
-            between = (_PRIOR_BATCHES * between + known * max(0.0, found)) / (_PRIOR_BATCHES + known)
+            between = (_PRIOR_BATCHES * between + known * max(0.0, observed)) / (_PRIOR_BATCHES + known)
         weights = counts / np.maximum(between + variances, 1e-12)
         precision = 1.0 / max(spread**2, 1e-12) + float(weights.sum())
         shift = float(weights @ differences) / precision
@@ -100,11 +100,11 @@ class Recalibration:
         """The corrected estimate of a target; one that has labels of its own stays as it is."""
         if estimate.labelled is not None:
             return estimate
-        found = self.interval(estimate.error, estimate.sampling_noise, estimate.level)
+        interval = self.interval(estimate.error, estimate.sampling_noise, estimate.level)
         return replace(
             estimate,
-            error=found.value,
-            low=found.low,
-            high=found.high,
+            error=interval.value,
+            low=interval.low,
+            high=interval.high,
             recalibrated_by=self.batches,
         )

@@ -93,7 +93,7 @@ class CalibrationSummary:
             "errors": self.errors.tolist(),
             "predicted": self.predicted.tolist(),
             "mae": self.mae,
-            "coverage": [one if math.isfinite(one) else None for one in (share.value, share.low, share.high)],
+            "coverage": [each if math.isfinite(each) else None for each in (share.value, share.low, share.high)],
             "median_width": self.coverage.width,
         }
 
@@ -172,7 +172,7 @@ class ErrorEstimate:
     @property
     def not_refuted(self) -> tuple[str, ...]:
         """Names of the hypotheses about the shift that were not refuted."""
-        return tuple(one.name for one in self.hypotheses if not one.refuted)
+        return tuple(each.name for each in self.hypotheses if not each.refuted)
 
     @property
     def covers(self) -> str:
@@ -195,7 +195,7 @@ class ErrorEstimate:
 
     @property
     def sentence(self) -> str:
-        """What was found and what it is based on, in words."""
+        """What the error is and what it is based on, in words."""
         if self.labelled is not None:
             return f"{self._answer}, on {self.m:,} samples.{self._truth} {self.labelled.sentence}"
         head = (
@@ -223,19 +223,21 @@ class ErrorEstimate:
     def to_dict(self) -> dict[str, object]:
         """The estimate as plain JSON values, with the sentence and what the interval covers."""
         own = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("how_to_calibrate", "assumed")
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in ("how_to_calibrate", "assumed")
         }
         return own | {
             "covers": self.covers,
             "sentence": self.sentence,
             "based_on": list(self.based_on),
             "warnings": list(self.warnings),
-            "methods": [_finite(asdict(one)) for one in self.methods],
-            "hypotheses": [_finite(asdict(one)) for one in self.hypotheses],
+            "methods": [_finite(asdict(each)) for each in self.methods],
+            "hypotheses": [_finite(asdict(each)) for each in self.hypotheses],
             "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "labelled": None if self.labelled is None else self.labelled.to_dict(),
-            "metrics": [_finite(asdict(one)) for one in self.metrics],
+            "metrics": [_finite(asdict(each)) for each in self.metrics],
         }
 
     @property
@@ -279,9 +281,9 @@ class ErrorEstimate:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(one.method)}</td><td>{one.score:.4g}</td><td>{percent(one.error)}</td></tr>"
-            for one in self.methods
-            if math.isfinite(one.error)
+            f"<tr><td>{html.escape(each.method)}</td><td>{each.score:.4g}</td><td>{percent(each.error)}</td></tr>"
+            for each in self.methods
+            if math.isfinite(each.error)
         )
         warnings = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
         answer = f"{percent(self.error)} ({100 * self.level:g} %: {percent(self.low)} to {percent(self.high)})"

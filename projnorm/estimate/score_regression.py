@@ -67,13 +67,13 @@ class ScoreRegression:
         centre, units = raw.mean(axis=0), raw.std(axis=0)
         units = np.where(units > 1e-12, units, 1.0)
         X = (raw - centre) / units
-        parts = _Parts.of(X, families, values)
-        found = minimize(
+        parts = _Parts.from_scores(X, families, values)
+        parameters = minimize(
             parts.loss, _CENTRE, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options={"maxiter": _MOST_STEPS}
         ).x
-        covariance, _ = parts.covariance(found)
+        covariance, _ = parts.covariance(parameters)
         inverse = cho_solve(cho_factor(covariance, lower=True), np.eye(len(values)))
-        return cls(X, centre, units, values, families, found, inverse)
+        return cls(X, centre, units, values, families, parameters, inverse)
 
     def predict(self, scores: ArrayLike) -> Prediction:
         """Errors of sets of families that were not seen, one for each row of scores."""
@@ -109,7 +109,7 @@ class _Parts:
     scale: float
 
     @classmethod
-    def of(cls, X: Floats, families: NDArray[np.str_], values: Floats) -> _Parts:
+    def from_scores(cls, X: Floats, families: NDArray[np.str_], values: Floats) -> _Parts:
         d = X.shape[1]
         distances = np.sum((X[:, None] - X[None]) ** 2, axis=2) / d
         same = (families[:, None] == families[None]).astype(float)

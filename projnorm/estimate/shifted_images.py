@@ -78,12 +78,12 @@ def image_shifts() -> list[tuple[str, int, Callable[[Bytes, int], Bytes]]]:
     def pair(first: str, second: str, images: Bytes, seed: int) -> Bytes:
         return corrupt(corrupt(images, first, _PAIR_SEVERITY, seed=seed), second, _PAIR_SEVERITY, seed=seed + 1)
 
-    found: list[tuple[str, int, Callable[[Bytes, int], Bytes]]] = []
-    found += [(one, strength, partial(corruption, one, strength)) for one in FAMILIES for strength in SEVERITIES]
-    found += [
+    shifts: list[tuple[str, int, Callable[[Bytes, int], Bytes]]] = []
+    shifts += [(one, strength, partial(corruption, one, strength)) for one in FAMILIES for strength in SEVERITIES]
+    shifts += [
         (one, strength, partial(transformation, one, strength)) for one in TRANSFORMATIONS for strength in TRANSFORMED
     ]
-    return found + [(f"{a} and {b}", 1, partial(pair, a, b)) for a, b in PAIRS]
+    return shifts + [(f"{a} and {b}", 1, partial(pair, a, b)) for a, b in PAIRS]
 
 
 def shifted_images(images: NDArray[Any], *, seed: int) -> Iterator[Shift]:

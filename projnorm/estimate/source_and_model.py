@@ -136,14 +136,14 @@ def known_shares(shares: Sequence[float] | Mapping[Any, float] | None, source: O
             raise InputError(f"`class_shares` has the class {unknown[0]!r}, which the model does not have.")
         shares = [by_name.get(name, 0.0) for name in columns]
     try:
-        found = np.asarray(shares, dtype=np.float64)
+        numbers = np.asarray(shares, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"`class_shares` must be numbers; got {shares!r}.") from None
-    if found.shape != (count,) or not np.isfinite(found).all() or found.min() < 0.0:
+    if numbers.shape != (count,) or not np.isfinite(numbers).all() or numbers.min() < 0.0:
         raise InputError(f"`class_shares` must be {count} numbers from 0 to 1, one for each class; got {shares!r}.")
-    if abs(found.sum() - 1.0) > _SUM_TOLERANCE:
-        raise InputError(f"`class_shares` must add up to 1; got {found.sum():g}.")
-    return found / found.sum()
+    if abs(numbers.sum() - 1.0) > _SUM_TOLERANCE:
+        raise InputError(f"`class_shares` must add up to 1; got {numbers.sum():g}.")
+    return numbers / numbers.sum()
 
 
 def as_outputs(data: Any, name: str, *, needs_labels: bool = True) -> Outputs:

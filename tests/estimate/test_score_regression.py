@@ -60,7 +60,7 @@ def test_what_is_left_out_is_predicted_by_the_other_families_alone():
 @pytest.mark.parametrize("shift", [0.0, 0.7])
 def test_the_gradient_is_that_of_finite_differences(shift):
     X, y, families = drawn(families=4)
-    parts = _Parts.of(X, families, y)
+    parts = _Parts.from_scores(X, families, y)
     at = np.log([0.4, 0.9, 0.6, 0.1, 0.2]) + shift
     _, gradient = parts.loss(at)
     step = 1e-5
@@ -71,7 +71,7 @@ def test_the_gradient_is_that_of_finite_differences(shift):
 def test_the_fitted_parameters_are_a_minimum():
     X, y, families = drawn()
     found = ScoreRegression.fit(X, y, families)
-    parts = _Parts.of(found.scores, families, y)
+    parts = _Parts.from_scores(found.scores, families, y)
     least, _ = parts.loss(found.parameters)
     rng = np.random.default_rng(0)
     tried = [parts.loss(np.clip(found.parameters + 0.2 * rng.standard_normal(5), -6.0, 1.0))[0] for _ in range(50)]
