@@ -70,7 +70,7 @@ class Meter:
     """Reports how far a task in another process has come, through a small file that `watched` reads."""
 
     def __init__(self, path: Path, *, units: int = 1) -> None:
-        """`path` is written at most once a second; a step counts as so many units."""
+        """`path` is written at most once a second; each step counts as `units` units."""
         self._path, self._units = path, units
         self._written = 0.0
 
