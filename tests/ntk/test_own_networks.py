@@ -327,7 +327,7 @@ def test_texts_reach_the_kernel_as_a_tokenizer_names_them(save, tmp_path, monkey
     assert (len(given["models"]), given["prepare"]) == (2, None)
     assert given["models"][0](**given["sets"]["new"]).shape == (2, 1)
     samples = DrawnSamples.load(NtkConfig(data, network))
-    assert samples.given[0].samples.known_labels is None
+    assert samples.further[0].samples.known_labels is None
     assert set(samples.inputs) == {"data_sha256", "model_sha256"}
     with pytest.raises(InputError, match="`length` must be at most"):
         DrawnSamples.load(NtkConfig(data, NtkNetwork(model=str(folder), length=99)))
