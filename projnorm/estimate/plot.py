@@ -1,4 +1,4 @@
-"""The picture of an estimate: its interval, the error on the source, and what each method says."""
+"""The picture of an estimate: its interval, the error on the source, the hypotheses and the methods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ESTIMATE, _TRUTH = "#0173b2", "0.15"
+_CHANGED = {"no shift": "if nothing changed"}
 
 
 def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
-    """Draw an `ErrorEstimate` on the given axes, or on new ones; circles are the methods that it is made of."""
+    """Draw an `ErrorEstimate` on the given axes, or on new ones.
+
+    Squares are hypotheses, empty where they are refuted; circles are the methods that the estimate is made of.
+    """
     if axes is None:
         axes = load("matplotlib.pyplot").subplots(figsize=(5, 2.6), layout="constrained")[1]
     with_error = [method for method in estimate.methods if math.isfinite(method.error)]
@@ -23,11 +27,16 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
     axes.axvline(100 * estimate.source_error, color=_TRUTH, lw=0.8, ls=":", label="error on the source")
     if estimate.truth is not None:
         axes.axvline(100 * estimate.truth, color=_TRUTH, lw=1.2, label="true error")
-    for place, method in enumerate(with_error):
+    hypotheses = [each for each in estimate.hypotheses if math.isfinite(each.error)]
+    for place, hypothesis in enumerate(hypotheses):
+        inside = "none" if hypothesis.refuted else _TRUTH
+        axes.plot(100 * hypothesis.error, place, "s", color=_TRUTH, markerfacecolor=inside, ms=4, ls="none")
+    for place, method in enumerate(with_error, len(hypotheses)):
         is_member = method.method in estimate.based_on
         marker, colour = ("o", _ESTIMATE) if is_member else ("|", _TRUTH)
         axes.plot(100 * method.error, place, marker, color=colour, ms=5)
-    axes.set_yticks(range(len(with_error)), [method.method for method in with_error], fontsize=6.5)
+    names = [_CHANGED.get(each.name, f"if {each.name} changed") for each in hypotheses] + [method.method for method in with_error]
+    axes.set_yticks(range(len(names)), names, fontsize=6.5)
     axes.invert_yaxis()
     axes.set_xlabel("error (%)")
     axes.set_title(
@@ -36,5 +45,5 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
         fontsize=8,
     )
     if not with_error:
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=6, loc="lower right")
     return axes

@@ -251,12 +251,22 @@ class ErrorEstimate:
         )
 
     def to_frame(self) -> Any:
-        """What each method that was run says, one row per method, as a DataFrame of pandas."""
+        """The estimate as a DataFrame of pandas.
+
+        The first row is the estimate with its interval, then there is one for each hypothesis about the shift and one
+        for each method that was run.
+        """
         from projnorm.core.lazy import load
 
-        rows = [asdict(method) for method in self.methods if not method.note.startswith("not run")]
-        names = [field.name for field in fields(MethodResult)]
-        return load("pandas").DataFrame(rows, columns=names)
+        run = [method for method in self.methods if not method.note.startswith("not run")]
+        names = ", ".join(self.based_on)
+        rows: list[dict[str, object]] = [
+            {"row": "estimate", "name": names, "error": self.error, "low": self.low, "high": self.high},
+            *({"row": "hypothesis", **asdict(hypothesis)} for hypothesis in self.hypotheses),
+            *({"row": "method", "name": method.method, **asdict(method)} for method in run),
+        ]
+        columns = ["row", "name", "error", "low", "high", "p_value", "refuted", "score", "mae", "note"]
+        return load("pandas").DataFrame(rows, columns=columns)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the interval, the error on the source and what each method says.
@@ -275,9 +285,7 @@ class ErrorEstimate:
         return "\n".join([self.summary, *(f"Warning: {warning}" for warning in self.warnings)])
 
     def __repr__(self) -> str:
-        count = len(self.warnings)
-        more = f" {count} warning{'s' if count > 1 else ''} in .warnings." if count else ""
-        return f"<{type(self).__name__}: {self.summary}{more}>"
+        return f"<{type(self).__name__}: {self}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
