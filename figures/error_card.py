@@ -19,11 +19,15 @@ from projnorm.estimate.plot import draw_estimate
 from projnorm.estimate.result import CalibrationSummary, ErrorEstimate
 
 _CALIBRATED = (
-    "Left: the error that each method alone predicts; circles are the methods that the estimate is made of. Right: the "
+    "Left: the error under each hypothesis (squares; empty if refuted) and by each method alone (circles: the methods "
+    "that the estimate is made of). Right: the "
     "labelled shifted sets that it was calibrated on, each predicted from the other families only; the cross is the "
     "target at its estimate, the bar its interval."
 )
-_UNCALIBRATED = "The error that each method alone predicts; circles are the methods that the estimate is made of."
+_UNCALIBRATED = (
+    "The error under each hypothesis (squares; empty if refuted) and by each method alone (circles: the methods that the "
+    "estimate is made of)."
+)
 
 
 @plot("", _CALIBRATED)

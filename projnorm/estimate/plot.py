@@ -35,7 +35,9 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
         is_member = method.method in estimate.based_on
         marker, colour = ("o", _ESTIMATE) if is_member else ("|", _TRUTH)
         axes.plot(100 * method.error, place, marker, color=colour, ms=5)
-    names = [_CHANGED.get(each.name, f"if {each.name} changed") for each in hypotheses] + [method.method for method in with_error]
+    names = [_CHANGED.get(each.name, f"if {each.name} changed") for each in hypotheses] + [
+        method.method for method in with_error
+    ]
     axes.set_yticks(range(len(names)), names, fontsize=6.5)
     axes.invert_yaxis()
     axes.set_xlabel("error (%)")
