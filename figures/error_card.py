@@ -25,8 +25,8 @@ _CALIBRATED = (
     "target at its estimate, the bar its interval."
 )
 _UNCALIBRATED = (
-    "The error under each hypothesis (squares; empty if refuted) and by each method alone (circles: the methods that the "
-    "estimate is made of)."
+    "The error under each hypothesis (squares; empty if refuted) and by each method alone (circles: the methods that "
+    "the estimate is made of)."
 )
 
 
