@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from projnorm.core.backends import Backend
     from projnorm.core.errors import InputError
     from projnorm.core.records import RunContext
-    from projnorm.estimate.choose import choose_labels
+    from projnorm.estimate.choose_labels import choose_labels
     from projnorm.estimate.error_estimator import ErrorEstimator
     from projnorm.estimate.estimate import estimate_error, estimate_errors
     from projnorm.estimate.result import ErrorEstimate

@@ -62,7 +62,7 @@ def label(
     files = filter(None, [data.source, estimator.estimator, options.target, options.more, *data.calibration])
     opened = ModelData(model, files, label_column=data.label_column, seed=settings.seed)
     target = opened.read(options.target)
-    from projnorm.estimate.choose import chosen_samples
+    from projnorm.estimate.choose_labels import chosen_samples
     from projnorm.estimate.error_estimator import ErrorEstimator
     from projnorm.labels.plan import LabelPlan
 

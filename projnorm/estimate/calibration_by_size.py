@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.estimate.calibrated import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedAnswers
 from projnorm.estimators.softmax import Floats
 
 

@@ -117,7 +117,7 @@ class ErrorEstimator:
             estimator = cls.from_samples(SourceAndModel(model, source, options))
             fitted = estimator.fitted
             if fitted.calibration is not None:
-                from projnorm.estimate.calibrate import with_sizes
+                from projnorm.estimate.learn_calibration import with_sizes
 
                 fitted = with_sizes(fitted, asked_sizes)
             estimate_target(fitted, fitted.source)  # everything that is learnt lazily

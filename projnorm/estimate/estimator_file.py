@@ -16,7 +16,7 @@ from projnorm.core.arrays import Arrays, from_npz, to_npz
 from projnorm.core.atomic import write_atomically
 from projnorm.core.errors import InputError
 from projnorm.core.files import decoding, parse_json, read_file
-from projnorm.estimate.calibrated import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedAnswers
 from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.fitted_source import FittedSource
 from projnorm.estimate.options import EstimateOptions

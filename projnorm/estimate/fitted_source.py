@@ -104,7 +104,7 @@ class FittedSource:
         """Methods that are run: those that are asked for, or those that calibration sets are regressed on."""
         if self.options.methods_to_run or self.calibration is None:
             return self.options.methods_to_run
-        from projnorm.estimate.calibrated import FOR_BOTH, FOR_INPUTS
+        from projnorm.estimate.calibrated_mixture import FOR_BOTH, FOR_INPUTS
 
         return tuple(dict.fromkeys([*FOR_INPUTS, *FOR_BOTH]))
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Floats
-from projnorm.estimate.answers import sampling_noise
-from projnorm.estimate.choice import Choice, choose_by_outputs
+from projnorm.estimate.chosen_methods import Choice, choose_by_outputs
 from projnorm.estimate.fitted_source import FittedSource, MethodScores
 from projnorm.estimate.hypotheses import Assessment
 from projnorm.estimate.options import offered_methods
+from projnorm.estimate.ranges import sampling_noise
 from projnorm.estimate.result import ErrorEstimate, MethodResult
 from projnorm.estimate.warnings import all_warnings_for
 from projnorm.estimators.softmax import probabilities
@@ -103,7 +103,7 @@ def _choose(fitted: FittedSource, target: Outputs, assessment: Assessment, score
     # Calibration sets do not have class shares that are known to differ from those of the source.
     if fitted.calibration is None or assessment.shares_are_known_to_differ:
         return choose_by_outputs(fitted, assessment, scores, sizes)
-    from projnorm.estimate.calibrate import calibration_at, choose_by_calibration, too_few_warning
+    from projnorm.estimate.learn_calibration import calibration_at, choose_by_calibration, too_few_warning
 
     m = fitted.size_for(len(target))
     choice = choose_by_calibration(fitted, assessment, scores, m, sizes)

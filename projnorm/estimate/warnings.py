@@ -17,7 +17,7 @@ from projnorm.estimators.shift_test import MOST_CLASSES
 from projnorm.outputs.outputs import Outputs, are_probabilities
 
 if TYPE_CHECKING:
-    from projnorm.estimate.choice import Choice
+    from projnorm.estimate.chosen_methods import Choice
     from projnorm.estimate.fitted_source import FittedSource
 
 # Fewer samples are warned of.

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from projnorm.core.errors import InputError
 from projnorm.core.lazy import load
 from projnorm.core.store import Store
-from projnorm.estimate.choose import chosen_by_error
+from projnorm.estimate.choose_labels import chosen_by_error
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.counts import StratumCounts

@@ -20,9 +20,9 @@ from torch import nn
 
 from projnorm.core.arrays import from_npz, to_npz
 from projnorm.core.errors import InputError
-from projnorm.estimate.calibrated import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedAnswers
 from projnorm.estimate.calibration_by_size import CalibrationBySize
-from projnorm.estimate.choose import chosen_samples
+from projnorm.estimate.choose_labels import chosen_samples
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.estimate import estimate_error
 from projnorm.estimate.estimator_file import _checksum

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from projnorm.core.errors import InputError
 from projnorm.core.statistics import Interval
-from projnorm.estimate.choose import choose_labels, chosen_samples
+from projnorm.estimate.choose_labels import choose_labels, chosen_samples
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.estimate import estimate_error
 from projnorm.labels.labelled import Labelled, labelled_error, power_tuned_interval

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from projnorm.estimate.answers import answer_from_methods, answer_from_outputs, sampling_noise
 from projnorm.estimate.hypotheses import ALPHA, BOTH, CLASS_SHARES, INPUTS, NO_SHIFT, Assessment, HypothesisTests
+from projnorm.estimate.ranges import answer_from_methods, answer_from_outputs, sampling_noise
 from projnorm.estimators.doc import DoC
 from projnorm.estimators.scaling import Scaling
 from projnorm.estimators.shift_test import HotellingTest as Result

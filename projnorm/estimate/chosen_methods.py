@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from projnorm.core.errors import InputError
 from projnorm.core.formatting import joined
 from projnorm.core.statistics import Interval, normal_reach
-from projnorm.estimate.answers import answer_from_methods, answer_from_outputs, sampling_noise
 from projnorm.estimate.fitted_source import FittedSource, MethodScores
 from projnorm.estimate.hypotheses import Assessment, HypothesisResult
+from projnorm.estimate.ranges import answer_from_methods, answer_from_outputs, sampling_noise
 from projnorm.estimate.result import CalibrationSummary, MethodResult
 from projnorm.estimate.settings import CLASSES, INPUTS
 from projnorm.estimators.registry import ESTIMATORS
@@ -74,7 +74,7 @@ def _require_errors(fitted: FittedSource, methods: tuple[str, ...]) -> None:
         return
     remedy = fitted.how_to_calibrate
     if remedy and fitted.calibration is not None:
-        from projnorm.estimate.calibrated import FEWEST_SETS
+        from projnorm.estimate.calibrated_mixture import FEWEST_SETS
 
         remedy = f"pass {FEWEST_SETS - 1} labelled shifted sets or more as `calibration`"
     raise InputError(f"{joined(raw)}: scores that are no errors need calibration{f'; {remedy}' if remedy else ''}.")

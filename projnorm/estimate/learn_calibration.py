@@ -9,10 +9,10 @@ import numpy as np
 
 from projnorm.core.progress import tracked
 from projnorm.core.statistics import Interval, Line, family_draws, left_out_predictions, normal_reach
-from projnorm.estimate.calibrated import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
 from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.calibration_sets import CalibrationSets
-from projnorm.estimate.choice import Choice, methods_of_hypotheses
+from projnorm.estimate.chosen_methods import Choice, methods_of_hypotheses
 from projnorm.estimate.fitted_source import FittedSource, MethodScores
 from projnorm.estimate.hypotheses import Assessment
 from projnorm.estimate.result import CalibrationSummary, Coverage, MethodResult

@@ -18,9 +18,9 @@ from statistics import NormalDist
 import numpy as np
 
 from projnorm.core.statistics import Interval, normal_reach
-from projnorm.estimate.answers import answer_from_outputs, sampling_noise
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.estimate.hypotheses import Assessment
+from projnorm.estimate.ranges import answer_from_outputs, sampling_noise
 from projnorm.estimate.score_regression import ScoreRegression
 from projnorm.estimators.softmax import Floats
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from projnorm.estimate.calibrated import _MOST_WEIGHT, CalibratedAnswers, Mixture
+from projnorm.estimate.calibrated_mixture import _MOST_WEIGHT, CalibratedAnswers, Mixture
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.outputs.outputs import Outputs
 from tests.estimate.test_answers import NO, YES, assessment
