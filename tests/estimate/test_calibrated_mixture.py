@@ -12,7 +12,7 @@ from scipy.stats import norm
 from projnorm.estimate.calibrated_mixture import _MOST_WEIGHT, CalibratedAnswers, Mixture
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.outputs.outputs import Outputs
-from tests.estimate.test_answers import NO, YES, assessment
+from tests.estimate.test_ranges import NO, YES, assessment
 
 SIZES = (1000, 500)
 

@@ -9,7 +9,7 @@ import pytest
 
 from projnorm.estimate.estimate import estimate_error
 from projnorm.estimate.warnings import calibrated_warnings_for, warnings_for
-from tests.estimate.test_answers import NO, YES, assessment
+from tests.estimate.test_ranges import NO, YES, assessment
 from tests.small import gaussian_outputs
 
 N = 1000
