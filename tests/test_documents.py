@@ -97,10 +97,19 @@ def test_options_in_running_text_are_those_of_some_command(document):
     assert mentioned <= ours | {"--quick"}  # of python -m tests.reliability
 
 
+def names_of_ours(document: str) -> list[str]:
+    text = re.sub(r"```.*?```", "", read(document), flags=re.DOTALL)
+    return re.findall(rf"`((?:pn|{'|'.join(PACKAGES)})(?:\.\w+)+)", text)
+
+
+def test_the_documents_name_things_of_ours():
+    """Without names, the next test would check nothing."""
+    assert sum(len(names_of_ours(document)) for document in PRESENT) >= 30
+
+
 @pytest.mark.parametrize("document", PRESENT)
 def test_names_of_ours_in_running_text_exist(document):
-    text = re.sub(r"```.*?```", "", read(document), flags=re.DOTALL)
-    for name in re.findall(rf"`((?:pn|{'|'.join(PACKAGES)})(?:\.\w+)+)", text):
+    for name in names_of_ours(document):
         parts = name.split(".")
         value = importlib.import_module("projnorm" if parts[0] == "pn" else parts[0])
         for count, part in enumerate(parts[1:], start=2):
