@@ -11,9 +11,11 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,6 +61,8 @@ class Example:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the gallery and the page of every example."""
+    from mkdocs.structure.files import File  # the tests read the examples where mkdocs is not installed
+
     examples = [read_example(name) for name in NAMES]
     files.append(File.generated(config, "examples.md", content=gallery_page(examples)))
     for number, example in enumerate(examples):
