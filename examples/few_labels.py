@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import projnorm as pn
 
-# The estimator is fitted to the labelled source once, and then asked without labels and with more and more of them.
+# The estimator is fitted to the labelled source once, evaluated without labels, then with ten more each round.
 X, y = load_digits(return_X_y=True)
 model = RandomForestClassifier(random_state=0).fit(X[:600], y[:600])
 X_new, y_new = X[1200:] + np.random.default_rng(0).normal(0, 4, X[1200:].shape), y[1200:]

@@ -232,7 +232,7 @@ _BLINDNESS_RISING = {
 }
 
 
-@plot("Whatever is made of the outputs alone is blind", BLINDNESS_CAPTION, WIDTH + 1.0, 3.1)
+@plot("No function of the outputs alone sees this shift", BLINDNESS_CAPTION, WIDTH + 1.0, 3.1)
 def draw_blindness(figure: Figure, record: Record) -> None:
     """Means over trials: statistics of the outputs as they are, error and ProjNormLinear relative to their start."""
     sigma, curves = record.arrays["sigma"], toy_curves(record, (*_BLINDNESS_LINES, *_BLINDNESS_RISING))

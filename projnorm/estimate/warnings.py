@@ -120,9 +120,9 @@ def _common_warnings(assessment: Assessment, n: int, shift: str) -> list[str]:
         )
     if _is_open(e, shift) and e.distance > _LARGE_CHANGE and e.resolution < _LITTLE_RESOLUTION:
         warnings.append(
-            f"If only class shares had changed, it would be by {100 * e.distance:.0f} points, but the outputs say too "
-            "little of the classes to tell this from other changes; the range may not hold. The true class shares or "
-            "a few labels would decide."
+            f"If only class shares had changed, it would be by {100 * e.distance:.0f} points, but the outputs hardly "
+            "reveal the classes, so this is not told from other changes, and the range may not hold. The true class "
+            "shares or a few labels would decide."
         )
     onto_own_shares = shift != CLASSES and not e.has_known_shares
     if onto_own_shares and not e.accepts_no_shift and e.cot < e.source_error:

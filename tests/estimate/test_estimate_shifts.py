@@ -125,7 +125,7 @@ def test_outputs_that_say_little_are_warned_of_where_class_shares_seem_to_change
     alike, other = (target(shares, m=2000, spread=4.0) for shares in ([0.5, 0.5], [0.02, 0.98]))
     assert not estimate_error(None, weak, alike).warnings
     (warning,) = estimate_error(None, weak, other).warnings
-    assert "the outputs say too little of the classes" in warning
+    assert "the outputs hardly reveal the classes" in warning
 
 
 def test_one_sample_says_little_and_it_is_said(source):

@@ -36,7 +36,7 @@ LESS_SURE = {"confidence_error": 0.18, "predicted_distance": 0.1}
 @pytest.mark.parametrize(
     ("values", "needed", "wanted"),
     [
-        (SHARES, SHARES, "it would be by 50 points, but the outputs say too little of the classes"),
+        (SHARES, SHARES, "it would be by 50 points, but the outputs hardly reveal the classes"),
         (BETTER, ("cot",), "COT finds a smaller error than the 10.0 % of the source"),
         (LESS_SURE, LESS_SURE, "it may have lost more confidence than accuracy"),
     ],
