@@ -31,7 +31,7 @@ from projnorm.labels.counts import (
 from projnorm.labels.labelled import power_tuned_interval
 from projnorm.labels.sequence import _FLAT, _LEAST_EXPECTED, _TRUSTED, anytime_interval, log_marginal
 from projnorm.labels.strata import Strata, strata_count
-from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval
+from projnorm.labels.stratified_intervals import _Divisions, guaranteed_interval, stratified_interval
 
 try:
     from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
@@ -140,14 +140,14 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
     target, amount = task.target, task.amount
     strata = Strata.by_error(target.expected, strata_count(budget))
     draws, slow_draws, guaranteed = map(task.part, (amount.draws, amount.slow_draws, amount.guaranteed_draws))
-    division = np.bincount(strata.of, target.wrong)
+    division = np.bincount(strata.stratum_of_sample, target.wrong)
     holds = np.full((draws, len(SLOW) + 1), math.nan)
     quick = np.full((draws, len(QUICK), 3), math.nan)
     slow = np.full((slow_draws, len(SLOW), 3), math.nan)
     squares = np.full((max(draws, amount.worth_draws), 2), math.nan)
     for number in range(len(squares)):
         samples = strata.draws(budget, rng)
-        y, of = target.wrong[samples], strata.of[samples]
+        y, of = target.wrong[samples], strata.stratum_of_sample[samples]
         power_tuned = power_tuned_interval(y, target.expected, samples, of, strata.sizes, LEVEL)
         uniform = rng.choice(len(target.wrong), budget, replace=False)
         ppi = _ppi(target, uniform)
@@ -169,8 +169,8 @@ def _draws(task: Task, budget: int, rng: np.random.Generator) -> tuple[Floats, .
             ends = [(interval.value, interval.low, interval.high) for interval in slow_intervals]
             slow[number, : len(ends)] = ends
     of_uniform = _variance(np.zeros(len(target.wrong), dtype=np.int64), target.wrong, np.array([budget]))
-    drawn = np.bincount(strata.of[samples], minlength=len(strata.sizes))
-    of_stratified = _variance(strata.of, target.wrong, drawn)
+    drawn = np.bincount(strata.stratum_of_sample[samples], minlength=len(strata.sizes))
+    of_stratified = _variance(strata.stratum_of_sample, target.wrong, drawn)
     worth = [of_uniform / variance for variance in (of_stratified, *squares.mean(axis=0))]
     return quick, slow, holds, np.array([*worth, _ceiling(target)])
 
@@ -194,11 +194,11 @@ def _path(target: LabelTarget, is_slow: bool, rng: np.random.Generator) -> list[
     truth, total = float(target.wrong.mean()), min(PATH_LABELS, len(target.wrong))
     strata = Strata.by_error(target.expected, strata_count(total))
     samples = strata.draws(total, rng)
-    drawn = np.eye(len(strata.sizes), dtype=np.int64)[strata.of[samples]]
+    drawn = np.eye(len(strata.sizes), dtype=np.int64)[strata.stratum_of_sample[samples]]
     labelled, wrong = np.cumsum(drawn, axis=0), np.cumsum(drawn * target.wrong[samples, None], axis=0)
     counts = [StratumCounts(strata.sizes, *both) for both in zip(labelled, wrong, strict=True)]
     tenths = np.arange(PATH_FIRST, total + 1, PATH_STEP)
-    division = np.bincount(strata.of, target.wrong)
+    division = np.bincount(strata.stratum_of_sample, target.wrong)
     suspects = np.flatnonzero(_evidence(strata, labelled, wrong, division) >= -math.log(1.0 - LEVEL))
     missed = [float(not all(_anytime_holds(counts[at], division, strata) for at in suspects)), math.nan]
     if is_slow:

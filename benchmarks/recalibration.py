@@ -51,7 +51,7 @@ def computed(places: Places, case: Case) -> Entry:
             strata, wrong = Strata.by_error(expected, strata_count(LABELS)), target.predicted != target.known_labels
             for draw in range(DRAWS):
                 samples = strata.draws(LABELS, np.random.default_rng((SEED, number, draw)))
-                counts = StratumCounts.from_samples(strata.of[samples], wrong[samples], strata.sizes)
+                counts = StratumCounts.from_samples(strata.stratum_of_sample[samples], wrong[samples], strata.sizes)
                 labelled[draw, number] = counts.estimate, counts.noise
         return Entry({"free": np.array(free), "labelled": labelled})
 

@@ -41,7 +41,7 @@ NAMES = {
     "loo": "90 %, leave-one-out scale",
     "power": "90 %, power prior",
 }
-_LOOKS: dict[str, dict[str, Any]] = {
+_MARKERS: dict[str, dict[str, Any]] = {
     "sharp": {"marker": "o", "color": CYCLE[2]},
     "joint": {"marker": "o", "color": CYCLE[0]},
     "sharp_guess": {"marker": "o", "color": CYCLE[2], "mfc": "none"},
@@ -80,12 +80,12 @@ def draw(figure: Figure, record: Record) -> None:
     rows = width_rows(record)
     *scatters, law = figure.subplots(1, 3)
     for axes, truth in zip(scatters, TRUTHS, strict=True):
-        for name, look in _LOOKS.items():
+        for name, marker in _MARKERS.items():
             chosen = [row for row in rows if row["truth"] == truth and row["interval"] == name]
             widths, shares = [row["width"] for row in chosen], [100 * row["coverage"] for row in chosen]
-            axes.plot(widths, shares, ls="", ms=4, alpha=0.45, **look)
+            axes.plot(widths, shares, ls="", ms=4, alpha=0.45, **marker)
             label = NAMES[name] if axes is scatters[0] else None
-            axes.plot(np.median(widths), np.mean(shares), ls="", ms=8, label=label, **look)
+            axes.plot(np.median(widths), np.mean(shares), ls="", ms=8, label=label, **marker)
         axes.axhline(100 * record.config["level"], color=TRUTH, lw=0.8, ls="--")
         axes.set(xscale="log", ylim=(-4, 104), title=f"{truth} truths", xlabel="median of upper / lower end")
     scatters[0].set_ylabel("losses inside (%)")

@@ -26,7 +26,7 @@ SIZES_CAPTION = (
     "R^2 and r_s from fewer samples of the training set and of each target: of ProjNormLinear as it is "
     "defined, and of the variant that is best on the probes at that size."
 )
-_SHOWN = 8
+_MOST_ROWS = 8
 _PARTS = ("probes", "others", "all")
 # The paper's figure shows these targets.
 _PAPER_ALIGNED = "snow-1"
@@ -91,4 +91,6 @@ def build(variants: Sequence[VariantQuality]) -> Table:
     for part in _PARTS:
         columns[f"R^2 {part}"] = number(f"{part}.r_squared")
         columns[f"r_s {part}"] = number(f"{part}.spearman")
-    return Table.from_rows([row for i, row in enumerate(variants) if i < _SHOWN or row.variant == str(PLAIN)], columns)
+    return Table.from_rows(
+        [row for i, row in enumerate(variants) if i < _MOST_ROWS or row.variant == str(PLAIN)], columns
+    )

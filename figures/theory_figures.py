@@ -176,9 +176,9 @@ def draw_dials(figure: Figure, record: Record) -> None:
     """One panel per dial."""
     row = figure.subplots(1, 3, sharey=True)
     for axes, (family, (label, unit)) in zip(row, _DIALS_PANELS.items(), strict=True):
-        for name, legend, style, look in _DIALS_LINES:
+        for name, legend, line_style, properties in _DIALS_LINES:
             centres, share = misses_by_dial(record, family, name)
-            axes.plot(centres * unit, 100 * share, style, label=legend, **look)
+            axes.plot(centres * unit, 100 * share, line_style, label=legend, **properties)
         axes.set_xlabel(label, fontsize=8)
         axes.set_ylim(-3, 103)
     row[0].set_ylabel("designs missed (%)")

@@ -48,7 +48,7 @@ class PredictionInterval(Result):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossPrediction(Result):
-    r"""A law of the test loss over ground truths, with what it rests on. It never stands alone.
+    r"""A law of the test loss over ground truths, with the quantities that it was computed from.
 
     Attributes:
         mean: Mean of TestLoss; infinite where the training data fix the scale of the truth too loosely for a mean.

@@ -28,7 +28,7 @@ _RELATIVE_SLACK, _ROUNDING_OF_UPPER = 1e-6, 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossInterval(Result):
-    """An interval for the test loss, with what it rests on.
+    """An interval for the test loss, with the quantities that it was computed from.
 
     Rounding widens it: the square root of each end is moved outwards by what rounding of the data may do to it, and by
     at least 32 eps times the square root of the upper end.

@@ -37,7 +37,6 @@ MEANINGS = {
 }
 INTERVALS = ("paper", "generalised", "sharp")
 _LARGEST_SIGMA = 1e6
-OUTPUT_ONLY = ("confidence", "entropy", "mean_margin", "confident_share")
 
 
 @dataclass(frozen=True)

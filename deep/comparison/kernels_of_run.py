@@ -46,7 +46,7 @@ _MEANINGS = MEANINGS | {
     "variants": "ways to compute ProjNormLinear on the kernels",
     "variant_values": "its value, a row for each variant and a column for each target",
     "subsets": "smaller numbers of samples of the training set and of each target",
-    "subset_values": "value of each variant on each target from so few samples, (subset, variant, target)",
+    "subset_values": "value of each variant on each target from each number of samples, (subset, variant, target)",
 }
 
 

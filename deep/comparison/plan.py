@@ -69,8 +69,8 @@ class NetworkSize:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of the work, done a number of `times`: all of its steps, samples and multiply-adds."""
+class _WorkItem:
+    """One kind of work, done `times` times: the steps, samples and multiply-adds of all these times together."""
 
     name: str
     times: int
@@ -178,19 +178,19 @@ def network_size(model: nn.Module, x: Tensor, *, trains: Callable[[str], bool] =
     )
 
 
-def _parts(config: RunConfig, network: NetworkSize, retrained: NetworkSize, n: int, targets: int) -> list[_Part]:
+def _parts(config: RunConfig, network: NetworkSize, retrained: NetworkSize, n: int, targets: int) -> list[_WorkItem]:
     """The parts of the work: trainings, what is computed once, and what is computed on every target."""
     projnorm = config.projnorm
 
     def training(
         name: str, size: NetworkSize, recipe: Recipe, samples: int, *, times: int = 1, views: int = 1
-    ) -> _Part:
+    ) -> _WorkItem:
         steps = recipe.count_steps(samples)
         trained = times * views * (recipe.steps * recipe.batch if recipe.steps else recipe.epochs * samples)
-        return _Part(name, times, times * steps, trained, 0, trained * size.training)
+        return _WorkItem(name, times, times * steps, trained, 0, trained * size.training)
 
-    def passing(name: str, samples: int, *, times: int = 1) -> _Part:
-        return _Part(name, times, 0, 0, times * samples, times * samples * network.forward)
+    def passing(name: str, samples: int, *, times: int = 1) -> _WorkItem:
+        return _WorkItem(name, times, 0, 0, times * samples, times * samples * network.forward)
 
     parts = []
     for stage in stages_of(config):

@@ -51,7 +51,7 @@ class ProjectionMap(FeatureMap):
 
     def __init__(self, sample: Sequence[GroupGradients], width: int, rng: np.random.Generator) -> None:
         """Draw a projection for layers of the sizes of one captured sample."""
-        self._parts = [_part(layer, width, rng) for layer in sample]
+        self._parts = [_group_projection(layer, width, rng) for layer in sample]
         sizes = [part.size for part in self._parts]
         buckets = torch.from_numpy(rng.integers(width, size=sum(sizes), dtype=np.int32))
         signs = torch.from_numpy(rng.integers(2, size=sum(sizes), dtype=np.int8) * 2 - 1)
@@ -90,7 +90,7 @@ class _SignedSums:
         rows.scatter_add_(1, self.buckets[indices].long(), values * self.signs[indices])
 
 
-class _Part(ABC):
+class _GroupProjection(ABC):
     """How the gradients by one group of parameters become numbers that are summed.
 
     Attributes:
@@ -108,7 +108,7 @@ class _Part(ABC):
         """Add what a batch left of the group to the sums of each sample."""
 
 
-class _Formed(_Part):
+class _Formed(_GroupProjection):
     """The gradients themselves; none where the output does not depend on the parameters."""
 
     def __init__(self, layer: GroupGradients) -> None:
@@ -123,7 +123,7 @@ class _Formed(_Part):
                 sums.add(formed, some)
 
 
-class _LookedUp(_Part):
+class _LookedUp(_GroupProjection):
     """Gradients by the rows of a table that a sample looks up; those by the others are zero, and not formed."""
 
     def __init__(self, layer: GroupGradients, operation: Embedding) -> None:
@@ -145,7 +145,7 @@ class _LookedUp(_Part):
             sums.add_some(indices, grads[some].flatten(1), rows[some])
 
 
-class _Narrowed(_Part):
+class _Narrowed(_GroupProjection):
     """Gradients by a weight whose inputs were projected, and by the bias as they are."""
 
     def __init__(self, use: Use, directions: int, rng: np.random.Generator) -> None:
@@ -176,7 +176,7 @@ class _Narrowed(_Part):
             sums.add(out, rows[some])
 
 
-def _part(layer: GroupGradients, width: int, rng: np.random.Generator) -> _Part:
+def _group_projection(layer: GroupGradients, width: int, rng: np.random.Generator) -> _GroupProjection:
     """The cheapest way to project a group onto `width` numbers."""
     use = layer.single
     if use is not None and isinstance(use.operation, Embedding):

@@ -116,8 +116,8 @@ class GramTask:
         example = _joined([sets[name][slice(row, row + 1)] for name, row in self._probes])
         with full_precision():
             self.engine = Engine(models, example, config, prepare=prepare)
-        each = self.engine.rows_per_sample
-        self._sets = {name: x.for_every_output(each) for name, x in sets.items()} if each > 1 else dict(sets)
+        rows = self.engine.rows_per_sample
+        self._sets = {name: x.for_every_output(rows) for name, x in sets.items()} if rows > 1 else dict(sets)
         self.plan = plan_tiles(self.engine, self._sets)
 
     def run(self, folder: Path | None = None, *, fresh: bool = False, backend: Backend | None = None) -> Kernels:
@@ -139,18 +139,18 @@ class GramTask:
                 if self.engine.config.self_check:
                     self._check(plan, tiles)
         return Kernels(
-            self.engine.config,
-            plan,
-            self.engine.parameters,
-            str(self.engine.device),
-            threads,
-            fingerprints,
-            self.engine.left_out,
-            self.engine.by_autograd,
-            self.engine.check_error,
-            computed,
-            tuple(tiles.damaged),
-            tiles,
+            config=self.engine.config,
+            plan=plan,
+            parameters=self.engine.parameters,
+            device=str(self.engine.device),
+            threads=threads,
+            fingerprints=fingerprints,
+            left_out=self.engine.left_out,
+            by_autograd=self.engine.by_autograd,
+            check_error=self.engine.check_error,
+            computed=computed,
+            damaged=tuple(tiles.damaged),
+            _tiles=tiles,
         )
 
     def _fingerprints(self) -> dict[str, str]:

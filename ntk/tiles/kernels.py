@@ -19,7 +19,7 @@ from projnorm.core.errors import InputError
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Kernels:
     """The blocks of a kernel, and how they were computed, as `gram` returns them.
 

@@ -66,7 +66,7 @@ class Panel:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Panels and tiles of the blocks, and what they cost.
 
@@ -186,17 +186,17 @@ def make_plan(
         )
     panels = _panels(sets, batch_sizes.panel)
     return Plan(
-        dict(sets),
-        panels,
-        tuple(_tiles(panels, panels_in_memory)),
-        panels_in_memory,
-        batch_sizes,
-        tuple(layers),
-        networks,
-        sizes.sample,
-        standing + panels_in_memory * panel_bytes,
-        memory,
-        FITS if panels_in_memory == count else RECOMPUTED,
+        sets=dict(sets),
+        panels=panels,
+        tiles=tuple(_tiles(panels, panels_in_memory)),
+        panels_in_memory=panels_in_memory,
+        batch_sizes=batch_sizes,
+        layers=tuple(layers),
+        networks=networks,
+        sample_bytes=sizes.sample,
+        peak_bytes=standing + panels_in_memory * panel_bytes,
+        memory=memory,
+        overflow=FITS if panels_in_memory == count else RECOMPUTED,
     )
 
 

@@ -161,10 +161,10 @@ def _dispatch(name: str, rest: list[str]) -> int:
     if not rest[depth:] or rest[depth] in ("-h", "--help", "--help-all"):
         sys.stdout.write(_overview(group))
         return 0
-    asked = " ".join(rest[: depth + 1])
-    near = difflib.get_close_matches(asked, SUMMARIES, n=1)
+    command = " ".join(rest[: depth + 1])
+    near = difflib.get_close_matches(command, SUMMARIES, n=1)
     hint = f"; did you mean {near[0]}?" if near else "; `projnorm --help` lists the commands"
-    return _fail(f"there is no command {asked!r}{hint}", BAD_INPUT)
+    return _fail(f"there is no command {command!r}{hint}", BAD_INPUT)
 
 
 def command_parser(name: str) -> Parser:

@@ -95,7 +95,7 @@ def experiment_parser(experiment: Experiment, base: Config | None = None, own: t
         parser.add_argument(
             "PRESET",
             nargs="?",
-            help=f"Named configuration, whose options and defaults --help behind it shows: {names}.",
+            help=f"{_PRESET}: {names}.",
         )
     parser.add_argument(_CONFIG, metavar="FILE", help="TOML file with settings, such as the config.toml of a run.")
     return parser

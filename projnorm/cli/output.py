@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projnorm.cli.options import FigureOptions
+from projnorm.core.formatting import finite_or_none
 
 if TYPE_CHECKING:
     from figures.report import Report
@@ -55,8 +55,6 @@ def say_paths(paths: list[Path], *, as_json: bool) -> None:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _finite(entry) for key, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else finite_or_none(value)

@@ -25,7 +25,7 @@ from projnorm.core.files import parse_json, read_file
 LOGGER = logging.getLogger("projnorm")
 _CHECKSUMS = "checksums"
 _LOCKS, _DAMAGED = ".locks", "damaged"
-_SHOWN = 12
+_NAME_DIGITS = 12
 
 
 class DamagedEntryError(ValueError):
@@ -140,11 +140,11 @@ class Store:
         return self.folder / f"{key}.json"
 
     def _arrays_path(self, key: str, sha256: str) -> Path:
-        return self.folder / f"{key}-{sha256[:_SHOWN]}.npz"
+        return self.folder / f"{key}-{sha256[:_NAME_DIGITS]}.npz"
 
     def _arrays_files(self, key: str) -> list[Path]:
         path = self.path(key)
-        return list(path.parent.glob(f"{path.stem}-{'[0-9a-f]' * _SHOWN}.npz"))
+        return list(path.parent.glob(f"{path.stem}-{'[0-9a-f]' * _NAME_DIGITS}.npz"))
 
     def _whole(self, key: str, read: Callable[[str], Entry]) -> Entry | None:
         """What `read` gives; None where there is nothing, or it is damaged, which is logged."""
@@ -209,6 +209,6 @@ class Store:
         return document, checksums
 
 
-def digest(document: Any, digits: int = _SHOWN) -> str:
+def digest(document: Any, digits: int = _NAME_DIGITS) -> str:
     """The first digits of the SHA-256 of plain JSON values: a name for whatever depends on these alone."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:digits]

@@ -120,7 +120,7 @@ def chosen_by_error(wrong: Floats, budget: int, *, seed: int, more: LabelPlan | 
     strata = Strata.by_error(wrong, min(count, len(wrong)))
     before = 0 if more is None else len(more)
     samples = strata.draws(before + budget, np.random.default_rng(seed))
-    plan = LabelPlan(samples, strata.of[samples], strata.sizes, strata.expected, ("",) * len(samples))
+    plan = LabelPlan(samples, strata.stratum_of_sample[samples], strata.sizes, strata.expected, ("",) * len(samples))
     if more is None:
         return plan
     same = np.array_equal(plan.samples[:before], more.samples) and np.array_equal(plan.strata[:before], more.strata)

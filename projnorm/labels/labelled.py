@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from projnorm.labels.metrics import MetricEstimate, labelled_metrics
 from projnorm.labels.plan import LABEL, SAMPLE, LabelPlan, read_labels
 from projnorm.labels.sequence import anytime_interval
 from projnorm.labels.strata import Strata, strata_count
-from projnorm.labels.stratified import guaranteed_interval, stratified_interval
+from projnorm.labels.stratified_intervals import guaranteed_interval, stratified_interval
 from projnorm.outputs.class_columns import class_columns
 from projnorm.outputs.outputs import Outputs
 from projnorm.outputs.tables import is_missing, is_table
@@ -36,7 +36,7 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LabelledError:
     """The error of a target from labels of some of its samples.
 
@@ -105,6 +105,18 @@ class LabelledError:
             "label_free": _ends(self.label_free),
             "refutes_label_free": self.refutes_label_free,
         }
+
+
+class LabelCounts(NamedTuple):
+    """Labels by stratum.
+
+    Attributes:
+        stratum: Stratum of each labelled sample, shape ``(n,)``.
+        by_stratum: Samples, labels and mistakes of every stratum.
+    """
+
+    stratum: NDArray[np.int64]
+    by_stratum: StratumCounts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,19 +193,22 @@ class Labelled:
             raise InputError(f"`labelled` was chosen from {self.plan.sizes.sum():,} samples; the target has {m:,}.")
         return self.columns(target)
 
-    def counts(self, wrong: NDArray[np.bool_], strata: Strata) -> tuple[NDArray[np.int64], StratumCounts]:
-        """The stratum of each labelled sample, and what the labels say of every stratum.
+    def counts(self, wrong: NDArray[np.bool_], strata: Strata) -> LabelCounts:
+        """The stratum of each labelled sample, and the mistakes in every stratum.
 
         Args:
             wrong: Whether each labelled sample is wrong.
             strata: Strata of the target, for samples that were drawn from all.
         """
-        of = strata.of[self.samples] if self.plan is None else self.plan.strata[self.plan.is_labelled]
-        counts = StratumCounts.from_samples(of, wrong, strata.sizes if self.plan is None else self.plan.sizes)
+        if self.plan is None:
+            stratum, sizes = strata.stratum_of_sample[self.samples], strata.sizes
+        else:
+            stratum, sizes = self.plan.strata[self.plan.is_labelled], self.plan.sizes
+        counts = StratumCounts.from_samples(stratum, wrong, sizes)
         if not counts.labelled.all():
             count = len(counts.sizes)
             raise InputError(f"`labelled` needs a label in each of the {count} strata; label the first rows first.")
-        return of, counts
+        return LabelCounts(stratum, counts)
 
 
 def labelled_error(
@@ -226,23 +241,23 @@ def labelled_error(
         interval = FIXED if labelled.is_whole else ANYTIME
     # A confidence sequence needs strata that stay the same from label to label.
     strata = Strata.by_error(expected_wrong, 1) if interval == ANYTIME else _post_strata(expected_wrong, samples)
-    of, counts = labelled.counts(wrong, strata)
+    stratum, counts = labelled.counts(wrong, strata)
     expected = strata.expected if labelled.plan is None else labelled.plan.expected
     if interval == ANYTIME:
         estimate = anytime_interval(counts, expected, level)
     else:
         estimate = (stratified_interval if interval == FIXED else guaranteed_interval)(counts, level)
     return LabelledError(
-        estimate.value,
-        estimate.low,
-        estimate.high,
-        level,
-        interval,
-        "uniform" if labelled.plan is None else "stratified",
-        counts,
-        expected,
-        power_tuned_interval(wrong, expected_wrong, samples, of, counts.sizes, level),
-        label_free,
+        error=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        level=level,
+        interval=interval,
+        design="uniform" if labelled.plan is None else "stratified",
+        counts=counts,
+        expected=expected,
+        power_tuned=power_tuned_interval(wrong, expected_wrong, samples, stratum, counts.sizes, level),
+        label_free=label_free,
     )
 
 
@@ -255,9 +270,9 @@ def metrics_from_labels(
     """
     samples, labels = labelled.samples, labelled.columns_on(outputs)
     predicted = outputs.predicted[samples]
-    of, counts = labelled.counts(predicted != labels, Strata.single(len(outputs)))
+    stratum, counts = labelled.counts(predicted != labels, Strata.single(len(outputs)))
     rows, rng = probabilities(outputs.logits)[samples], np.random.default_rng(seed)
-    return labelled_metrics(labels, predicted, rows, of, counts.sizes, level=level, rng=rng)
+    return labelled_metrics(labels, predicted, rows, stratum, counts.sizes, level=level, rng=rng)
 
 
 def power_tuned_interval(
@@ -319,6 +334,6 @@ def _post_strata(expected_wrong: Floats, samples: NDArray[np.int64]) -> Strata:
     """Strata of a uniform draw, which within each of them is a draw too; as many as have labels enough."""
     for count in range(strata_count(len(samples)), 1, -1):
         strata = Strata.by_error(expected_wrong, count)
-        if np.bincount(strata.of[samples], minlength=len(strata.expected)).min() >= _FEWEST_LABELS:
+        if np.bincount(strata.stratum_of_sample[samples], minlength=len(strata.expected)).min() >= _FEWEST_LABELS:
             return strata
     return Strata.single(len(expected_wrong))

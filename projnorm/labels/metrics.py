@@ -52,38 +52,9 @@ def metric_names(classes: int) -> tuple[str, ...]:
     """Names of the metrics for a number of classes; class k is column k of the probabilities."""
     if classes < 2:
         raise InputError(f"`classes` must be 2 or more; got {classes}.")
-    each = (f"{what} of class {k}" for k in range(classes) for what in ("recall", "precision"))
+    of_classes = (f"{metric} of class {k}" for k in range(classes) for metric in ("recall", "precision"))
     binary = ("AUROC", "Brier score") if classes == 2 else ()
-    return ("accuracy", "balanced accuracy", "macro F1", *each, *binary)
-
-
-def expected_metrics(
-    rows: NDArray[Any], predicted: NDArray[Any], scores: NDArray[Any] | None = None
-) -> dict[str, float]:
-    r"""The metrics without labels, if the label of each sample is drawn from its row of calibrated probabilities.
-
-    Balanced accuracy is the mean of the defined recalls, and macro F1 that of the classes which are a label or a
-    prediction of some sample; nan stands for what is undefined, as the recall of a class without samples.
-
-    Counts are replaced by their expectations, so accuracy and Brier score are exact expectations, and ratios are
-    those of expectations. With :math:`p_{ik}` the probabilities and :math:`\hat y_i` the predictions, the confusion
-    matrix is :math:`M_{kj} = \sum_i p_{ik} [\hat y_i = j]`. AUROC is the expected number of pairs of two different
-    samples, one of class 1 and the other of class 0, that are in the right order, over that of all such pairs.
-
-    >>> rows = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    >>> metrics = expected_metrics(rows, predicted=rows.argmax(axis=1))
-    >>> round(metrics["accuracy"], 3), round(metrics["AUROC"], 3)
-    (0.767, 0.907)
-
-    Args:
-        rows: Calibrated probabilities of the classes, shape ``(m, classes)``.
-        predicted: Predicted classes, shape ``(m,)``.
-        scores: For two classes, the model's own probability of class 1, which AUROC ranks by and the Brier score
-            evaluates, shape ``(m,)``; by default that of `rows`.
-    """
-    rows, predicted = _rows(rows), _columns(predicted, "predicted", rows)
-    values = _metrics(rows, predicted, _scores(scores, rows))
-    return dict(zip(metric_names(rows.shape[1]), values.tolist(), strict=True))
+    return ("accuracy", "balanced accuracy", "macro F1", *of_classes, *binary)
 
 
 def tempered(rows: NDArray[Any], predicted: NDArray[Any], error: float) -> Floats:
@@ -150,7 +121,8 @@ def estimated_metrics(
         error: Estimated error of the target.
         low: Lower end of its interval.
         high: Upper end of its interval.
-        scores: As in `expected_metrics`; by default the probability of class 1 in `rows`, before tempering.
+        scores: For two classes, the model's own probability of class 1, which AUROC ranks by and the Brier score
+            evaluates, shape ``(m,)``; by default that in `rows`, before tempering.
         level: Level of the interval of the error, which sampling noise gets, too.
         rng: Source of the labels that are drawn.
     """
@@ -232,16 +204,24 @@ def labelled_metrics(
 
 
 def _metrics(soft: Floats, predicted: NDArray[np.int64], scores: Floats) -> Floats:
-    """The metrics of soft labels of shape ``(..., m, classes)``, in the order of `metric_names`."""
+    r"""The metrics of soft labels of shape ``(..., m, classes)``, in the order of `metric_names`.
+
+    Balanced accuracy is the mean of the defined recalls, and macro F1 that of the classes which are a label or a
+    prediction of some sample; nan stands for what is undefined, as the recall of a class without samples. With
+    :math:`w_{ik}` the soft labels and :math:`\hat y_i` the predictions, the confusion matrix is
+    :math:`M_{kj} = \sum_i w_{ik} [\hat y_i = j]`. If labels are drawn from these rows, accuracy and Brier score are
+    exact expectations, and the other metrics ratios of expectations: AUROC is the expected number of pairs of two
+    different samples, one of class 1 and the other of class 0, in the right order, over that of all such pairs.
+    """
     is_predicted = np.eye(soft.shape[-1])[predicted]
     actual, claimed = soft.sum(axis=-2), soft.sum(axis=-1) @ is_predicted
     correct = np.einsum("...ik,ik->...k", soft, is_predicted)
     with np.errstate(invalid="ignore"):
         recall, precision, f1 = correct / actual, correct / claimed, 2.0 * correct / (actual + claimed)
         overall = [correct.sum(axis=-1) / actual.sum(axis=-1), _mean_of_defined(recall), _mean_of_defined(f1)]
-        each = np.stack([recall, precision], axis=-1).reshape(*soft.shape[:-2], -1)
+        by_class = np.stack([recall, precision], axis=-1).reshape(*soft.shape[:-2], -1)
         binary = [_auroc(soft, scores), _brier(soft, scores)] if soft.shape[-1] == 2 else []
-    parts = [np.stack(overall, axis=-1), each, *(part[..., None] for part in binary)]
+    parts = [np.stack(overall, axis=-1), by_class, *(part[..., None] for part in binary)]
     return np.clip(np.concatenate(parts, axis=-1), 0.0, 1.0)  # beyond these by rounding only
 
 

@@ -28,23 +28,23 @@ class Strata:
     """A division of the samples of a target.
 
     >>> strata = Strata.by_error(np.array([0.01, 0.02, 0.4, 0.5]), count=2)
-    >>> strata.of, strata.draws(3, np.random.default_rng(0))
+    >>> strata.stratum_of_sample, strata.draws(3, np.random.default_rng(0))
     (array([0, 0, 1, 1]), array([0, 2, 3]))
 
     Attributes:
-        of: Stratum of each sample, counted from 0, shape ``(m,)``.
+        stratum_of_sample: Stratum of each sample, counted from 0, shape ``(m,)``.
         expected: Expected error of each stratum, shape ``(strata,)``.
         allotted: Part of the labels that each stratum is allotted.
     """
 
-    of: NDArray[np.int64]
+    stratum_of_sample: NDArray[np.int64]
     expected: Floats
     allotted: Floats
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of samples in each stratum."""
-        return np.bincount(self.of, minlength=len(self.expected))
+        return np.bincount(self.stratum_of_sample, minlength=len(self.expected))
 
     @classmethod
     def by_error(cls, wrong: Floats, count: int) -> Strata:
@@ -54,11 +54,11 @@ class Strata:
         order = np.argsort(wrong, kind="stable")
         reached = np.cumsum(deviations[order])
         number = np.minimum((reached / reached[-1] * count - 1e-9).astype(np.int64), count - 1)
-        of = np.empty(len(wrong), dtype=np.int64)
-        of[order] = np.unique(number, return_inverse=True)[1]
-        sizes = np.bincount(of)
-        spread = np.bincount(of, deviations)
-        return cls(of, np.bincount(of, wrong) / sizes, spread / spread.sum())
+        stratum = np.empty(len(wrong), dtype=np.int64)
+        stratum[order] = np.unique(number, return_inverse=True)[1]
+        sizes = np.bincount(stratum)
+        spread = np.bincount(stratum, deviations)
+        return cls(stratum, np.bincount(stratum, wrong) / sizes, spread / spread.sum())
 
     @classmethod
     def single(cls, count: int) -> Strata:
@@ -71,9 +71,9 @@ class Strata:
         Within a stratum the order is random, so that the first samples of it are drawn without replacement.
         """
         sizes = self.sizes
-        queues = [rng.permutation(np.flatnonzero(self.of == h)) for h in range(len(sizes))]
+        queues = [rng.permutation(np.flatnonzero(self.stratum_of_sample == h)) for h in range(len(sizes))]
         taken = np.zeros(len(sizes), dtype=np.int64)
-        chosen = np.empty(min(count, len(self.of)), dtype=np.int64)
+        chosen = np.empty(min(count, len(self.stratum_of_sample)), dtype=np.int64)
         for position in range(len(chosen)):
             # One of each stratum first, then whichever lags most behind its part.
             lag = np.where(taken == 0, np.inf, self.allotted * (position + 1) - taken)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from projnorm.core.formatting import percent
+from projnorm.core.formatting import finite_or_none, percent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
     """The error of a model on one batch, and what all batches so far say of the threshold.
 
@@ -54,10 +54,7 @@ class BatchReport:
 
     def to_dict(self) -> dict[str, object]:
         """The report as plain JSON values; None where there are no labels."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
+        return {name: finite_or_none(value) for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
         text = f"{self.name}: {percent(self.error)} ({percent(self.low)} to {percent(self.high)})"

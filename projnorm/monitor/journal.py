@@ -11,7 +11,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from projnorm.core.atomic import write_atomically
 from projnorm.core.files import open_file, read_file
@@ -20,6 +20,18 @@ LOGGER = logging.getLogger("projnorm")
 _CHECKSUM, _DIGITS = "sha256", 16
 # Bytes at the beginning of the file by which another one in its place is recognised.
 _COMPARED = 256
+
+
+class UnreadDocuments(NamedTuple):
+    """Documents of a journal that were not read before.
+
+    Attributes:
+        documents: The documents, in the order in which they were added.
+        is_whole_file: Whether these are all documents of the file.
+    """
+
+    documents: list[dict[str, Any]]
+    is_whole_file: bool
 
 
 @dataclass(slots=True)
@@ -31,8 +43,8 @@ class Journal:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     Journal(Path(folder) / "journal.jsonl").add({"kind": "reset"})
-    ...     documents, are_all = Journal(Path(folder) / "journal.jsonl").unread()
-    >>> documents, are_all
+    ...     unread = Journal(Path(folder) / "journal.jsonl").unread()
+    >>> unread.documents, unread.is_whole_file
     ([{'kind': 'reset'}], True)
 
     Attributes:
@@ -43,8 +55,8 @@ class Journal:
     _read: int = field(default=0, init=False)
     _beginning: bytes = field(default=b"", init=False)
 
-    def unread(self) -> tuple[list[dict[str, Any]], bool]:
-        """Documents that were added since the last call, and whether these are all there are.
+    def unread(self) -> UnreadDocuments:
+        """Documents that were added since the last call.
 
         They are all if nothing was read before, or if the file is another one now. Damaged lines are set aside with a
         warning.
@@ -64,7 +76,7 @@ class Journal:
         if not start:
             self._beginning = data[:_COMPARED]
         self._read = start + len(data)
-        return [document for document in documents if document is not None], start == 0
+        return UnreadDocuments([document for document in documents if document is not None], start == 0)
 
     def _unread_bytes(self) -> tuple[int, bytes]:
         """Where what is new begins, and what it is."""

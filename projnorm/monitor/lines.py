@@ -65,7 +65,7 @@ class ChosenSamples:
     predicted: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLine(SettingsLine):
     """The estimate for a batch, with the settings in case their own line was lost.
 

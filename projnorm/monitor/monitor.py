@@ -22,7 +22,7 @@ from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.counts import StratumCounts
 from projnorm.labels.labelled import Labelled
 from projnorm.labels.strata import Strata
-from projnorm.labels.stratified import stratified_interval
+from projnorm.labels.stratified_intervals import stratified_interval
 from projnorm.monitor.alarm import Alarm, log_values, source_margin
 from projnorm.monitor.batch_report import BatchReport
 from projnorm.monitor.journal import Journal
@@ -244,21 +244,21 @@ class Monitor:
         if time and time < latest:
             LOGGER.info("%s: is of %s, before %s, which was taken in earlier; both count.", name, time, latest)
         line = BatchLine(
-            VERSION,
-            self._settings.estimator,
-            self.threshold,
-            self.alpha,
-            name,
-            time,
-            digest,
-            len(outputs),
-            estimate.error,
-            estimate.low,
-            estimate.high,
-            estimate.sampling_noise,
-            tuple(values.tolist()),
-            estimate.not_refuted,
-            estimate.warnings,
+            version=VERSION,
+            estimator=self._settings.estimator,
+            threshold=self.threshold,
+            alpha=self.alpha,
+            name=name,
+            time=time,
+            digest=digest,
+            m=len(outputs),
+            error=estimate.error,
+            low=estimate.low,
+            high=estimate.high,
+            noise=estimate.sampling_noise,
+            log_values=tuple(values.tolist()),
+            not_refuted=estimate.not_refuted,
+            warnings=estimate.warnings,
         )
         if budget:
             plan = chosen_by_error(label_free.wrong, budget, seed=self._fitted.seed)
@@ -285,10 +285,10 @@ class Monitor:
     def _turn(self) -> Iterator[None]:
         """Nobody else changes the folder inside, and everything that others have added is known."""
         with self.exclusive():
-            documents, is_all = self._journal.unread()
-            if is_all:
+            unread = self._journal.unread()
+            if unread.is_whole_file:
                 self._state = self._begin
-            for document in documents:
+            for document in unread.documents:
                 try:
                     line = line_from_json(document)
                     self._require_same_settings(line)
@@ -324,7 +324,7 @@ def _label_counts(labelled: Labelled, outputs: Outputs) -> StratumCounts:
         raise InputError(f"{outputs.name}: labels count once all samples that were chosen have one.")
     labels = labelled.columns_on(outputs)
     wrong = outputs.predicted[labelled.samples] != labels
-    return labelled.counts(wrong, Strata.single(len(outputs)))[1]
+    return labelled.counts(wrong, Strata.single(len(outputs))).by_stratum
 
 
 def _digest(outputs: Outputs) -> str:

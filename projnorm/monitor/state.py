@@ -39,7 +39,21 @@ class MonitorState:
 
     >>> from projnorm.monitor.lines import VERSION
     >>> line = BatchLine(
-    ...     VERSION, "estimator", 0.3, 0.05, "monday", "", "", 100, 0.2, 0.1, 0.3, 0.04, (-1.0,) * 6, ("no shift",), ()
+    ...     VERSION,
+    ...     estimator="",
+    ...     threshold=0.3,
+    ...     alpha=0.05,
+    ...     name="monday",
+    ...     time="",
+    ...     digest="",
+    ...     m=100,
+    ...     error=0.2,
+    ...     low=0.1,
+    ...     high=0.3,
+    ...     noise=0.04,
+    ...     log_values=(-1.0,) * 6,
+    ...     not_refuted=("no shift",),
+    ...     warnings=(),
     ... )
     >>> state = MonitorState(0.9, Alarm(0.35, 0.025), Alarm(0.3)).after(line)
     >>> str(state.reports["monday"]), state.has_alarm
@@ -89,17 +103,17 @@ class MonitorState:
         interval = self._corrected(line)
         alarm = self.by_estimates.after(np.array(line.log_values))
         report = BatchReport(
-            line.name,
-            line.time,
-            line.m,
-            interval.value,
-            interval.low,
-            interval.high,
-            line.not_refuted,
-            line.warnings,
-            len(self.labelled),
-            alarm.log_evidence,
-            alarm.is_raised and not self.by_estimates.is_raised,
+            name=line.name,
+            time=line.time,
+            m=line.m,
+            error=interval.value,
+            low=interval.low,
+            high=interval.high,
+            not_refuted=line.not_refuted,
+            warnings=line.warnings,
+            recalibrated_by=len(self.labelled),
+            log_evidence=alarm.log_evidence,
+            is_alarm=alarm.is_raised and not self.by_estimates.is_raised,
         )
         return replace(
             self,

@@ -12,7 +12,7 @@ from projnorm.labels.counts import StratumCounts, largest_multiplier, likeliest_
 from projnorm.labels.plan import LabelPlan
 from projnorm.labels.sequence import anytime_interval, log_marginal
 from projnorm.labels.strata import Strata, strata_count
-from projnorm.labels.stratified import _Divisions, guaranteed_interval, stratified_interval
+from projnorm.labels.stratified_intervals import _Divisions, guaranteed_interval, stratified_interval
 from tests.strategies import generators
 
 FIXED_INTERVALS = stratified_interval, guaranteed_interval
@@ -63,11 +63,11 @@ def test_strata_have_equal_parts_of_the_deviations_and_labels_are_allotted_as_ne
     deviations = np.sqrt(np.maximum(p * (1 - p), 1e-12))
     assert found.sizes.min() > 0
     assert len(found.sizes) <= count
-    parts = np.array([deviations[found.of == h].sum() for h in range(len(found.sizes))])
+    parts = np.array([deviations[found.stratum_of_sample == h].sum() for h in range(len(found.sizes))])
     np.testing.assert_allclose(found.allotted, parts / deviations.sum())
-    np.testing.assert_allclose(found.expected, [wrong[found.of == h].mean() for h in range(len(parts))])
+    np.testing.assert_allclose(found.expected, [wrong[found.stratum_of_sample == h].mean() for h in range(len(parts))])
     # Cut along the order of the samples, at most one sample away from an equal part on either side.
-    assert (np.diff(found.of[np.argsort(wrong, kind="stable")]) >= 0).all()
+    assert (np.diff(found.stratum_of_sample[np.argsort(wrong, kind="stable")]) >= 0).all()
     assert parts.max() <= deviations.sum() / count + 2 * deviations.max()
 
 
@@ -85,7 +85,7 @@ def test_every_beginning_of_the_draws_has_about_the_allotted_parts(rng, count, m
     drawn = strata.draws(n, np.random.default_rng(1))
     assert len(set(drawn.tolist())) == len(drawn) == min(n, m)
     np.testing.assert_array_equal(drawn, strata.draws(m, np.random.default_rng(1))[:n])
-    taken = np.cumsum(strata.of[drawn][:, None] == np.arange(len(strata.sizes)), axis=0)
+    taken = np.cumsum(strata.stratum_of_sample[drawn][:, None] == np.arange(len(strata.sizes)), axis=0)
     for k, so_far in enumerate(taken, start=1):
         is_open = so_far < strata.sizes
         # The one of each stratum that come first, and rounding; where a stratum is used up, the others get more.
@@ -96,17 +96,17 @@ def test_every_beginning_of_the_draws_has_about_the_allotted_parts(rng, count, m
 
 def test_the_first_labels_are_one_of_each_stratum():
     strata = Strata(np.arange(12) % 3, np.zeros(3), np.array([0.98, 0.01, 0.01]))
-    assert set(strata.of[strata.draws(3, np.random.default_rng(0))].tolist()) == {0, 1, 2}
+    assert set(strata.stratum_of_sample[strata.draws(3, np.random.default_rng(0))].tolist()) == {0, 1, 2}
 
 
 def test_samples_of_a_stratum_are_equally_likely_to_be_drawn():
     strata = Strata.by_error(np.repeat([0.05, 0.4], [6, 4]), 2)
     draws = 800
     chosen = [strata.draws(5, np.random.default_rng(seed)) for seed in range(draws)]
-    n, times = np.bincount(strata.of[chosen[0]]), np.bincount(np.concatenate(chosen), minlength=10)
-    plan = LabelPlan(chosen[0], strata.of[chosen[0]], strata.sizes, strata.expected, ("",) * 5)
+    n, times = np.bincount(strata.stratum_of_sample[chosen[0]]), np.bincount(np.concatenate(chosen), minlength=10)
+    plan = LabelPlan(chosen[0], strata.stratum_of_sample[chosen[0]], strata.sizes, strata.expected, ("",) * 5)
     np.testing.assert_allclose(plan.probabilities, (n / strata.sizes)[plan.strata])
-    p = (n / strata.sizes)[strata.of]
+    p = (n / strata.sizes)[strata.stratum_of_sample]
     assert (np.abs(times / draws - p) <= 4 * np.sqrt(p * (1 - p) / draws)).all()
 
 

@@ -18,7 +18,7 @@ from projnorm.estimate.estimate import estimate_error
 from projnorm.labels.labelled import Labelled, labelled_error, power_tuned_interval
 from projnorm.labels.plan import LabelPlan
 from projnorm.labels.sequence import anytime_interval
-from projnorm.labels.stratified import guaranteed_interval, stratified_interval
+from projnorm.labels.stratified_intervals import guaranteed_interval, stratified_interval
 from tests.small import gaussian_outputs
 
 

@@ -17,7 +17,6 @@ from projnorm.labels import metrics as module
 from projnorm.labels.metrics import (
     MetricEstimate,
     estimated_metrics,
-    expected_metrics,
     labelled_metrics,
     metric_names,
     tempered,
@@ -42,6 +41,13 @@ def metrics_of(labels, predicted, rows, weights=None):
     if weights is not None:
         soft = soft * np.asarray(weights, dtype=float)[:, None]
     return dict(zip(metric_names(rows.shape[1]), module._metrics(soft, predicted, rows[:, 1]).tolist(), strict=True))
+
+
+def expected_metrics(rows, predicted, scores=None):
+    """The metrics without labels, if the label of each sample is drawn from its row: ratios of expected counts."""
+    rows = module._rows(rows)
+    values = module._metrics(rows, module._columns(predicted, "predicted", rows), module._scores(scores, rows))
+    return dict(zip(metric_names(rows.shape[1]), values.tolist(), strict=True))
 
 
 def draw_labels(rows, rng):

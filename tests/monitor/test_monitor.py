@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -328,28 +329,26 @@ def test_a_table_without_times_is_refused(every, column, message):
         list(periods_of(table, every, time_column=column))
 
 
+SETTINGS = SettingsLine(2, "e", C, 0.05)
+NUMBERS = {**asdict(SETTINGS), "digest": "d", "m": 10, "error": 0.2, "low": 0.1, "high": 0.3, "noise": 0.05}
 LINES = (
-    SettingsLine(2, "e", C, 0.05),
+    SETTINGS,
     BatchLine(
-        2, "e", C, 0.05, "one", "2026-01-01", "d", 10, 0.2, 0.1, 0.3, 0.05, (0.1,) * 6, ("inputs",), ("few samples",)
+        **NUMBERS,
+        name="one",
+        time="2026-01-01",
+        log_values=(0.1,) * 6,
+        not_refuted=("inputs",),
+        warnings=("few samples",),
     ),
     BatchLine(
-        2,
-        "e",
-        C,
-        0.05,
-        "two",
-        "",
-        "d",
-        10,
-        0.2,
-        0.1,
-        0.3,
-        0.05,
-        (3.0,) * 6,
-        (),
-        (),
-        ChosenSamples((1,), (0,), (9,), (1,)),
+        **NUMBERS,
+        name="two",
+        time="",
+        log_values=(3.0,) * 6,
+        not_refuted=(),
+        warnings=(),
+        plan=ChosenSamples((1,), (0,), (9,), (1,)),
     ),
     LabelsLine("one", (10,), (10,), (9,), 0.9, 0.9, 0.9),
     ResetLine(),
