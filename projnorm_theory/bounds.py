@@ -116,7 +116,7 @@ def proposition_bound(
     Read as its proof needs it: the eigenvalues are not divided by `m` a second time, and the two tails are
     orthogonal. The smallest nonzero eigenvalue :math:`\lambda_r` stands for :math:`\lambda_m`; the two differ only
     where `X_ood` is rank deficient and :math:`\lambda_m = 0` says nothing. It is enough that the top-k shifted
-    eigenvectors lie in the row space of `X`; they need not be its own top ones.
+    eigenvectors lie in the row space of `X`; they need not be its own top ones. Proof: docs/theory.md, section 2.
 
     Args:
         X: Training inputs, shape ``(n, d)``; or a `LinearPair`, and then no `X_ood`.

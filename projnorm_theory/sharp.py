@@ -91,8 +91,8 @@ def sharp_interval(
 
     .. math:: \{\operatorname{tr}(W^\top A W) : W = BZ,\ \|S + W\|_F = \rho\,\|\hat\theta\|_F\},
 
-    two trust-region problems. No interval that knows only these inputs can be tighter; `attaining_truths` constructs
-    the ground truths at its ends.
+    two trust-region problems. No interval that knows only these inputs can be tighter;
+    `projnorm_theory.attaining_truths` constructs the ground truths at its ends. Proof: docs/theory.md, section 4.
 
     Args:
         X: Training inputs, shape ``(n, d)``; or a `LinearPair`, and then no `X_ood`.

@@ -71,7 +71,9 @@ MEANINGS = {
 class BoundConfig(Config):
     """Number and size of the designs on which the intervals are verified."""
 
-    instances: int = setting(100_000, "Number of designs with up to 20 rows a set and 80 features.", least=1)
+    instances: int = setting(
+        100_000, "Number of instances, which are designs with up to 20 rows a set and 80 features.", least=1
+    )
     large: int = setting(200, "Number of designs with 200 rows a set and 1000 features.", least=0)
     seed: int = seed_setting()
 

@@ -31,7 +31,6 @@ from projnorm.core.files import physical_memory
 from projnorm.core.records import RunContext, flat
 
 _CONFIG = "--config"
-_PRESET = "Named configuration, whose options and defaults --help behind it shows"
 # Options that only some experiments have, by the field of `Experiment` that says so.
 _OPTIONAL = {
     "device": DeviceOption,
@@ -95,7 +94,7 @@ def experiment_parser(experiment: Experiment, base: Config | None = None, own: t
         parser.add_argument(
             "PRESET",
             nargs="?",
-            help=f"{_PRESET}: {names}.",
+            help=f"Named configuration: {names}. PRESET --help shows its options and defaults.",
         )
     parser.add_argument(_CONFIG, metavar="FILE", help="TOML file with settings, such as the config.toml of a run.")
     return parser

@@ -280,8 +280,11 @@ def match_run(root: Path, beginning: str) -> str:
     names = [path.name for path in _folders(root)]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]
     if len(matches) != 1:
-        listed = ", ".join(matches) or "none"
-        raise InputError(f"a name must match one run in {root}; {beginning or 'no name'} matches {listed}.")
+        if not names:
+            raise InputError(f"there is no run in {root}.")
+        if not matches:
+            raise InputError(f"no run in {root} begins with {beginning!r}; there are {', '.join(names)}.")
+        raise InputError(f"name one of the {len(matches)} runs in {root}: {', '.join(matches)}.")
     return matches[0]
 
 

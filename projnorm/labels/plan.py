@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.atomic import write_atomically
+from projnorm.core.errors import InputError
 from projnorm.core.files import decoding, read_file
 
 SAMPLE, STRATUM, LABEL = "sample", "stratum", "label"
@@ -90,7 +91,24 @@ class LabelPlan:
         return self.at_first is None or self.at_first == len(self)
 
     def with_labels(self, labels: Mapping[int, object]) -> LabelPlan:
-        """The same with more labels, given by rows of the target; those of other rows are left out."""
+        """The plan with more labels.
+
+        Args:
+            labels: Labels by row of the target: of some of the chosen samples, or of all rows of the target.
+
+        Raises:
+            InputError: If they are not given by row, or for rows that were not chosen.
+        """
+        if not isinstance(labels, Mapping):
+            raise InputError(
+                "`labels` must be a mapping from rows of the target to labels, such as "
+                f"dict(zip(plan.samples.tolist(), labels)); got {type(labels).__name__}."
+            )
+        chosen = set(self.samples.tolist())
+        if (others := [row for row in labels if row not in chosen]) and not chosen <= labels.keys():
+            raise InputError(
+                f"`labels` must be of chosen rows, which are `plan.samples`; row {others[0]} is not among them."
+            )
         filled_in = [
             str(labels[sample]) if sample in labels else label
             for sample, label in zip(self.samples.tolist(), self.labels, strict=True)

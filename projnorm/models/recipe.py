@@ -21,10 +21,10 @@ class Recipe(Config):
     [0.1, 0.05, 0.004]
     """
 
-    steps: int = setting(0, "Number of training steps; 0 where `epochs` says how long to train.", least=0, rare=True)
+    steps: int = setting(0, "Number of training steps; 0 to train for a number of epochs.", least=0, rare=True)
     lr: float = setting(1e-3, "Learning rate of the first step, which falls to zero.", above=0.0)
     batch: int = setting(128, "Number of samples in a step; batch norm needs two.", least=2)
-    epochs: int = setting(0, "Number of passes over the samples; 0 where `steps` says how long to train.", least=0)
+    epochs: int = setting(0, "Number of passes over the samples; 0 to train for a number of steps.", least=0)
     momentum: float = setting(0.9, "Momentum of SGD; AdamW keeps torch's two.", least=0.0, below=1.0, rare=True)
     precision: str = setting(
         "float32",

@@ -87,6 +87,11 @@ class Monitor:
         Raises:
             InputError: If the folder is that of another estimator, threshold or alpha.
         """
+        if not isinstance(estimator, ErrorEstimator):
+            raise InputError(
+                "`estimator` must be an ErrorEstimator; fit one with pn.ErrorEstimator.fit(model, source). Got "
+                f"{type(estimator).__name__}."
+            )
         self.estimator, self.folder, self._fitted = estimator, Path(folder), estimator.fitted
         source = self._fitted.source
         if threshold is None:
@@ -229,8 +234,13 @@ class Monitor:
         """
         from projnorm.monitor.plot import plot_errors
 
-        axes = load("matplotlib.pyplot").subplots()[1] if axes is None else axes
+        own = axes is None
+        axes = load("matplotlib.pyplot").subplots(layout="constrained")[1] if axes is None else axes
         plot_errors(axes, self.reports, threshold=self.threshold, source_error=self.estimator.source_error)
+        if own:
+            axes.set_xlabel("batch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.legend(fontsize=7)
         return axes
 
     def _add_batch(

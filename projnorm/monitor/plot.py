@@ -56,6 +56,7 @@ def plot_errors(
     ):
         for i in (i for i, report in enumerate(reports) if getattr(report, attribute)):
             axes.axvline(i, color=alarms, lw=1.2, ls=style)
-            axes.annotate(name, (i, axes.get_ylim()[1]), fontsize=7, color=colour, ha="right", va="top", rotation=90)
+            side = "right" if i else "left"
+            axes.annotate(name, (i, axes.get_ylim()[1]), fontsize=7, color=colour, ha=side, va="top", rotation=90)
     axes.set_ylabel("error (%)")
     axes.set_ylim(bottom=0)

@@ -29,15 +29,15 @@ def class_columns(
     if values.dtype.kind not in "iub":
         shown = ", ".join(map(repr, sorted(set(values.tolist()), key=str)[:3]))
         raise InputError(
-            f"{name}: `{what}` must be whole numbers from 0 to {count - 1}, the columns of `logits`; got "
+            f"{name}: `{what}` must be whole numbers from 0 to {count - 1}, the columns of the outputs; got "
             f"{values.dtype} such as {shown}. Add an array `classes` that names the columns in order."
         )
     columns = values.astype(np.int64)
     if columns.min() < 0 or columns.max() >= count:
         wrong = columns[(columns < 0) | (columns >= count)][0]
         raise InputError(
-            f"{name}: `{what}` must be columns of `logits`, 0 to {count - 1}; got {wrong}. If they are numbered "
-            f"otherwise, add an array `classes` with the label of each column."
+            f"{name}: `{what}` must be column numbers of the outputs, 0 to {count - 1}; got {wrong}. If they are "
+            f"numbered otherwise, add an array `classes` with the label of each column."
         )
     return columns
 

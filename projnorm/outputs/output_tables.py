@@ -25,11 +25,15 @@ from projnorm.outputs.tables import LABEL_NAMES, as_text, is_missing
 # Beginnings of the columns of classes, the column of a binary model, and the array that they become.
 _KINDS = (("prob_", "probability", "probabilities"), ("logit_", "logit", "logits"))
 _FEATURE, _PREDICTION = "feature_", "prediction"
+# Columns of a file of samples to label, whose `probability` is that of drawing a sample.
+_LABEL_FILE = {"sample", "stratum", "probability"}
 
 
 def arrays_of_table(table: Any, name: str, *, label_column: str = "") -> dict[str, NDArray[Any]]:
     """The arrays, as a file of outputs names them, in a DataFrame; `label_column` is as in `labels_in`."""
     columns = [str(column) for column in table.columns]
+    if set(columns) >= _LABEL_FILE:
+        raise InputError(f"{name}: is a file of samples to label, not of outputs; pass it as `labelled`.")
     kinds = [
         (array, own)
         for prefix, single, array in _KINDS

@@ -208,8 +208,8 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
     for word in ("Settings", "trials: 3", "numpy", "projnorm_linear (3, 11)"):
         assert word in shown
     assert json.loads(run_cli("runs", "show", first["id"], "--json", *out).out)["id"] == first["id"]
-    assert_refused(run_cli("runs", "show", "nothing", *out), "nothing matches none")
-    assert_refused(run_cli("runs", "show", "toy", *out), f"toy matches {first['id']}, {second['id']}")
+    assert_refused(run_cli("runs", "show", "nothing", *out), "begins with 'nothing'; there are")
+    assert_refused(run_cli("runs", "show", "toy", *out), "name one of the 2 runs in", f"{first['id']}, {second['id']}")
     (tmp_path / "runs" / first["id"] / "record.json").write_text("{}")
     assert "damaged" in run_cli("runs", *out).out
     assert first["id"] in run_cli("runs", "rm", first["id"], *out).out
@@ -245,7 +245,7 @@ def test_runs_are_listed_shown_and_removed(tmp_path):
         (("bound", "--replay", "missing.npz"), ("missing.npz", "No such file")),
         (("bound", "--replay", "zero.toml"), ("zero.toml is not a saved design",)),
         (("bound", "--replay", "."), ("is a folder, not a file",)),
-        (("runs", "show"), ("must match one run",)),
+        (("runs", "show"), ("there is no run in",)),
         (("deep", "analyse", "weep"), ("deep analyse weep", "did you mean deep analyse sweep?")),
         (("deep", "run"), ("PRESET must be one of",)),
         (("deep", "analyse", "swep"), ("did you mean deep analyse sweep?",)),

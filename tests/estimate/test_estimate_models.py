@@ -279,7 +279,7 @@ def test_a_model_may_give_the_probability_of_class_one_alone(caplog):
     found = asked(OneProbability(), (X, BINARY))
     assert found.error == np.mean((X[:, 0] > 0) != BINARY)
     assert "`predict` of the model is not used; the class of the largest output is" in caplog.text
-    with pytest.raises(InputError, match="must be columns of `logits`, 0 to 1; got 2"):
+    with pytest.raises(InputError, match="must be column numbers of the outputs, 0 to 1; got 2"):
         asked(OneProbability(), (X, Y))
 
 

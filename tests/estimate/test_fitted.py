@@ -291,7 +291,7 @@ FILES = {
     ),
     "labels that do not fit": (
         partial(changed, change=lambda _, arrays: arrays.update({"source|labels": SOURCE.labels + 1})),
-        f"{NO_FILE} .*`labels` must be columns of `logits`, 0 to 2; got 3",
+        f"{NO_FILE} .*`labels` must be column numbers of the outputs, 0 to 2; got 3",
     ),
     "other answers": (lies("probe", [0.1, 0.0, 0.2]), "gives other answers than when it was written; fit and save it"),
     "answers of another number": (lies("probe", [0.1, 0.0]), NO_FILE),

@@ -171,7 +171,7 @@ def test_methods_refuse_what_are_no_valid_outputs(name, given, message):
 
 @pytest.mark.parametrize("name", ["AC", "COT", "Entropy"])
 def test_methods_refuse_labels_and_classes_that_do_not_fit(name):
-    with pytest.raises(InputError, match="the source: `labels` must be columns of `logits`, 0 to 2; got 3"):
+    with pytest.raises(InputError, match="the source: `labels` must be column numbers of the outputs, 0 to 2; got 3"):
         estimator(name)().fit(Outputs(ROWS, labels=LABELS + 2))
     fitted = estimator(name)().fit(Outputs(ROWS, labels=LABELS))
     assert math.isfinite(fitted.score(Outputs(ROWS, labels=LABELS + 2)))

@@ -41,8 +41,26 @@ def test_a_plan_comes_back_from_its_file(tmp_path, rows):
     table = pd.read_csv(tmp_path / "plan.csv")
     np.testing.assert_allclose(table["probability"], [2 / 30, 2 / 10, 2 / 10, 2 / 30], rtol=1e-5)
     assert ("row" in table) == bool(rows)
-    filled = found.with_labels({7: 3, 8: "not chosen"})
-    assert filled.labels == ("a, b", '"q"', "3", "ü")
+    assert found.with_labels({7: 3}).labels == ("a, b", '"q"', "3", "ü")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({7: 3, 8: "not chosen"}, "must be of chosen rows, which are `plan.samples`; row 8 is not among them"),
+        (dict(enumerate("abcd")), "row 1 is not among them"),
+        (np.array([1, 0, 1, 1]), "must be a mapping from rows of the target to labels.*got ndarray"),
+        (["a", "b", "c", "d"], "must be a mapping .* got list"),
+    ],
+)
+def test_labels_that_do_not_name_their_rows_are_refused(labels, words):
+    """In the order of the plan they would become labels of other samples."""
+    with pytest.raises(InputError, match=words):
+        PLAN.with_labels(labels)
+
+
+def test_labels_of_all_rows_of_the_target_serve():
+    assert PLAN.with_labels(dict(enumerate("abcdefgh"))).labels == ("f", "a", "h", "c")
 
 
 HEADER = "sample,stratum,stratum_size,expected_error,probability,label\n"
@@ -224,7 +242,7 @@ def test_labels_may_be_names_of_classes(plan):
         (table([0, 1], [-1, 5]), "must name different rows of the target, 0 to 199; got 2 rows from -1 to 5, 2 of"),
         (table([0, 1], [0, 200]), "must name different rows of the target, 0 to 199; got 2 rows from 0 to 200"),
         (table([0, 0], [5, 5]), "must name different rows .* got 2 rows from 5 to 5, 1 of them different"),
-        (table([0, 3], [5, 6]), "`labelled`: `labels` must be columns of `logits`, 0 to 2; got 3"),
+        (table([0, 3], [5, 6]), "`labelled`: `labels` must be column numbers of the outputs, 0 to 2; got 3"),
         (table(["0", "cat"], [5, 6]), "`labelled`: `labels` must be whole numbers from 0 to 2.*'0', 'cat'"),
         (table(["0", "nan"], [5, 6]), "`labelled`: `labels` must be whole numbers from 0 to 2"),
         (replace(PLAN, labels=("0",) * 4), "`labelled` was chosen from 40 samples; the target has 200"),

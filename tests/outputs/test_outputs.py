@@ -68,7 +68,7 @@ def test_predictions_of_the_models_own_decide_what_is_an_error(tmp_path):
     np.testing.assert_array_equal(found.predicted, own)
     part = found.take(np.array([3, 7])).without_labels()
     np.testing.assert_array_equal(part.predicted, own[[3, 7]])
-    with pytest.raises(ValueError, match="`predictions` must be columns"):
+    with pytest.raises(ValueError, match="`predictions` must be column numbers"):
         require_valid(replace(found, predictions=own + 7), "target", with_labels=False)
 
 
@@ -108,7 +108,10 @@ WITH_NAN[4, 1] = np.nan
         ({"probabilities": np.full(30, np.nan)}, "`probabilities` must be finite; 30 rows are not"),
         ({"logits": LOGITS, "labels": np.eye(3)[LABELS]}, "`labels` look one-hot; pass labels.argmax\\(axis=1\\); got"),
         ({"logits": LOGITS, "labels": np.ones((30, 2))}, "`labels` must hold one per sample; got shape \\(30, 2\\)"),
-        ({"logits": LOGITS, "predictions": LABELS + 1}, "`predictions` must be columns of `logits`, 0 to 2; got 3"),
+        (
+            {"logits": LOGITS, "predictions": LABELS + 1},
+            "`predictions` must be column numbers of the outputs, 0 to 2; got 3",
+        ),
         (
             {"logits": LOGITS, "predictions": LABELS[1:]},
             "`predictions` must hold one for each of the 30 samples; got 29",

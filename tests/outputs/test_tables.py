@@ -200,3 +200,10 @@ def test_tables_of_polars_are_tables_too():
     assert outputs.inputs["x"].to_list() == [3.0, 1.0]
     binary = pl.DataFrame({"probability": [0.9, 0.2], "label": [1, 1]})
     assert Outputs.from_arrays(arrays_of_table(binary, "set")).error == 0.5
+
+
+def test_a_file_of_samples_to_label_is_not_read_as_outputs():
+    """Its `probability` is that of drawing a sample, not that of a class."""
+    table = pd.DataFrame({"sample": [3, 1], "stratum": [0, 0], "probability": [0.4, 0.4], "label": ["a", "b"]})
+    with pytest.raises(InputError, match="is a file of samples to label, not of outputs"):
+        arrays_of_table(table, "the set")
