@@ -239,7 +239,7 @@ class Monitor:
         plot_errors(axes, self.reports, threshold=self.threshold, source_error=self.estimator.source_error)
         if own:
             axes.set_xlabel("batch")
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.set_major_locator(load("matplotlib.ticker").MaxNLocator(integer=True))
             axes.legend(fontsize=7)
         return axes
 
