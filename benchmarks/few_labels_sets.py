@@ -29,6 +29,7 @@ from benchmarks.shifts.problems import GivenOutputs, LabelledSet, Places, Proble
 from benchmarks.shifts.suites import Case
 from projnorm.core.store import Entry, Store
 from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.estimators.softmax import Floats
 from projnorm.outputs.outputs import Outputs
 
@@ -141,8 +142,8 @@ def _of_problem(problem: Problem, model: str, places: Places) -> list[LabelTarge
 
 
 def _target(estimator: ErrorEstimator, outputs: Outputs) -> LabelTarget:
-    rows = estimator.fitted.class_probabilities(outputs, estimator.estimate(outputs).error)
-    expected = 1.0 - rows[np.arange(len(outputs)), outputs.predicted]
+    with estimator.one_thread():
+        expected = estimate_per_sample(estimator.fitted, outputs).wrong
     return LabelTarget("", outputs.name, expected, outputs.predicted != outputs.labels)
 
 

@@ -83,8 +83,8 @@ def _estimators(source: Outputs, learnt_from: Outputs, sets: CalibrationSets) ->
     """The default with the network and its images, and from outputs alone."""
     options = EstimateOptions(level=LEVEL)
     return {
-        "network": FittedSource(options=options, source=source, learnt_from=learnt_from, calibration=sets),
-        "outputs": FittedSource(options=replace(options, methods="cheap"), source=source, learnt_from=source),
+        "network": FittedSource.fit(options, source, learnt_from, calibration=sets),
+        "outputs": FittedSource.fit(replace(options, methods="cheap"), source, source),
     }
 
 

@@ -24,6 +24,7 @@ from projnorm.core.progress import tracked
 from projnorm.core.store import Entry, Store, digest
 from projnorm.estimate.error_estimator import ErrorEstimator
 from projnorm.estimate.recalibration import Recalibration
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.labels.counts import StratumCounts
 from projnorm.labels.strata import Strata, strata_count
 from projnorm.models.preparation import one_thread
@@ -44,10 +45,9 @@ def computed(places: Places, case: Case) -> Entry:
         estimator = ErrorEstimator.fit(None, question.source)
         free, labelled = [], np.empty((DRAWS, len(question.targets), 2))
         for number, target in enumerate(question.targets):
-            estimate = estimator.estimate(target.without_labels())
+            by_sample = estimate_per_sample(estimator.fitted, target.without_labels())
+            estimate, expected = by_sample.estimate, by_sample.wrong
             free.append((target.error, estimate.error, estimate.low, estimate.high, estimate.sampling_noise))
-            rows = estimator.fitted.class_probabilities(target.without_labels(), estimate.error)
-            expected = 1.0 - rows[np.arange(len(target)), target.predicted]
             strata, wrong = Strata.by_error(expected, strata_count(LABELS)), target.predicted != target.known_labels
             for draw in range(DRAWS):
                 samples = strata.draws(LABELS, np.random.default_rng((SEED, number, draw)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,19 +127,20 @@ def _estimates(
             fitted.estimate, labelled=targets.labelled or None, interval=targets.interval, metrics=answer.metrics
         )
         return [apply(opened.read(path), name=name) for name, path in named(targets.target).items()]
-    from projnorm.estimate.estimate import estimate_error, estimate_errors
+    from projnorm.estimate.estimate import estimate_named
 
     source = opened.labelled(data.source)
     sets = {name: opened.read(path) for name, path in named(targets.target).items()}
-    options = opened.options(data.calibration, settings)
-    options |= {"methods": _methods(answer), "metrics": answer.metrics}
-    if not targets.labelled:
-        return list(estimate_errors(opened.model, source, sets, **options).values())
-    ((name, target),) = sets.items()
-    by_labels = estimate_error(
-        opened.model, source, target, labelled=targets.labelled, interval=targets.interval, **options
+    estimates = estimate_named(
+        opened.model,
+        source,
+        sets,
+        opened.options(data.calibration, settings, methods=_methods(answer)),
+        labelled=targets.labelled or None,
+        interval=targets.interval,
+        metrics=answer.metrics,
     )
-    return [replace(by_labels, target=name)]
+    return list(estimates.values())
 
 
 def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:

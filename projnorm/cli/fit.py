@@ -33,7 +33,7 @@ def fit(data: SourceOptions, model: ModelOptions, settings: EstimateFlags, file:
     source, options = opened.labelled(data.source), opened.options(data.calibration, settings)
     from projnorm.estimate.error_estimator import ErrorEstimator
 
-    fitted = ErrorEstimator.fit(opened.model, source, sizes=file.sizes, **options)
+    fitted = ErrorEstimator.from_options(opened.model, source, options, sizes=file.sizes)
     Path(file.out).parent.mkdir(parents=True, exist_ok=True)
     fitted.save(file.out)
     say(f"{file.out}: fitted to {fitted.n_source:,} labelled samples; the error on them is {fitted.source_error:.1%}.")

@@ -78,7 +78,8 @@ def label(
         fitted = opened.load(estimator.estimator)
     else:
         source = opened.labelled(data.source)
-        fitted = ErrorEstimator.fit(opened.model, source, **opened.options(data.calibration, settings))
+        estimate_options = opened.options(data.calibration, settings)
+        fitted = ErrorEstimator.from_options(opened.model, source, estimate_options)
     outputs = fitted.outputs_of(target, "target").without_labels()
     estimate = None
     if more is not None and more.is_labelled.any():

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,11 @@ from projnorm.data.tables import is_table_file, stem
 from projnorm.estimate.settings import EstimateSettings
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from projnorm.estimate.error_estimator import ErrorEstimator
+    from projnorm.estimate.options import EstimateOptions
+    from projnorm.models.preparation import Prepare
 
 LOGGER = logging.getLogger("projnorm")
 _SIZE = 224
@@ -100,14 +103,13 @@ class ModelData:
         if not model.model:
             # POT would import torch, jax and more for tensors that are not used here.
             os.environ.update({f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW")})
-        self._options = _built(model, seed) | {"device": model.device}
-        self.model: Any = self._options.pop("model")
+        self._built, self._device = _built(model, seed), model.device
+        self.model = self._built.model
         self.label_column = label_column
-        self._read: Callable[[Path], Any] = partial(self._options.pop("read"), label_column=label_column)
 
     def read(self, path: str | Path) -> Any:
         """The samples in a file, with labels if they are there, or the outputs."""
-        return self._read(Path(path))
+        return self._built.read(Path(path), label_column=self.label_column)
 
     def labelled(self, path: str | Path) -> Any:
         """The same; a table must have labels, which is refused before anything is computed."""
@@ -129,26 +131,35 @@ class ModelData:
         labels = labels_in(table, name, column) if column else None
         return table if labels is None else (table.drop(columns=column), labels)
 
-    def options(self, calibration: Iterable[str], settings: EstimateFlags) -> dict[str, Any]:
-        """The options of `estimate_errors`."""
+    def options(
+        self, calibration: Iterable[str], settings: EstimateFlags, *, methods: str | tuple[str, ...] = "default"
+    ) -> EstimateOptions:
+        """The options of an estimate."""
+        from projnorm.estimate.options import EstimateOptions
+
         sets = {name: self.labelled(path) for name, path in named(calibration).items()}
         if sets and not settings.calibrate:
             raise InputError("`calibration` and --no-calibrate exclude each other; leave one out.")
-        return {
-            "shift": settings.shift,
-            "class_shares": settings.class_shares or None,
-            "calibration": sets or ("auto" if settings.calibrate else "none"),
-            "level": settings.level,
-            "seed": settings.seed,
-            **self._options,
-        }
+        return EstimateOptions(
+            shift=settings.shift,
+            class_shares=settings.class_shares or None,
+            methods=methods,
+            calibration=sets or ("auto" if settings.calibrate else "none"),
+            level=settings.level,
+            seed=settings.seed,
+            device=self._device,
+            prepare=self._built.prepare,
+            init=self._built.init,
+            others=self._built.others,
+        )
 
     def load(self, estimator: str) -> ErrorEstimator:
         """The estimator in a file, with the model."""
         from projnorm.estimate.error_estimator import ErrorEstimator
 
-        known = {name: self._options[name] for name in ("prepare", "device") if name in self._options}
-        return ErrorEstimator.load(locate(estimator), model=self.model, **known)
+        return ErrorEstimator.load(
+            locate(estimator), model=self.model, prepare=self._built.prepare, device=self._device
+        )
 
 
 def require_source(data: SourceOptions, estimator: EstimatorOption) -> None:
@@ -169,26 +180,37 @@ def named(paths: Iterable[str]) -> dict[str, Path]:
     return paths_by_name
 
 
-def _built(options: ModelOptions, seed: int) -> dict[str, Any]:
-    """The arguments of `estimate_errors` that come from a user's model, and the function that reads its files."""
+@dataclass(frozen=True)
+class _Built:
+    """A model as `estimate_error` takes it, what belongs to it, and the function that reads its files."""
+
+    model: Any
+    read: Callable[..., Any]
+    prepare: Prepare | None = None
+    init: nn.Module | None = None
+    others: tuple[Any, ...] = ()
+
+
+def _built(options: ModelOptions, seed: int) -> _Built:
+    """The model that the options name; None where files hold its outputs."""
     if not options.model:
-        return {"model": None, "read": _read_outputs}
+        return _Built(None, _read_outputs)
     from projnorm.models.model_files import build_model, initial_network, with_weights
     from projnorm.models.sample_files import preparation, read_samples
 
     if options.model.endswith(".onnx"):
-        return {"model": locate(options.model), "read": read_samples}
+        return _Built(locate(options.model), read_samples)
 
     built = build_model(options.model, Path(options.weights) if options.weights else None, seed=seed)
     if not options.weights:
         LOGGER.warning("no --weights were given: the model is used with the weights that %s gave it.", options.model)
-    return {
-        "model": built.model,
-        "read": read_samples,
-        "prepare": preparation(options.preprocess, options.size or _SIZE, built.prepare),
-        "init": initial_network(built, Path(options.init), seed=seed) if options.init else None,
-        "others": [with_weights(built, Path(path)) for path in options.second],
-    }
+    return _Built(
+        built.model,
+        read_samples,
+        preparation(options.preprocess, options.size or _SIZE, built.prepare),
+        initial_network(built, Path(options.init), seed=seed) if options.init else None,
+        tuple(with_weights(built, Path(path)) for path in options.second),
+    )
 
 
 def _read_outputs(path: Path, *, label_column: str) -> Any:

@@ -17,12 +17,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from projnorm.core.statistics import Interval, normal_reach
+from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.estimate.hypotheses import Assessment
 from projnorm.estimate.ranges import answer_from_outputs, sampling_noise
 from projnorm.estimate.score_regression import ScoreRegression
-from projnorm.estimators.softmax import Floats
 
 # Scores that errors are regressed on if inputs changed, or if class shares changed too.
 FOR_INPUTS = ("COT", "AC", "MI", "FeatureShift")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.core.statistics import Floats
 from projnorm.estimate.calibrated_mixture import CalibratedAnswers
-from projnorm.estimators.softmax import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,9 +84,7 @@ def choose_labels(
     Raises:
         InputError: If something does not fit; the message says what.
     """
-    estimator = ErrorEstimator.fit(
-        model,
-        source,
+    options = EstimateOptions(
         shift=shift,
         class_shares=class_shares,
         methods=methods,
@@ -99,6 +97,7 @@ def choose_labels(
         others=others,
         collate=collate,
     )
+    estimator = ErrorEstimator.from_options(model, source, options)
     return chosen_samples(estimator, estimator.outputs_of(target, "target"), budget, more=more)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from projnorm.estimate.recalibration import Recalibration
+    from projnorm.labels.labelled import Labelled
     from projnorm.models.preparation import Prepare
     from projnorm.models.recipe import Recipe
 
@@ -76,11 +77,16 @@ class ErrorEstimator:
     ) -> Self:
         """Learn from labelled samples of the distribution that the model was trained on.
 
+        Without calibration sets, `estimate` then gives the numbers of `estimate_error`. Calibration sets are drawn from
+        in the size of the target by `estimate_error`, and here in sizes that are fixed before any target is seen; with
+        ``sizes=[len(target)]`` the numbers are the same, where the sets have at least so many samples.
+
         Args:
             model: The model, as in `estimate_error`; None where source and targets are outputs.
             source: Labelled samples that the model was not trained on, or its outputs on them, as in `estimate_error`.
-            sizes: Numbers of samples of the targets to come, where shifted copies of images serve to calibrate; by
-                default that of the copies, its half, and so on. A target is compared with sets of the nearest size.
+            sizes: Numbers of samples of the targets to come, where there are calibration sets; by default the median
+                size of the sets, its half, and so on down to about 60. A target is compared with draws of the nearest
+                size.
             shift: As in `estimate_error`, like all that follow.
             class_shares: Known class shares of the targets.
             methods: Methods to run besides the default.
@@ -112,15 +118,20 @@ class ErrorEstimator:
             others=others,
             collate=collate,
         )
-        asked_sizes = _whole_sizes(sizes)
+        return cls.from_options(model, source, options, sizes=sizes)
+
+    @classmethod
+    def from_options(cls, model: Any, source: Any, options: EstimateOptions, *, sizes: Sequence[int] = ()) -> Self:
+        """As `fit`, with the options in one object."""
+        numbers = _whole_sizes(sizes)
         with one_thread_for(model, options):
             estimator = cls.from_samples(SourceAndModel(model, source, options))
             fitted = estimator.fitted
             if fitted.calibration is not None:
                 from projnorm.estimate.learn_calibration import with_sizes
 
-                fitted = with_sizes(fitted, asked_sizes)
-            estimate_target(fitted, fitted.source)  # everything that is learnt lazily
+                fitted = with_sizes(fitted, numbers)
+            _ = fitted.slice_spread  # learnt now and not with the first target
         return replace(estimator, fitted=fitted)
 
     @classmethod
@@ -129,10 +140,10 @@ class ErrorEstimator:
         source, options = samples.source, samples.options
         learnt_from, held_out = halves(source, options.seed)
         calibration = samples.calibration_sets(held_out)
-        fitted = FittedSource(
-            options=options,
-            source=source,
-            learnt_from=source if calibration is None else learnt_from,
+        fitted = FittedSource.fit(
+            options,
+            source,
+            source if calibration is None else learnt_from,
             calibration=calibration,
             class_shares=known_shares(options.class_shares, source),
             resources=samples.resources(),
@@ -166,25 +177,40 @@ class ErrorEstimator:
         metrics: bool = False,
         name: str = "target",
     ) -> ErrorEstimate:
-        """The estimate for one target, in the forms that `estimate_error` takes, as do the other arguments."""
-        outputs = self.outputs_of(target, name)
-        require_alike(self.fitted.source, outputs)
-        with self.one_thread():
-            if labelled is not None:
-                from projnorm.estimate.labelled_estimate import estimate_with_labels
-                from projnorm.labels.labelled import Labelled
+        """Estimate the error on one target.
 
-                given = labelled if isinstance(labelled, Labelled) else Labelled.from_input(labelled)
-                return estimate_with_labels(self.fitted, outputs, given, interval, metrics=metrics)
-            estimate = estimate_target(self.fitted, outputs, metrics=metrics)
+        Args:
+            target: Unlabelled samples, in the forms that `estimate_error` takes.
+            labelled: Labels of some samples of the target, as in `estimate_error`.
+            interval: Interval from labels, as in `estimate_error`.
+            metrics: Whether to estimate recall and precision of the classes, balanced accuracy and more, too.
+            name: Name of the target in the estimate and in messages.
+
+        Returns:
+            The error with its interval, corrected as `recalibrated` says unless the target has labels of its own.
+
+        Raises:
+            InputError: If the target does not fit to the source, or nothing can be estimated.
+        """
+        labels = read_labels(labelled)  # which are refused before the model is run
+        with self.one_thread():
+            outputs = self._read(target, name)
+            require_alike(self.fitted.source, outputs)
+            estimate = estimate_outputs(self.fitted, outputs, labels, interval, metrics=metrics)
         return estimate if self.recalibration is None else self.recalibration.apply(estimate)
 
     def recalibrated(self, estimates: Sequence[ErrorEstimate]) -> Self:
-        """The estimator corrected by labels of earlier batches or of other domains.
+        """Correct the estimates to come by labels of earlier batches, or of other domains.
 
         Args:
-            estimates: Its estimates for them with `labelled`; the targets to come are taken to be shifted like them.
-                Earlier corrections are forgotten.
+            estimates: Estimates of this estimator for them, made with `labelled`; the targets to come are taken to be
+                shifted like them.
+
+        Returns:
+            A new estimator whose estimates and intervals are corrected; corrections of this one are left out.
+
+        Raises:
+            InputError: If there is no estimate, or one of them has no labels.
         """
         from projnorm.estimate.recalibration import Recalibration
 
@@ -193,7 +219,10 @@ class ErrorEstimator:
     def outputs_of(self, target: Any, name: str) -> Outputs:
         """What the model says of a target; outputs as they are."""
         with self.one_thread():
-            outputs = self.samples.outputs(target, name)
+            return self._read(target, name)
+
+    def _read(self, target: Any, name: str) -> Outputs:
+        outputs = self.samples.outputs(target, name)
         # A saved source has no inputs, so methods that look at them were refused when it was saved.
         return outputs if self.fitted.source.inputs is not None else replace(outputs, inputs=None)
 
@@ -213,8 +242,9 @@ class ErrorEstimator:
         if fitted.options.methods != DEFAULT or fitted.source.others:
             raise InputError("an estimator is saved with `methods` default and without `others`; fit it so.")
         source = replace(fitted.source, inputs=None)
-        saved = replace(fitted, source=source, known_spread=fitted.slice_spread)
-        write_estimator(Path(path), saved, self.recalibration, self._probe(source))
+        with threadpool_limits(1):
+            saved, probe = replace(fitted, source=source, known_spread=fitted.slice_spread), self._probe(source)
+        write_estimator(Path(path), saved, self.recalibration, probe)
 
     @classmethod
     def load(
@@ -226,7 +256,17 @@ class ErrorEstimator:
         device: str = "auto",
         collate: Collate | None = None,
     ) -> Self:
-        """Read an estimator; pass the model, as in `fit`, if targets are to be its inputs and not its outputs.
+        """Read an estimator that `save` wrote.
+
+        Args:
+            path: The file.
+            model: The model, as in `fit`, if targets are to be its inputs; None if they are to be its outputs.
+            prepare: Function from a batch of inputs to what a network takes.
+            device: Device of networks of torch.
+            collate: Function from a list of samples to a batch.
+
+        Returns:
+            An estimator that gives the same estimates as the one that was saved.
 
         Raises:
             InputError: If the file is damaged, of another version, or gives other answers than when it was written.
@@ -234,20 +274,40 @@ class ErrorEstimator:
         """
         from projnorm.estimate.estimator_file import read_estimator
 
-        fitted, recalibration, probe = read_estimator(Path(path))
-        options = EstimateOptions(device=device, prepare=prepare, collate=collate)
-        estimator = cls(fitted, SourceAndModel.from_outputs(model, fitted.source, options), recalibration)
-        with decoding(f"{path}: is no whole file of an error estimator"):
-            is_same = np.allclose(estimator._probe(fitted.source), probe, rtol=1e-9, atol=1e-12)
+        with threadpool_limits(1):
+            fitted, recalibration, probe = read_estimator(Path(path))
+            options = EstimateOptions(device=device, prepare=prepare, collate=collate)
+            estimator = cls(fitted, SourceAndModel.from_outputs(model, fitted.source, options), recalibration)
+            with decoding(f"{path}: is no whole file of an error estimator"):
+                is_same = np.allclose(estimator._probe(fitted.source), probe, rtol=1e-9, atol=1e-12)
         if not is_same:
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")
         return estimator
 
     def _probe(self, source: Outputs) -> tuple[float, float, float]:
         """The answer for a few samples of the source, with which a file is checked."""
-        with threadpool_limits(1):
-            estimate = estimate_target(self.fitted, source.take(np.arange(min(_PROBE, len(source)))))
+        estimate = estimate_target(self.fitted, source.take(np.arange(min(_PROBE, len(source)))))
         return estimate.error, estimate.low, estimate.high
+
+
+def estimate_outputs(
+    fitted: FittedSource, outputs: Outputs, labels: Labelled | None, interval: str, *, metrics: bool
+) -> ErrorEstimate:
+    """The estimate for outputs that fit to the source; the other arguments as in `ErrorEstimator.estimate`."""
+    if labels is None:
+        return estimate_target(fitted, outputs, metrics=metrics)
+    from projnorm.estimate.labelled_estimate import estimate_with_labels
+
+    return estimate_with_labels(fitted, outputs, labels, interval, metrics=metrics)
+
+
+def read_labels(labelled: Any) -> Labelled | None:
+    """Labels in one of the forms that `estimate_error` takes; None for None."""
+    if labelled is None:
+        return None
+    from projnorm.labels.labelled import Labelled
+
+    return labelled if isinstance(labelled, Labelled) else Labelled.from_input(labelled)
 
 
 def _whole_sizes(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from projnorm.core.errors import InputError
 from projnorm.data.tables import stem
-from projnorm.estimate.error_estimator import ErrorEstimator
+from projnorm.estimate.error_estimator import ErrorEstimator, estimate_outputs, read_labels
 from projnorm.estimate.options import EstimateOptions, one_thread_for
 from projnorm.estimate.result import ErrorEstimate
 from projnorm.estimate.source_and_model import SourceAndModel
@@ -45,7 +45,12 @@ def estimate_error(
     collate: Collate | None = EstimateOptions.collate,
     metrics: bool = False,
 ) -> ErrorEstimate:
-    """Estimate the error of a model on one unlabelled set: `ErrorEstimator.fit`, then its `estimate`.
+    """Estimate the error of a model on one unlabelled set.
+
+    Without calibration sets the numbers are those of `ErrorEstimator.fit` and then `estimate`. Where there are
+    calibration sets, this function draws from them as many samples as the target has, while `fit` draws in sizes that
+    are fixed before any target is seen; with ``sizes=[len(target)]`` it gives the same numbers, where the sets have at
+    least so many samples.
 
     >>> import numpy as np
     >>> import projnorm as pn
@@ -102,10 +107,6 @@ def estimate_error(
     """
     _require_one(target, model)
     name = stem(Path(target)) if model is None and isinstance(target, str | Path) else "target"
-    if labelled is not None:
-        from projnorm.labels.labelled import Labelled
-
-        labelled = Labelled.from_input(labelled)  # which is refused before the model is run
     options = EstimateOptions(
         shift=shift,
         class_shares=class_shares,
@@ -119,11 +120,8 @@ def estimate_error(
         others=others,
         collate=collate,
     )
-    with one_thread_for(model, options):
-        samples, (outputs,) = _read(model, source, {name: target}, options)
-        return ErrorEstimator.from_samples(samples).estimate(
-            outputs, labelled=labelled, interval=interval, metrics=metrics
-        )
+    named = {name: target}
+    return estimate_named(model, source, named, options, labelled=labelled, interval=interval, metrics=metrics)[name]
 
 
 @overload
@@ -200,23 +198,31 @@ def estimate_errors(  # type: ignore[misc]  # the overloads abbreviate the optio
         others=others,
         collate=collate,
     )
+    estimates = estimate_named(model, source, named, options, metrics=metrics)
+    return estimates if isinstance(targets, Mapping) else list(estimates.values())
+
+
+def estimate_named(
+    model: Any,
+    source: Any,
+    targets: Mapping[str, Any],
+    options: EstimateOptions,
+    *,
+    labelled: Any = None,
+    interval: str = "auto",
+    metrics: bool = False,
+) -> dict[str, ErrorEstimate]:
+    """As `estimate_errors`, with the options in one object; labels, if there are any, are of the only target."""
+    labels = read_labels(labelled)  # which are refused before the model is run
     with one_thread_for(model, options):
         # Sets that cannot be read are refused before the model is run on shifted copies of the source.
-        samples, outputs = _read(model, source, named, options)
-        estimator = ErrorEstimator.from_samples(samples)
-        estimates = [estimator.estimate(target, metrics=metrics) for target in outputs]
-    return dict(zip(named, estimates, strict=True)) if isinstance(targets, Mapping) else estimates
-
-
-def _read(
-    model: Any, source: Any, targets: Mapping[str, Any], options: EstimateOptions
-) -> tuple[SourceAndModel, list[Outputs]]:
-    """The source, and what the model says of each target, which must fit to it."""
-    samples = SourceAndModel(model, source, options)
-    outputs = [replace(samples.outputs(target, name), name=name) for name, target in targets.items()]
-    for target in outputs:
-        require_alike(samples.source, target)
-    return samples, outputs
+        samples = SourceAndModel(model, source, options)
+        outputs = [replace(samples.outputs(target, name), name=name) for name, target in targets.items()]
+        for target in outputs:
+            require_alike(samples.source, target)
+        fitted = ErrorEstimator.from_samples(samples).fitted
+        estimates = [estimate_outputs(fitted, target, labels, interval, metrics=metrics) for target in outputs]
+    return dict(zip(targets, estimates, strict=True))
 
 
 def _require_one(target: Any, model: Any) -> None:
@@ -226,7 +232,7 @@ def _require_one(target: Any, model: Any) -> None:
     # A network may see a list of images, but no other model rows that are matrices.
     has_rows = isinstance(target, Mapping) or is_network(model)
     if any(
-        isinstance(one, several) or is_table(one) or (not has_rows and getattr(one, "ndim", 0) > 1) for one in parts
+        isinstance(part, several) or is_table(part) or (not has_rows and getattr(part, "ndim", 0) > 1) for part in parts
     ):
         kind = type(target).__name__
         raise InputError(f"`target` must be one set; got a {kind} of {len(parts)}: use estimate_errors.")
@@ -235,17 +241,17 @@ def _require_one(target: Any, model: Any) -> None:
 def _named(targets: Any, *, has_model: bool) -> dict[str, Any]:
     """Targets by name; those of a list are called after their files, or numbered."""
     if isinstance(targets, Mapping):
-        named = {str(name): one for name, one in targets.items()}
+        named = {str(name): target for name, target in targets.items()}
         if not has_model and (LOGITS in named or PROBABILITIES in named):
             raise InputError(
                 "`targets` must be a mapping by name or a list; got the arrays of one set: use estimate_error."
             )
     elif isinstance(targets, list):
-        names = [_name_of(one) or f"target {number}" for number, one in enumerate(targets, start=1)]
+        names = [_name_of(target) or f"target {number}" for number, target in enumerate(targets, start=1)]
         is_clear = len(set(names)) == len(names)
         named = {
-            name if is_clear else f"{name} ({number})": one
-            for number, (name, one) in enumerate(zip(names, targets, strict=True), start=1)
+            name if is_clear else f"{name} ({number})": target
+            for number, (name, target) in enumerate(zip(names, targets, strict=True), start=1)
         }
     else:
         kind = type(targets).__name__

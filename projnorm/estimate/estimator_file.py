@@ -101,10 +101,10 @@ def _fitted(document: Mapping[str, Any], arrays: Arrays, path: Path) -> FittedSo
     if "sizes" in document:
         sizes = {size: _size(arrays, size, document[f"methods of {size}"]) for size in document["sizes"]}
         calibration = CalibrationBySize(document["origin"], sizes)
-    return FittedSource(
-        options=EstimateOptions(shift=document["shift"], level=float(document["level"]), seed=int(document["seed"])),
-        source=source,
-        learnt_from=source if calibration is None else _outputs(arrays, "learnt_from", path),
+    return FittedSource.fit(
+        EstimateOptions(shift=document["shift"], level=float(document["level"]), seed=int(document["seed"])),
+        source,
+        source if calibration is None else _outputs(arrays, "learnt_from", path),
         calibration=calibration,
         class_shares=arrays.get("class_shares"),
         resources=Resources(seed=int(document["seed"])),

@@ -56,19 +56,54 @@ class FittedSource:
         learnt_from: The part of them that methods learn from: half where calibration sets are made of the other half.
         calibration: Labelled shifted sets, or what was learnt from them for some sizes; None where there are none.
         class_shares: Class shares of the targets, one for each column, where they are known.
+        scaling: Calibration of the probabilities.
+        tests: The tests of hypotheses against the source.
         resources: What methods may be built from besides outputs.
         how_to_calibrate: How the user could have calibration sets, in words.
         known_spread: `slice_spread` where the inputs of the source, which it may need, are not kept; else None.
+        estimators_by_size: Methods for the sizes of targets that were seen; `estimators` fills it in.
     """
 
     options: EstimateOptions
     source: Outputs
     learnt_from: Outputs
+    scaling: Scaling
+    tests: HypothesisTests
     calibration: CalibrationSets | CalibrationBySize | None = None
     class_shares: Floats | None = None
     resources: Resources = field(default_factory=Resources)
     how_to_calibrate: str = ""
     known_spread: float | None = None
+    estimators_by_size: dict[int, dict[str, Estimator]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        options: EstimateOptions,
+        source: Outputs,
+        learnt_from: Outputs,
+        *,
+        calibration: CalibrationSets | CalibrationBySize | None = None,
+        class_shares: Floats | None = None,
+        resources: Resources | None = None,
+        how_to_calibrate: str = "",
+        known_spread: float | None = None,
+    ) -> FittedSource:
+        """Fit the calibration of the probabilities and the tests; arguments are the attributes of the class."""
+        scaling = Scaling.fit(learnt_from)
+        tests = HypothesisTests.fit(scaling(source), source, class_shares)
+        return cls(
+            options=options,
+            source=source,
+            learnt_from=learnt_from,
+            scaling=scaling,
+            tests=tests,
+            calibration=calibration,
+            class_shares=class_shares,
+            resources=resources or Resources(),
+            how_to_calibrate=how_to_calibrate,
+            known_spread=known_spread,
+        )
 
     @property
     def seed(self) -> int:
@@ -81,22 +116,18 @@ class FittedSource:
         return self.options.level
 
     @cached_property
-    def scaling(self) -> Scaling:
-        """Calibration of the probabilities."""
-        return Scaling.fit(self.learnt_from)
-
-    @cached_property
-    def tests(self) -> HypothesisTests:
-        """The tests of hypotheses against the source."""
-        return HypothesisTests.fit(self.scaling(self.source), self.source, self.class_shares)
-
-    @cached_property
     def slice_spread(self) -> float:
         """How much confidence misses the errors of slices of the source by."""
         if self.known_spread is not None:
             return self.known_spread
+        # Confidence looks at logits and predictions alone.
+        scaled, raw = (
+            Outputs(outputs.logits, predictions=outputs.predicted) for outputs in (self.tests.source, self.source)
+        )
         return slice_spread(
-            self.source, lambda part: self.tests.expected(self.scaling(part), part), seed=self.options.seed
+            self.source,
+            lambda indices: self.tests.expected(scaled.take(indices), raw.take(indices)),
+            seed=self.options.seed,
         )
 
     @cached_property
@@ -108,26 +139,15 @@ class FittedSource:
 
         return tuple(dict.fromkeys([*FOR_INPUTS, *FOR_BOTH]))
 
-    def assess(self, target: Outputs) -> Assessment:
-        """What the outputs say under each hypothesis about the shift; labels are not looked at."""
-        target = target.without_labels()
-        return self.tests.assess(self.scaling(target), target)
+    def calibrated_rows(self, scaled: Outputs, assessment: Assessment) -> Floats:
+        """Probabilities of the classes, adapted to other class shares where only these changed.
 
-    def calibrated_rows(self, target: Outputs, assessment: Assessment) -> Floats:
-        """Calibrated probabilities of the classes, adapted to other class shares where only these changed."""
-        scaled = self.scaling(target.without_labels())
+        Args:
+            scaled: Outputs on the target that `scaling` calibrated.
+            assessment: What they say under each hypothesis.
+        """
         only_shares = assessment.accepts_class_shares and not assessment.accepts_no_shift
         return self.tests.test.adapted(scaled, assessment.shares) if only_shares else probabilities(scaled.logits)
-
-    def class_probabilities(self, target: Outputs, error: float) -> Floats:
-        """Probabilities of the classes of each sample, which expect this error on the target.
-
-        They are the calibrated ones, adapted to other class shares where only these changed, and as sharp or as blunt
-        as the error asks for.
-        """
-        from projnorm.labels.metrics import tempered
-
-        return tempered(self.calibrated_rows(target, self.assess(target)), target.predicted, error)
 
     def size_for(self, count: int) -> int:
         """Number of samples of the sets that a target of this many is compared with."""
@@ -135,15 +155,15 @@ class FittedSource:
 
     def estimators(self, m: int) -> dict[str, Estimator]:
         """Methods that lack nothing, for sets of `m` samples."""
-        if m not in self._estimators_by_size:
+        if m not in self.estimators_by_size:
             resources, source = replace(self.resources, samples=m), self.scaling(self.learnt_from)
             runnable = [method for method in self.methods if not self._lacking(method)]
-            self._estimators_by_size[m] = {method: build(method, resources, source) for method in runnable}
-        return self._estimators_by_size[m]
+            self.estimators_by_size[m] = {method: build(method, resources, source) for method in runnable}
+        return self.estimators_by_size[m]
 
-    def scores(self, target: Outputs) -> MethodScores:
-        """Score of every method that is run, and why it has none."""
-        scaled, count = self.scaling(target), len(target)
+    def scores(self, scaled: Outputs) -> MethodScores:
+        """Score of every method that is run on a target that `scaling` calibrated, and why it has none."""
+        count = len(scaled)
         part = count if self.calibration is None else self.calibration.part_size(count)
         values = dict.fromkeys(self.methods, math.nan)
         for method, estimator in self.estimators(self.size_for(count)).items():
@@ -153,10 +173,6 @@ class FittedSource:
     @cached_property
     def calibration_by_size(self) -> dict[int, CalibrationAtSize]:
         """What calibration sets taught of the sizes of targets that were seen; `calibration_at` fills it in."""
-        return {}
-
-    @cached_property
-    def _estimators_by_size(self) -> dict[int, dict[str, Estimator]]:
         return {}
 
     def _lacking(self, method: str) -> str:

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from projnorm.core.statistics import Floats
 from projnorm.estimators.cbpe import CBPE
 from projnorm.estimators.class_shares import label_shares
 from projnorm.estimators.cot import regret
 from projnorm.estimators.doc import DoC
 from projnorm.estimators.shift_test import MOST_CLASSES, HotellingTest, ShiftTest
-from projnorm.estimators.softmax import Floats, probabilities
+from projnorm.estimators.softmax import probabilities
 from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
 
@@ -58,7 +59,7 @@ class HypothesisResult:
     refuted: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Assessment:
     """What the outputs on a target say about the shift and the error.
 
@@ -175,7 +176,7 @@ class HypothesisTests:
 
     def expected(self, target: Outputs, raw: Outputs) -> float:
         """The error that confidence expects on a target; arguments as in `assess`."""
-        return self.confidence.score(raw if isinstance(self.confidence, CBPE) else target)
+        return self.confidence.score_unchecked(raw if isinstance(self.confidence, CBPE) else target)
 
     def assess(self, target: Outputs, raw: Outputs) -> Assessment:
         """What calibrated outputs on a target say, and the same as the model gave them."""
@@ -189,20 +190,20 @@ class HypothesisTests:
         test = self.test.only_shares_changed(target, self.known_shares, likely=shares)
         onto = own if self.known_shares is None else shares
         return Assessment(
-            self.test.nothing_changed(target),
-            test,
-            shares,
-            0.5 * float(np.abs(shares - own).sum()),
-            self.source.error,
-            confidence,
-            weight * expected + (1.0 - weight) * confidence,
-            max(0.0, transport(rows, onto).cost - self.transport_bias(len(target))) + regret(rows, target),
-            transport(adapted, shares).cost + regret(adapted, target),
-            test.beyond(ALPHA) * (1.0 / len(target) + 1.0 / len(self.source)),
-            self.resolution,
-            0.5 * float(np.abs(self._predicted_shares(target) - self._predicted_shares(self.source)).sum()),
-            self.confidence.name,
-            self.known_shares is not None,
+            no_shift=self.test.nothing_changed(target),
+            class_shares=test,
+            shares=shares,
+            distance=_distance(shares, own),
+            source_error=self.source.error,
+            confidence_error=confidence,
+            adapted_error=weight * expected + (1.0 - weight) * confidence,
+            cot=max(0.0, transport(rows, onto).cost - self.transport_bias(len(target))) + regret(rows, target),
+            cot_adapted=transport(adapted, shares).cost + regret(adapted, target),
+            excess=test.beyond(ALPHA) * (1.0 / len(target) + 1.0 / len(self.source)),
+            resolution=self.resolution,
+            predicted_distance=_distance(self._predicted_shares(target), self._predicted_shares(self.source)),
+            confidence_method=self.confidence.name,
+            has_known_shares=self.known_shares is not None,
         )
 
     def _predicted_shares(self, outputs: Outputs) -> Floats:
@@ -221,4 +222,10 @@ class HypothesisTests:
         rows, own = probabilities(self.source.logits), label_shares(self.source.known_labels, classes)
         rng = np.random.default_rng(0)
         draws = [rng.multinomial(max(1, round(1.0 / noise)), own) * noise for _ in range(_BIAS_DRAWS)]
-        return float(np.mean([transport(rows, one / one.sum()).cost for one in draws])) - transport(rows, own).cost
+        costs = [transport(rows, shares / shares.sum()).cost for shares in draws]
+        return float(np.mean(costs)) - transport(rows, own).cost
+
+
+def _distance(shares: Floats, others: Floats) -> float:
+    """Total variation distance of two vectors of class shares."""
+    return 0.5 * float(np.abs(shares - others).sum())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from projnorm.core.statistics import Interval
 from projnorm.estimate.fitted_source import FittedSource
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimate.target_estimate import estimate_target
+from projnorm.estimate.target_estimate import estimate_per_sample
 from projnorm.estimate.warnings import warnings_for_sets
 from projnorm.labels.labelled import Labelled, LabelledError, labelled_error, metrics_from_labels
 from projnorm.labels.metrics import MetricEstimate
@@ -27,8 +27,8 @@ def estimate_with_labels(
     fitted: FittedSource, target: Outputs, labelled: Labelled, interval: str, *, metrics: bool
 ) -> ErrorEstimate:
     """The estimate from labels of some samples, with metrics besides the error if asked for."""
-    label_free = estimate_target(fitted, target)
-    rows = fitted.class_probabilities(target, label_free.error)
+    by_sample = estimate_per_sample(fitted, target)
+    label_free, rows = by_sample.estimate, by_sample.class_probabilities
     free_interval = Interval(label_free.error, label_free.low, label_free.high)
     by_labels = labelled_error(labelled, target, rows, free_interval, interval=interval, level=fitted.level)
     conditions = {_REFUTED: by_labels.refutes_label_free, _GAPS: not labelled.is_beginning}

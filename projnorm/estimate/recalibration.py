@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from projnorm.core.errors import InputError
-from projnorm.core.statistics import Interval, normal_reach
+from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.result import ErrorEstimate
-from projnorm.estimators.softmax import Floats
 
 # Variance between batches before any labels, as a part of that of an estimate, and the batches that this is worth.
 _PRIOR_PART, _PRIOR_BATCHES = 0.6, 4.0

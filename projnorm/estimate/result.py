@@ -98,7 +98,7 @@ class CalibrationSummary:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class ErrorEstimate:
     """The estimated error of a model on one target.
 

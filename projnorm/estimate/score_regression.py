@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 
 # Logarithms of a, the length, b, f and s: centre and width of the prior, and bounds.
 _CENTRE = np.log([0.5, 0.8, 0.5, 0.05, 0.05])

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from projnorm.core.statistics import Floats
 from projnorm.data.class_draws import shares_of_few
-from projnorm.estimators.softmax import Floats
 
 # Severities of the corruptions, of five, and of the transformations, of three.
 SEVERITIES, TRANSFORMED = (1, 3, 5), (1, 3)

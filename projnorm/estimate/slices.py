@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 
-from projnorm.estimators.softmax import Floats
+from projnorm.core.statistics import Floats
 from projnorm.outputs.outputs import Outputs
 from projnorm.outputs.tables import TableEncoder
 
@@ -28,23 +27,22 @@ _DIGITS = 6
 _FEWEST_SLICES = 5
 
 
-def slice_spread(source: Outputs, expected: Callable[[Outputs], float], *, seed: int) -> float:
+def slice_spread(source: Outputs, expected: Callable[[NDArray[np.intp]], float], *, seed: int) -> float:
     """Standard deviation, beyond sampling noise, of what an estimate misses the errors of slices by; 0 if unknown.
 
     Args:
         source: Labelled outputs with the inputs they are of, or features.
-        expected: Function from outputs to the error that is estimated for them.
+        expected: Function from the indices of samples to the error that is estimated for them.
         seed: Seed of the clusters.
     """
     rows = _rows(source)
     if rows is None:
         return 0.0
-    missed, noise = [], []
+    wrong, missed, noise = source.predicted != source.known_labels, [], []
     for indices in _slices(rows, seed):
-        part = source.take(indices)
-        error = part.error
-        missed.append(error - expected(part.without_labels()))
-        noise.append(error * (1.0 - error) / len(part))
+        error = float(wrong[indices].mean())
+        missed.append(error - expected(indices))
+        noise.append(error * (1.0 - error) / len(indices))
     if len(missed) < _FEWEST_SLICES:
         return 0.0
     return math.sqrt(max(0.0, float(np.mean(np.square(missed)) - np.mean(noise))))
@@ -66,7 +64,7 @@ def _rows(source: Outputs) -> Floats | None:
     return rows[:, varies] if varies.any() else None
 
 
-def _slices(rows: Floats, seed: int) -> Iterator[NDArray[Any]]:
+def _slices(rows: Floats, seed: int) -> Iterator[NDArray[np.intp]]:
     """Indices of the samples in each slice."""
     count = len(rows)
     distinct = np.array([len(np.unique(column)) for column in rows.T])
@@ -84,7 +82,7 @@ def _slices(rows: Floats, seed: int) -> Iterator[NDArray[Any]]:
         yield from _large(block, count)
 
 
-def _large(indices: NDArray[Any], count: int) -> Iterator[NDArray[Any]]:
+def _large(indices: NDArray[np.intp], count: int) -> Iterator[NDArray[np.intp]]:
     """The slice, if it has enough samples and is not nearly the whole."""
     if _FEWEST_SAMPLES <= len(indices) <= 0.8 * count:
         yield indices

@@ -40,11 +40,16 @@ class PerSampleEstimate:
     rows: Floats
 
     @property
-    def wrong(self) -> Floats:
-        """Probability that each sample is wrong, with the estimate as its mean, shape ``(m,)``."""
+    def class_probabilities(self) -> Floats:
+        """Probabilities of the classes of each sample, made as sharp or as blunt as the estimate asks for."""
         from projnorm.labels.metrics import tempered
 
-        rows = tempered(self.rows, self.predicted, self.estimate.error)
+        return tempered(self.rows, self.predicted, self.estimate.error)
+
+    @property
+    def wrong(self) -> Floats:
+        """Probability that each sample is wrong, with the estimate as its mean, shape ``(m,)``."""
+        rows = self.class_probabilities
         return 1.0 - rows[np.arange(len(rows)), self.predicted]
 
     def corrected(self, recalibration: Recalibration | None) -> PerSampleEstimate:
@@ -54,46 +59,46 @@ class PerSampleEstimate:
 
 def estimate_target(fitted: FittedSource, target: Outputs, *, metrics: bool = False) -> ErrorEstimate:
     """The estimate for a target, whose labels are used for `ErrorEstimate.truth` alone."""
-    assessment = fitted.assess(target)
-    estimate = _estimate(fitted, target, assessment)
-    return replace(estimate, metrics=_metrics(fitted, target, assessment, estimate)) if metrics else estimate
+    by_sample = estimate_per_sample(fitted, target)
+    return replace(by_sample.estimate, metrics=_metrics(fitted, target, by_sample)) if metrics else by_sample.estimate
 
 
 def estimate_per_sample(fitted: FittedSource, target: Outputs) -> PerSampleEstimate:
     """The estimate, and what it expects of each sample."""
-    assessment = fitted.assess(target)
-    rows = fitted.calibrated_rows(target, assessment)
-    return PerSampleEstimate(_estimate(fitted, target, assessment), target.predicted, rows)
+    outputs = target.without_labels()
+    scaled = fitted.scaling(outputs)
+    assessment = fitted.tests.assess(scaled, outputs)
+    estimate = _estimate(fitted, target, assessment, fitted.scores(scaled))
+    return PerSampleEstimate(estimate, scaled.predicted, fitted.calibrated_rows(scaled, assessment))
 
 
-def _estimate(fitted: FittedSource, target: Outputs, assessment: Assessment) -> ErrorEstimate:
-    """The estimate from what the outputs say under each hypothesis."""
+def _estimate(fitted: FittedSource, target: Outputs, assessment: Assessment, scores: MethodScores) -> ErrorEstimate:
+    """The estimate from what the outputs say under each hypothesis, and the scores of the methods."""
     source, options, outputs = fitted.source, fitted.options, target.without_labels()
-    scores = fitted.scores(outputs)
     if options.based_on is not None and not scores.defined(options.based_on):
         reasons = "; ".join(f"{method}: {note}" for method, note in scores.notes.items())
         raise InputError(f"{target.name}: nothing can be estimated ({reasons}).")
     choice = _choose(fitted, outputs, assessment, scores)
     interval = choice.interval
     return ErrorEstimate(
-        target.name,
-        len(target),
-        interval.value,
-        interval.low,
-        interval.high,
-        options.level,
-        choice.based_on,
-        source.error,
-        len(source),
-        (*choice.methods, *_not_run(fitted.methods)),
-        sampling_noise(interval.value, len(source), len(target)),
-        (*all_warnings_for(fitted, outputs, assessment, choice), *choice.warnings),
-        choice.hypotheses,
-        tuple(assessment.shares.tolist()),
-        choice.calibration,
-        None if target.labels is None else target.error,
-        fitted.how_to_calibrate,
-        "known class shares" if fitted.class_shares is not None else options.shift,
+        target=target.name,
+        m=len(target),
+        error=interval.value,
+        low=interval.low,
+        high=interval.high,
+        level=options.level,
+        based_on=choice.based_on,
+        source_error=source.error,
+        n_source=len(source),
+        methods=(*choice.methods, *_not_run(fitted.methods)),
+        sampling_noise=sampling_noise(interval.value, len(source), len(target)),
+        warnings=(*all_warnings_for(fitted, outputs, assessment, choice), *choice.warnings),
+        hypotheses=choice.hypotheses,
+        class_shares=tuple(assessment.shares.tolist()),
+        calibration=choice.calibration,
+        truth=None if target.labels is None else target.error,
+        how_to_calibrate=fitted.how_to_calibrate,
+        assumed="known class shares" if fitted.class_shares is not None else options.shift,
     )
 
 
@@ -113,15 +118,14 @@ def _choose(fitted: FittedSource, target: Outputs, assessment: Assessment, score
     return choice
 
 
-def _metrics(
-    fitted: FittedSource, target: Outputs, assessment: Assessment, estimate: ErrorEstimate
-) -> tuple[MetricEstimate, ...]:
+def _metrics(fitted: FittedSource, target: Outputs, by_sample: PerSampleEstimate) -> tuple[MetricEstimate, ...]:
     """Metrics of calibrated probabilities that expect the estimated error, and the ends of its interval."""
-    from projnorm.labels.metrics import estimated_metrics, tempered
+    from projnorm.labels.metrics import estimated_metrics
 
+    estimate = by_sample.estimate
     return estimated_metrics(
-        tempered(fitted.calibrated_rows(target, assessment), target.predicted, estimate.error),
-        target.predicted,
+        by_sample.class_probabilities,
+        by_sample.predicted,
         estimate.error,
         estimate.low,
         estimate.high,

@@ -72,4 +72,4 @@ class DoC(SupervisedEstimator):
 
     def _score(self, target: Outputs) -> float:
         """The predicted error, which may leave the interval from 0 to 1."""
-        return self.confidence.score(target) + self.offset
+        return self.confidence.score_unchecked(target) + self.offset
