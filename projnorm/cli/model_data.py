@@ -16,8 +16,6 @@ from projnorm.data.tables import is_table_file, stem
 from projnorm.estimate.settings import EstimateSettings
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from projnorm.estimate.error_estimator import ErrorEstimator
     from projnorm.estimate.options import EstimateOptions
     from projnorm.models.preparation import Prepare
@@ -187,7 +185,7 @@ class _Built:
     model: Any
     read: Callable[..., Any]
     prepare: Prepare | None = None
-    init: nn.Module | None = None
+    init: Any = None
     others: tuple[Any, ...] = ()
 
 

@@ -25,7 +25,7 @@ from projnorm.estimate.score_regression import ScoreRegression
 from projnorm.estimators.base import Resources
 from projnorm.outputs.outputs import Outputs
 
-VERSION = 1
+VERSION = 2
 _DOCUMENT, _KIND = "document", "projnorm error estimator"
 _SHOWN = 16
 _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("inputs", "both", "likeness")
@@ -49,13 +49,16 @@ def fingerprint(fitted: FittedSource, recalibration: Recalibration | None) -> st
 
 def read_estimator(path: Path) -> tuple[FittedSource, Recalibration | None, NDArray[np.float64]]:
     """What `write_estimator` wrote; an `InputError` for any other file."""
-    with decoding(f"{path}: is no whole file of an error estimator"):
+    is_damaged = f"{path}: is no whole file of an error estimator"
+    with decoding(is_damaged):
         arrays = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
         document = parse_json(arrays.pop(_DOCUMENT).tobytes())
         if document["kind"] != _KIND:
             raise ValueError("it is of another kind")
-        if document["version"] != VERSION:
-            raise InputError(f"it has version {document['version']}, and this one reads {VERSION}; fit it again")
+        version = document["version"]
+    if version != VERSION:
+        raise InputError(f"{path}: has version {version}, and this one reads {VERSION}; fit it again.")
+    with decoding(is_damaged):
         if document.pop("checksum") != _checksum(document, arrays):
             raise ValueError("its checksum differs")
         learnt = document["recalibration"]

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 
 import projnorm as pn
 from projnorm.core.errors import InputError
+from projnorm.estimate import fitted_source
 from projnorm.estimate.hypotheses import HypothesisTests
 from projnorm.estimators.scaling import Scaling
 from projnorm.labels.plan import LabelPlan
@@ -410,6 +412,29 @@ def test_nothing_is_fitted_twice_and_no_batch_is_assessed_twice(estimator, tmp_p
         monitor.update(batch(seed), name=f"b{seed}", budget=5)
     assert [len(calls) for calls in fits] == [1, 1]
     assert len(assessed) == 3
+
+
+def test_with_calibration_sets_nothing_is_fitted_twice(monkeypatch):
+    fits = [counted(monkeypatch, cls, "fit") for cls in (Scaling, HypothesisTests)]
+    built = counted(monkeypatch, fitted_source, "build")
+    sets = {f"f{i}-{j}": outputs(240, 10 * i + j, sure=1.0 - 0.2 * j) for i in range(4) for j in (1, 2)}
+    fitted = pn.ErrorEstimator.fit(None, outputs(400, 0), calibration=sets)
+    assert len(fitted.fitted.calibration.sizes) == 3
+    assessed = counted(monkeypatch, HypothesisTests, "assess")
+    fitted.estimate(batch(1))
+    assert [len(calls) for calls in fits] == [1, 1]
+    assert set(Counter(method for method, *_ in built).values()) == {3}
+    assert len(assessed) == 1
+
+
+def test_a_target_with_labels_or_to_be_labelled_is_assessed_once(estimator, monkeypatch):
+    assessed = counted(monkeypatch, HypothesisTests, "assess")
+    target = outputs(200, 1)
+    labels = {"sample": np.arange(50), "label": target.labels[:50]}
+    estimator.estimate(target.without_labels(), labelled=labels, metrics=True)
+    assert len(assessed) == 1
+    pn.choose_labels(None, outputs(400, 0), target.without_labels(), budget=10)
+    assert len(assessed) == 2
 
 
 def test_reports_are_a_table_and_a_picture(monitor):
