@@ -44,7 +44,8 @@ class ToyCurve:
     @property
     def relative(self) -> FloatArray:
         """The mean relative to that at the first sigma."""
-        return self.mean / self.mean[0]
+        first = self.mean[0]
+        return np.divide(self.mean, first, out=np.full_like(self.mean, np.nan), where=first != 0.0)
 
 
 @dataclass(frozen=True, slots=True)

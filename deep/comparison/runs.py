@@ -20,7 +20,7 @@ from projnorm.core.errors import InputError
 from projnorm.core.records import Record, RunContext
 from projnorm.core.store import LOGGER, Store
 
-_BEGUN, _SCORES = "run", "scores"
+_BEGUN, _SCORES = "run", "target-scores"
 # Name of the scores of tangent kernels, which come behind those of the run's own methods.
 KERNELS = "tangent-kernels"
 

@@ -121,6 +121,8 @@ def _show_report(report: Report, name: str, options: ShowOptions, out: OutOption
     from figures.table import FORMATS, Table
 
     if options.what == _FIGURES:
+        if not report.figures:
+            raise InputError(f"{name} has no figure; show its `what` record.")
         say_paths(write_figures(report, Path(out.root) / name, drawing), as_json=out.json)
         return
     tables = [block for block in report.blocks if isinstance(block, Table)]

@@ -169,8 +169,8 @@ class Monitor:
                 raise InputError(f"`{what}` must be text; got {text!r}.")
         if not name:
             raise InputError("`name` must name the batch.")
-        if budget < 0:
-            raise InputError(f"`budget` must be 0 or more; got {budget}.")
+        if not isinstance(budget, int | np.integer) or budget < 0:
+            raise InputError(f"`budget` must be a whole number, 0 or more; got {budget!r}.")
         outputs = self.estimator.outputs_of(batch, name)
         require_alike(self._fitted.source, outputs)
         if len(rows) not in (0, len(outputs)):
@@ -318,7 +318,10 @@ class Monitor:
         if not isinstance(line, SettingsLine):
             return
         if line.version != VERSION:
-            raise InputError(f"{self._journal.path}: has version {line.version}; this one reads {VERSION}.")
+            raise InputError(
+                f"{self._journal.path}: has version {line.version}, and this one reads {VERSION}; watch the model in "
+                "another folder."
+            )
         for name in ("estimator", "threshold", "alpha"):
             theirs = getattr(line, name)
             if theirs != getattr(self._settings, name):

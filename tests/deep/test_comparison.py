@@ -75,7 +75,7 @@ _SIGNS = (
     "trained/reference-*.json",
     "trained/rotation-*.json",
     "outputs/*/*.json",
-    "deep-*/scores/*.json",
+    "deep-*/target-scores/*.json",
     "projnorm/*/*.json",
 )
 

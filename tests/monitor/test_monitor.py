@@ -215,7 +215,8 @@ def test_a_last_line_without_its_end_is_whole(monitor, caplog):
     [
         ({"time": 20240101}, "`time` must be text"),
         ({"rows": [1, 2]}, "`rows` must have one entry for each of 200 samples"),
-        ({"budget": -1}, "`budget` must be 0 or more"),
+        ({"budget": -1}, "`budget` must be a whole number, 0 or more"),
+        ({"budget": 1.5}, "`budget` must be a whole number, 0 or more; got 1.5"),
         ({"labelled": {"sample": [9999], "label": [0]}}, "must name different rows"),
     ],
 )
