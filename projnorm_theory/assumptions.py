@@ -172,6 +172,9 @@ def check_assumptions(
         k: Dimension of the span assumed shared, from 0 to the smaller rank.
         ks: Values of `k` for the curves of `tightness`. Default: every one up to 100, then ever fewer.
 
+    Returns:
+        Every measured assumption, with the test loss; `print` shows them as a table.
+
     Raises:
         InputError: If a shape is wrong, an entry is not finite, or `k` is out of range.
 

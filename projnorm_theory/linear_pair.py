@@ -122,7 +122,7 @@ class LinearPair:
 
     @classmethod
     def from_features(cls, X: ArrayLike, X_ood: ArrayLike, *, rcond: float | None = None) -> LinearPair:
-        """From features.
+        """The pair of two matrices of features.
 
         Args:
             X: Training inputs, shape ``(n, d)``.
@@ -138,7 +138,12 @@ class LinearPair:
 
     @classmethod
     def from_row_spaces(cls, train: RowSpace, ood: RowSpace) -> LinearPair:
-        """From two row spaces of the same feature space, already factored."""
+        """The pair of two matrices of features that are factored already.
+
+        Args:
+            train: Factors of the training inputs.
+            ood: Factors of the shifted inputs.
+        """
         return cls(
             train.left,
             train.singular_values,
@@ -161,7 +166,7 @@ class LinearPair:
         rcond: float | None = None,
         noise: float = 0.0,
     ) -> LinearPair:
-        r"""From the three Gram blocks :math:`XX^\top`, :math:`\tilde X X^\top`, :math:`\tilde X\tilde X^\top`.
+        r"""The pair of the Gram blocks :math:`XX^\top`, :math:`\tilde X X^\top`, :math:`\tilde X\tilde X^\top`.
 
         Args:
             k_train: Shape ``(n, n)``.
@@ -186,7 +191,13 @@ class LinearPair:
 
     @classmethod
     def from_gram_spaces(cls, train: GramSpace, ood: GramSpace, k_ood_train: ArrayLike) -> LinearPair:
-        """From two Gram matrices already factored and the block between them, shape ``(m, n)``."""
+        """The pair of two Gram matrices that are factored already.
+
+        Args:
+            train: Factors of the training Gram matrix.
+            ood: Factors of the shifted Gram matrix.
+            k_ood_train: The block between them, shape ``(m, n)``.
+        """
         n, m = train.left.shape[0], ood.left.shape[0]
         cross_precision = precision_of(k_ood_train)
         k_ood_train = as_cross_gram(k_ood_train, n, m)
@@ -285,38 +296,66 @@ class LinearPair:
         return self.noise * dual * dual * norm, self.noise * in_predictions * float(t[0]) * norm
 
     def ood_coordinates(self, Y_ood: ArrayLike) -> FloatArray:
-        r""":math:`V^\top\theta_\star` from the true shifted responses, shape ``(ood_rank, c)``."""
+        r"""The coordinates :math:`V^\top\theta_\star` of the ground truth, shape ``(ood_rank, c)``.
+
+        Args:
+            Y_ood: True responses of the shifted examples, shape ``(m,)`` or ``(m, c)``.
+        """
         return (self.ood_left.T @ self.as_ood_responses(Y_ood)) / self.ood_singular_values[:, None]
 
     def test_loss(self, fit: TrainingFit, Y_ood: ArrayLike) -> float:
-        r"""TestLoss from the pair alone: the predictions are :math:`B\,\mathrm{diag}(t)\,V^\top\hat\theta`."""
+        r"""The test loss, from the predictions :math:`B\,\mathrm{diag}(t)\,V^\top\hat\theta`.
+
+        Args:
+            fit: The training fit, from `fit`.
+            Y_ood: True responses of the shifted examples, shape ``(m,)`` or ``(m, c)``.
+        """
         Y_ood = self.as_ood_responses(Y_ood, outputs=fit.coordinates.shape[1])
         return as_finite_result(
             sum_of_squares(self.ood_predictions(fit.coordinates) - Y_ood) / self.n_ood, "the test loss"
         )
 
     def ood_predictions(self, coordinates: FloatArray) -> FloatArray:
-        r"""What weights in the training row space predict: :math:`\tilde X U a`, shape ``(m, c)``."""
+        r"""The predictions :math:`\tilde X U a` of weights in the training row space, shape ``(m, c)``.
+
+        Args:
+            coordinates: The coordinates :math:`a` of the weights, shape ``(train_rank, c)``.
+        """
         return self.ood_left @ (self.ood_singular_values[:, None] * (self.cosines @ coordinates))
 
     def ridge_coordinates(self, fit: TrainingFit, ridge: float) -> FloatArray:
-        r"""The fit with a ridge on the Gram matrix: :math:`U^\top X^\top (K + aI)^{-1} Y`."""
+        r"""The coordinates :math:`U^\top X^\top (K + aI)^{-1} Y` of the fit with a ridge, shape ``(train_rank, c)``.
+
+        Args:
+            fit: The fit without a ridge, from `fit`.
+            ridge: The ridge :math:`a`, added to the Gram matrix.
+        """
         mu = self.train_eigenvalues[:, None]
         return fit.coordinates * (mu / (mu + ridge))
 
     def as_responses(self, Y: ArrayLike) -> FloatArray:
-        """Training responses as a matrix of shape ``(n, c)``."""
+        """The training responses `Y`, of shape ``(n,)`` or ``(n, c)``, as a matrix of shape ``(n, c)``."""
         return as_rows(Y, "Y", rows=self.n_train, rows_like="`X`").reshape(self.n_train, -1)
 
     def as_ood_responses(self, Y_ood: ArrayLike, name: str = "Y_ood", *, outputs: int | None = None) -> FloatArray:
-        """Shifted responses as a matrix of shape ``(m, c)``, with as many outputs as `Y` where that is known."""
+        """The shifted responses as a matrix of shape ``(m, c)``, checked.
+
+        Args:
+            Y_ood: Responses of the shifted examples, shape ``(m,)`` or ``(m, c)``.
+            name: Name of the argument in messages.
+            outputs: Number `c` of outputs of the training responses, which `Y_ood` must have; None if not known.
+        """
         Y_ood = as_rows(Y_ood, name, rows=self.n_ood, rows_like="`X_ood`").reshape(self.n_ood, -1)
         if outputs is not None and Y_ood.shape[1] != outputs:
             raise InputError(f"`{name}` must have {outputs} outputs like `Y`; got {Y_ood.shape[1]}.")
         return Y_ood
 
     def distance_to_ood(self, coordinates: FloatArray) -> float:
-        r"""Distance :math:`\|(I - \tilde P) U a\|` of weights in the training row space to the shifted one."""
+        r"""Distance :math:`\|(I - \tilde P) U a\|` of weights in the training row space to the shifted one.
+
+        Args:
+            coordinates: The coordinates :math:`a` of the weights, shape ``(train_rank, c)``.
+        """
         if self.noise == 0.0:
             return frobenius(self.train_sines @ coordinates)
         # The sines of a Gram pair lost their negative squares; the difference itself errs less, and by a known amount.
@@ -339,7 +378,7 @@ class LinearPair:
         )
 
     def sine_tolerances(self, directions: FloatArray) -> FloatArray:
-        r"""How far rounding may move the sine of each direction, unit columns in the coordinates of `V`.
+        r"""How far rounding may move the sine of each of the `directions`, unit columns in the coordinates of `V`.
 
         A direction is known as well as the singular vectors that it is made of:
         :math:`\|t_1 T^{-1} w\| + \|s_1 S^{-1} U^\top V w\|` rounding units.
@@ -353,11 +392,11 @@ class LinearPair:
         return self.sine_unit * (own + np.linalg.norm((self.cosines.T @ directions) / (s / s[0])[:, None], axis=0))
 
     def schur_errors(self, axes: FloatArray) -> FloatArray:
-        r"""How far rounding may move :math:`\|(I - P)\tilde X^\top B w\|` for unit columns `w`."""
+        r"""How far rounding may move :math:`\|(I - P)\tilde X^\top B w\|` for unit columns :math:`w` of `axes`."""
         return self.sine_tolerances(self.ood_singular_values[:, None] * axes)
 
     def schur_singular_values(self) -> FloatArray:
-        r"""Roots of the eigenvalues of the Schur complement :math:`\tilde K - C K^{+} C^\top`, descending.
+        r"""The roots of the eigenvalues of the Schur complement :math:`\tilde K - C K^{+} C^\top`, descending.
 
         They are the singular values of :math:`\tilde X (I - P)`: what the shifted inputs see of the directions that the
         training rows leave undetermined. Shape ``(ood_rank,)``; shared directions give zeros to within rounding.

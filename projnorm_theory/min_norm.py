@@ -34,7 +34,7 @@ class MinNormSolution(Result):
 def min_norm_solution(
     X: ArrayLike, Y: ArrayLike, *, rcond: float | None = None, method: str = "auto"
 ) -> MinNormSolution:
-    r"""Shortest weights among those that fit the training data best.
+    r"""The shortest weights among those that fit the training data best.
 
     .. math:: \hat\theta = X^{+} Y
 

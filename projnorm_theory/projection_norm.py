@@ -168,6 +168,9 @@ def projnorm_linear_from_gram(
         ridge: Added to both Gram matrices, or a pair for (train, ood).
         pseudo_labels: As in `projnorm_linear_of_pair`.
 
+    Returns:
+        ProjNormLinear, its rounding error and the ranks of both kernels.
+
     Raises:
         InputError: If a block is not what its name says, or the three cannot come from the same features.
 

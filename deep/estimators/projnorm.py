@@ -60,13 +60,24 @@ class WeightDistance(Estimator):
         raise NotImplementedError
 
     def measure(self, target: Outputs, *, watch: Watch | None = None) -> ProjNormValue:
-        """Train on a target and compare with the reference; `watch` is called after every step."""
+        """The distance after training on a target, with its trajectory.
+
+        Args:
+            target: Outputs on the target, with its inputs.
+            watch: Called after every step with its number and the network.
+        """
         return self.measure_from(target, {self.name: self.reference_for(target)}, watch=watch)[self.name]
 
     def measure_from(
         self, target: Outputs, references: Mapping[str, Parameters], *, watch: Watch | None = None
     ) -> dict[str, ProjNormValue]:
-        """Train on a target once and compare with several references."""
+        """The distances from several references after one training on a target, by the names of the references.
+
+        Args:
+            target: Outputs on the target, with its inputs.
+            references: Parameters to compare with, by the name of each reference.
+            watch: Called after every step with its number and the network.
+        """
         from deep.training.projnorm import DistanceRecorder
 
         recorder, recipe = DistanceRecorder(references, self.trajectory, watch), self._recipe(len(target))
@@ -74,7 +85,7 @@ class WeightDistance(Estimator):
         return recorder.values(model, recipe.count_steps(min(self.samples or len(target), len(target))))
 
     def labels_of(self, target: Outputs) -> NDArray[np.int64]:
-        """What is trained on: the evaluated network's own labels, already in its outputs, or true ones."""
+        """The labels of a `target` that are trained on: those that the network predicts, or the true ones."""
         if self.labels == "pseudo":
             return target.predicted
         if target.labels is None:
@@ -129,7 +140,7 @@ class ProjNorm(WeightDistance):
     needs = frozenset({"torch", "initial", "labels", "inputs"})
 
     def reference_for(self, target: Outputs) -> Parameters:  # noqa: ARG002 - the same for every target
-        """The reference."""
+        """The parameters that any `target` is compared with."""
         return self.reference
 
     def _fit(self, source: Outputs) -> ProjNorm:
@@ -160,7 +171,7 @@ class ProjNormMatched(WeightDistance):
     needs = frozenset({"torch", "initial", "inputs"})
 
     def reference_for(self, target: Outputs) -> Parameters:
-        """The reference of a target."""
+        """The parameters that a `target` is compared with, trained on samples with its class shares."""
         from deep.training.projnorm import parameters_of
 
         labels = self.labels_of(target)

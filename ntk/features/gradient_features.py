@@ -88,6 +88,9 @@ def gradient_features(
         prepare: Applied to every batch before the network.
         out: Stream to this ``.npy`` file instead of memory; it appears when it is whole.
 
+    Returns:
+        The features, one row per sample, in memory or in the file `out`, with the coordinates or the projection.
+
     Raises:
         UnsupportedNetworkError: If samples have no gradients of their own, as in training mode.
         SelfCheckError: If the check against plain autograd fails.

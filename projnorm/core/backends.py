@@ -65,7 +65,7 @@ class Backend:
             raise InputError(f"`scheduler` must be an address such as tcp://127.0.0.1:8786; got {self.scheduler!r}.")
 
     def for_tasks(self, count: int) -> Backend:
-        """The same backend with no more processes than tasks."""
+        """The same backend with at most `count` processes, for that number of tasks."""
         return replace(self, workers=max(1, min(self.workers, count)))
 
 

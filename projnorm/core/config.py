@@ -107,12 +107,12 @@ class Config:
         return "\n".join(_toml(self.to_json())) + "\n"
 
     def updated(self, document: Mapping[str, Any]) -> Self:
-        """The same configuration with the settings of a nested mapping in place of its own."""
+        """The same configuration with the settings of `document`, a nested mapping, in place of its own."""
         return self.from_json(document, self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], base: Self | None = None) -> Self:
-        """A configuration from what `to_json` gave; settings that are not there are those of `base` or the defaults."""
+        """The configuration in a `document` of `to_json`; settings that it lacks are those of `base` or defaults."""
         if not isinstance(document, Mapping):
             raise InputError(f"settings must have names; got a {type(document).__name__}.")
         known = {declared.name: declared for declared in settings(cls)}

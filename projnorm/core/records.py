@@ -73,7 +73,7 @@ class RunContext:
             raise InputError(f"`memory` must be a positive number of bytes; got {self.memory:g}.")
 
     def store(self, name: str) -> Store:
-        """A store in a folder of this name, beside the records."""
+        """The store in the folder called `name`, beside the records."""
         return Store(self.root.absolute() / name)
 
 

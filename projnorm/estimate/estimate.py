@@ -15,8 +15,8 @@ from projnorm.estimate.result import ErrorEstimate
 from projnorm.estimate.source_and_model import SourceAndModel
 from projnorm.models.batches import Collate
 from projnorm.models.classifiers import is_network
+from projnorm.outputs.dataframes import is_table
 from projnorm.outputs.outputs import LOGITS, PROBABILITIES, Outputs, require_alike
-from projnorm.outputs.tables import is_table
 
 if TYPE_CHECKING:
     from torch import nn

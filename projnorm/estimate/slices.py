@@ -16,7 +16,7 @@ from scipy.cluster.vq import kmeans2
 
 from projnorm.core.statistics import Floats
 from projnorm.outputs.outputs import Outputs
-from projnorm.outputs.tables import TableEncoder
+from projnorm.outputs.table_encoder import TableEncoder
 
 # A slice has so many samples, and so many columns are cut, those with the most distinct values.
 _FEWEST_SAMPLES, _MOST_COLUMNS = 50, 12

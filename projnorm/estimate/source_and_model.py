@@ -16,9 +16,9 @@ from projnorm.estimators.base import Resources
 from projnorm.estimators.registry import ESTIMATORS
 from projnorm.models.batches import Batches, as_array, as_batches, is_tensor
 from projnorm.models.classifiers import ArrayClassifier, Classifier, as_classifier, is_network, outputs_of
+from projnorm.outputs.dataframes import as_text, is_table
 from projnorm.outputs.output_tables import arrays_of_table
 from projnorm.outputs.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs
-from projnorm.outputs.tables import as_text, is_table
 
 if TYPE_CHECKING:
     from projnorm.estimate.calibration_sets import CalibrationSets

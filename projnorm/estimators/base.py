@@ -108,7 +108,7 @@ class Estimator:
 
     @classmethod
     def create(cls, resources: Resources) -> Self:
-        """An estimator that has learnt nothing yet; the fields that the resources have too are taken from them."""
+        """An estimator that has learnt nothing yet; fields that `resources` has too are taken from there."""
         names = {declared.name for declared in fields(cls)}
         shared = names & {declared.name for declared in fields(resources)}
         taken = {name: getattr(resources, name) for name in shared}
@@ -125,6 +125,9 @@ class Estimator:
     def fit(self, source: Outputs) -> Self:
         """The estimator with what it learns from labelled in-distribution samples.
 
+        Args:
+            source: Outputs of the model on these samples, with their labels.
+
         Raises:
             InputError: If the source is no valid `Outputs`, or lacks something that the method needs.
         """
@@ -135,6 +138,9 @@ class Estimator:
 
     def score(self, target: Outputs) -> float:
         """The score of a target, whose labels are not looked at.
+
+        Args:
+            target: Outputs of the model on the target.
 
         Raises:
             InputError: If it was not fitted, or the target is no valid `Outputs`, has another number of classes than
@@ -157,7 +163,7 @@ class Estimator:
         return self._score(target)
 
     def applies_to(self, target: Outputs) -> bool:
-        """Whether a target has everything that the method looks at."""
+        """Whether the outputs on a `target` include everything that the method needs."""
         return not self._lacking_in(target)
 
     def _lacking_in(self, target: Outputs) -> str:

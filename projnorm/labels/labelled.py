@@ -23,8 +23,8 @@ from projnorm.labels.sequence import anytime_interval
 from projnorm.labels.strata import Strata, strata_count
 from projnorm.labels.stratified_intervals import guaranteed_interval, stratified_interval
 from projnorm.outputs.class_columns import class_columns
+from projnorm.outputs.dataframes import is_missing, is_table
 from projnorm.outputs.outputs import Outputs
-from projnorm.outputs.tables import is_missing, is_table
 
 INTERVALS = (AUTO, FIXED, ANYTIME, GUARANTEED) = ("auto", "fixed", "anytime", "guaranteed")
 # Labels that a stratum of a uniform sample needs.

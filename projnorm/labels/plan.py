@@ -135,10 +135,16 @@ class LabelPlan:
 
     @classmethod
     def read(cls, path: str | Path) -> LabelPlan:
-        """Read what `write` wrote, with the labels that were filled in since.
+        """Read a file that `write` wrote, with the labels that were filled in since.
+
+        Args:
+            path: The CSV file; a spreadsheet may have saved it with another separator.
+
+        Returns:
+            The chosen samples, with the labels that the column `label` has by now.
 
         Raises:
-            InputError: If the file is no such file.
+            InputError: If the file was not written by `write`, or its rows no longer fit together.
         """
         with decoding(_WHAT.format(path), csv.Error):
             rows = _rows(path)

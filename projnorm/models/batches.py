@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
 from projnorm.data.samples import SampleSet
+from projnorm.outputs.dataframes import LABEL_NAMES, is_table, take_rows
 from projnorm.outputs.outputs import BATCH
-from projnorm.outputs.tables import LABEL_NAMES, is_table, take_rows
 
 # A function from a list of samples to a batch, such as `transformers.DataCollatorWithPadding`.
 Collate = Callable[[list[Any]], Any]
@@ -42,7 +42,7 @@ def as_batches(data: Any, name: str, *, collate: Collate | None = None) -> Batch
         data: An array or tensor, or a list of rows; a DataFrame, which a model sees as it is; a mapping of arrays, such
             as a tokenizer gives; a pair of one of these and labels, which is a tuple; a `SampleSet`; a list of
             mappings; a torch `Dataset` or `DataLoader` of any of these. Mappings may have labels themselves, under one
-            of the `projnorm.outputs.tables.LABEL_NAMES`.
+            of the `projnorm.outputs.dataframes.LABEL_NAMES`.
         name: Name of the set in messages.
         collate: Function from a list of samples to a batch, for a `Dataset`, or a list of mappings, whose samples have
             several lengths.

@@ -16,8 +16,8 @@ from projnorm.core.errors import InputError, MissingExtraError
 from projnorm.core.files import read_file, reason
 from projnorm.models.batches import Batches, as_array
 from projnorm.outputs.class_columns import class_columns
+from projnorm.outputs.dataframes import take_rows
 from projnorm.outputs.outputs import Outputs, are_probabilities
-from projnorm.outputs.tables import take_rows
 
 if TYPE_CHECKING:
     from projnorm.models.preparation import Prepare

@@ -71,15 +71,15 @@ class Recipe(Config):
         return {field.name: document[field.name] for field in settings(Recipe)}
 
     def count_steps(self, samples: int) -> int:
-        """Number of steps of a training on this number of samples."""
+        """Number of steps of a training set of `samples` samples."""
         return self.steps or self.epochs * batches_per_epoch(samples, self.batch)
 
     def trains(self, parameter: str) -> bool:
-        """Whether the parameter of this name is trained."""
+        """Whether a `parameter`, given by its name, is trained."""
         return not self.layers or any(parameter == layer or parameter.startswith(f"{layer}.") for layer in self.layers)
 
     def lr_at(self, step: int, steps: int) -> float:
-        """Learning rate of a step, counted from 0, of a training of `steps` steps."""
+        """The learning rate of one `step`, counted from 0, of a training of `steps` steps."""
         done = step / steps
         return self.lr * (1.0 - done if self.decay == "linear" else 0.5 * (1.0 + math.cos(math.pi * done)))
 

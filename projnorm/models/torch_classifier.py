@@ -19,8 +19,8 @@ from projnorm.models.batches import Batches
 from projnorm.models.forward import forward_batches
 from projnorm.models.preparation import Prepare
 from projnorm.outputs.class_columns import require_two_classes
+from projnorm.outputs.dataframes import is_table
 from projnorm.outputs.outputs import Outputs, are_probabilities
-from projnorm.outputs.tables import is_table
 
 # What a network may give.
 LOGITS, ONE_LOGIT, ONE_PROBABILITY, PROBABILITIES = "logits", "one logit", "one probability", "probabilities"

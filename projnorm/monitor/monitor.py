@@ -130,7 +130,7 @@ class Monitor:
         return self._state.latest
 
     def report(self, name: str) -> BatchReport | None:
-        """The report on a batch; None for an unknown one."""
+        """The report on the batch called `name`; None if there is no such batch."""
         return self._state.reports.get(name)
 
     @property
@@ -160,6 +160,9 @@ class Monitor:
             budget: Number of samples of the batch to be labelled: chosen and written to a file in the folder
                 `to_label`, whose column `label` is to be filled in. `collect_labels` takes them in.
             rows: What a person finds each sample by, such as its row in a larger table, for that file.
+
+        Returns:
+            The report on this batch: the estimate with its interval, and whether there is an alarm.
 
         Raises:
             InputError: If the batch does not fit, or is known with other outputs; nothing is changed then.
@@ -200,7 +203,14 @@ class Monitor:
         )
 
     def collect_labels(self, name: str) -> BatchReport | None:
-        """Take in the file of a batch in the folder `to_label`; None if it is not filled in, or was taken in before.
+        """Take in the labels that were filled in for a batch, in its file in the folder `to_label`.
+
+        Args:
+            name: Name of the batch, one of `awaiting_labels`.
+
+        Returns:
+            The report on the batch, now with its labelled error; None if a label is still missing, or if the labels
+            were taken in before.
 
         Raises:
             InputError: If there is no such batch, or the file is damaged or of other samples.
@@ -231,6 +241,9 @@ class Monitor:
 
         Args:
             axes: Axes of matplotlib to draw on; by default new ones.
+
+        Returns:
+            The axes that were drawn on.
         """
         from projnorm.monitor.plot import plot_errors
 
@@ -287,13 +300,13 @@ class Monitor:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Other processes that use the folder wait until this is left, instead of taking turns batch by batch."""
+        """A context in which other processes that use the folder wait; without it they take turns batch by batch."""
         with Store(self.folder).lock("batches"):
             yield
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Nobody else changes the folder inside, and everything that others have added is known."""
+        """A context in which no other process changes the folder, and which begins by reading what they have added."""
         with self.exclusive():
             unread = self._journal.unread()
             if unread.is_whole_file:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
-from projnorm.outputs.tables import as_text
+from projnorm.outputs.dataframes import as_text
 
 
 def class_columns(

@@ -5,7 +5,7 @@
 | `prob_NAME` | probability of the class called NAME; a column for each class, in any order |
 | `logit_NAME` | the same as logits |
 | `probability` or `logit` | of class 1, for two classes; `prob_NAME` alone is that of the class called NAME |
-| `label` | true class by its name; also under the other names of `projnorm.outputs.tables.LABEL_NAMES` |
+| `label` | true class by its name; also under the other names of `projnorm.outputs.dataframes.LABEL_NAMES` |
 | `prediction` | predicted class by its name, where it is not the most probable one |
 | `feature_NAME` | a feature: an input of the model's last layer |
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
-from projnorm.outputs.tables import LABEL_NAMES, as_text, is_missing
+from projnorm.outputs.dataframes import LABEL_NAMES, as_text, is_missing
 
 # Beginnings of the columns of classes, the column of a binary model, and the array that they become.
 _KINDS = (("prob_", "probability", "probabilities"), ("logit_", "logit", "logits"))
@@ -73,8 +73,8 @@ def labels_in(table: Any, name: str, label_column: str = "") -> NDArray[Any] | N
     Args:
         table: A DataFrame.
         name: Name of the set in messages.
-        label_column: Column of the labels; by default the first of `projnorm.outputs.tables.LABEL_NAMES` that the table
-            has.
+        label_column: Column of the labels; by default the first of `projnorm.outputs.dataframes.LABEL_NAMES` in the
+            table.
     """
     column = label_column_of(table, label_column)
     if not column:

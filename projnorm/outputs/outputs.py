@@ -15,8 +15,8 @@ from projnorm.core.arrays import read_arrays
 from projnorm.core.errors import InputError
 from projnorm.data.tables import is_table_file, read_table
 from projnorm.outputs.class_columns import class_columns, column_names, require_two_classes
+from projnorm.outputs.dataframes import take_rows
 from projnorm.outputs.output_tables import arrays_of_table
-from projnorm.outputs.tables import take_rows
 
 # Keys of a file of outputs.
 LOGITS, PROBABILITIES, OTHERS = "logits", "probabilities", "other_logits"
@@ -46,7 +46,7 @@ class Outputs:
         labels: True classes as columns of `logits`, shape ``(n,)``; None for a set without labels.
         others: Logits of other models on the same samples, each of the shape of `logits`.
         inputs: Inputs of the model, one sample per row: an array, or a DataFrame as it came, which
-            `projnorm.outputs.tables.TableEncoder` turns into numbers; None where no method needs it.
+            `projnorm.outputs.table_encoder.TableEncoder` turns into numbers; None where no method needs it.
         name: Name of the set in messages and results.
         predictions: Predicted classes as columns of `logits`, shape ``(n,)``, where the model has a decision rule of
             its own; None where it predicts the class of the largest logit.
@@ -76,11 +76,18 @@ class Outputs:
         name: str = "outputs",
         needs_labels: bool = True,
     ) -> Outputs:
-        """Outputs from plain arrays, checked; arrays are those of the class.
+        """The outputs in plain arrays, which are checked.
 
-        Logits of shape ``(n,)`` or ``(n, 1)`` are those of class 1 of two. Labels and predictions may also be names, or
-        numbers of another kind, if `classes` has the label of each column. With `needs_labels`, labels that do not fit
-        are an error; else they are left out with a warning.
+        Args:
+            logits: Logits, shape ``(n, classes)``; those of shape ``(n,)`` or ``(n, 1)`` are of class 1 of two.
+            features: Inputs of the last layer, shape ``(n, width)``.
+            labels: True classes, shape ``(n,)``: columns of `logits`, or entries of `classes`.
+            others: Logits of other models on the same samples.
+            inputs: Inputs of the model, one sample per row.
+            predictions: Predicted classes, in the form of `labels`, of a model with a decision rule of its own.
+            classes: Label of each column of `logits`, where labels and predictions are names or other numbers.
+            name: Name of the set in messages and results.
+            needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.
 
         Raises:
             InputError: If arrays do not fit together, or something in them is not finite.
@@ -121,7 +128,16 @@ class Outputs:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], name: str = "outputs", *, needs_labels: bool = True) -> Outputs:
-        """Outputs from named arrays, as a file holds them; `needs_labels` as in `from_logits`."""
+        """The outputs in named arrays, which are checked.
+
+        Args:
+            arrays: Arrays under the names of the arguments of `from_logits`; "probabilities" may stand for "logits".
+            name: Name of the set in messages and results.
+            needs_labels: Whether labels that do not fit are an error; else they are left out with a warning.
+
+        Raises:
+            InputError: If arrays are missing or do not fit together, or something in them is not finite.
+        """
         if (LOGITS in arrays) == (PROBABILITIES in arrays):
             raise InputError(
                 f"{name}: needs one of the arrays `{LOGITS}` and `{PROBABILITIES}`, of shape (samples, classes); it "
@@ -181,7 +197,7 @@ class Outputs:
         return float(np.mean(self.predicted != self.known_labels))
 
     def take(self, indices: NDArray[np.integer]) -> Outputs:
-        """The outputs on the samples with these indices."""
+        """The outputs on the samples with these `indices`, in this order."""
         features, labels, predictions = (
             None if part is None else part[indices] for part in (self.features, self.labels, self.predictions)
         )

@@ -13,9 +13,10 @@ from scipy.special import softmax
 
 from projnorm.core.errors import InputError, MissingExtraError
 from projnorm.data.tables import read_table, stem
+from projnorm.outputs.dataframes import is_table, take_rows
 from projnorm.outputs.output_tables import arrays_of_table
 from projnorm.outputs.outputs import Outputs, read_outputs
-from projnorm.outputs.tables import TableEncoder, is_table, take_rows
+from projnorm.outputs.table_encoder import TableEncoder
 
 RNG = np.random.default_rng(0)
 CLASSES = ["cat", "dog", "owl"]

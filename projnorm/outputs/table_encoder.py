@@ -1,4 +1,4 @@
-"""DataFrames of pandas or polars, neither of which is imported for the question, and tables as matrices of numbers."""
+"""Tables of numbers, times and categories as matrices of numbers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.errors import InputError
-
-# Names under which labels are found in a mapping or a table.
-LABEL_NAMES = ("labels", "label", "label_ids", "y", "targets", "target")
-
-
-def is_table(data: Any) -> bool:
-    """Whether this is a DataFrame: of pandas or its like, which have `iloc`, or of polars."""
-    if not hasattr(data, "iloc") and not hasattr(data, "with_columns"):
-        return False
-    return len(getattr(data, "shape", ())) == 2
-
-
-def take_rows(data: Any, indices: NDArray[np.integer] | slice) -> Any:
-    """Rows of an array or a DataFrame by their numbers."""
-    return data.iloc[indices] if hasattr(data, "iloc") else data[indices]
+from projnorm.outputs.dataframes import as_text, is_missing, is_table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +68,6 @@ class TableEncoder:
         return rows
 
 
-def as_text(value: object) -> str:
-    """A category or a label as text; 1 and 1.0 are one."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _columns_of(inputs: Any) -> list[Any]:
     return list(inputs.columns) if is_table(inputs) else list(range(inputs.shape[1]))
 
@@ -123,10 +104,3 @@ def _number(value: Any) -> float | None:
         if hasattr(value, seconds):
             return float(getattr(value, seconds)())
     return float(value.toordinal()) * 86_400.0 if hasattr(value, "toordinal") else None
-
-
-def is_missing(value: Any) -> bool:
-    """Whether this stands for an entry that is not there: None, nan, and the like of pandas."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return True
-    return type(value).__name__ in ("NAType", "NaTType")
