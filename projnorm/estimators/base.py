@@ -159,7 +159,7 @@ class Estimator:
         return self._score(target)
 
     def score_unchecked(self, target: Outputs) -> float:
-        """As `score`, of outputs that are known to be valid."""
+        """The score of a `target` whose outputs are known to be valid; `score` checks them."""
         return self._score(target)
 
     def applies_to(self, target: Outputs) -> bool:
