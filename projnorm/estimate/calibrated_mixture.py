@@ -23,36 +23,44 @@ from projnorm.estimate.hypotheses import Assessment
 from projnorm.estimate.ranges import answer_from_outputs, sampling_noise
 from projnorm.estimate.score_regression import ScoreRegression
 
-# Scores that errors are regressed on if inputs changed, or if class shares changed too.
+# Scores that the error is regressed on if inputs changed, and if class shares changed too.
 FOR_INPUTS = ("COT", "AC", "MI", "FeatureShift")
 FOR_BOTH = ("COT", "COT-MLLS", "AC", "Entropy", "MI", "FeatureShift", "ClassFeatureShift", "ATC")
-# Fewer draws with their own shares teach nothing.
+# Least number of calibration sets, the source included; with fewer no regression is fitted.
 FEWEST_SETS = 6
-# Of the draws that are not refuted, so many whose estimates are nearest give what is missed there; fewer do not.
+# Where "class shares" answers, the interval comes from the errors of the estimate on draws that this hypothesis answers
+# too: the largest number of them, those with the nearest estimates, and the least number without which it does not.
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
-# Odds, before the target is seen, that class shares stayed as they were.
+# Prior odds that class shares stayed as they were.
 _PRIOR_ODDS = 15.0
-# "Class shares" is overruled where a regression contradicts its error: that for "inputs" by so many deviations if it
-# has this weight; that for all draws, which have other shares too, by more, and only if the outputs fit no better than
-# chance makes likely.
+# The answer of "class shares" is overruled where a regression contradicts it: the one for "inputs" if it has at least
+# this weight and differs by more than `_FROM_INPUTS` standard deviations; the one on all draws, which include other
+# class shares, if it differs by more than `_FROM_BOTH` and the test statistic exceeds its degrees of freedom.
 _SURE, _FROM_INPUTS, _FROM_BOTH = 0.98, 1.0, 3.0
-# "Inputs" has no more than this weight in the interval, so that the other hypothesis is never left out.
+# Largest weight of "inputs" in the interval, so that the other hypothesis always counts.
 _MOST_WEIGHT = 0.6
-# Where the regression is less sure than this, half of the weight goes to COT itself, which needs no calibration sets.
+# Where the standard deviation of the regression exceeds this, its mean is averaged with COT, which needs no
+# calibration sets.
 _UNSURE = 0.08
 _STEPS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Two normal laws; the first has the weight."""
+    """A mixture of two normal laws.
+
+    Attributes:
+        means: Mean of each law.
+        deviations: Standard deviation of each law.
+        weight: Weight of the first law.
+    """
 
     means: tuple[float, float]
     deviations: tuple[float, float]
     weight: float
 
     def quantile(self, level: float) -> float:
-        """The value below which this part of the mixture is, by bisection."""
+        """The quantile of the mixture at a level, by bisection."""
         laws = [NormalDist(mean, sd) for mean, sd in zip(self.means, self.deviations, strict=True)]
         low, high = (end([law.inv_cdf(level) for law in laws]) for end in (min, max))
         for _ in range(_STEPS):
@@ -98,15 +106,15 @@ class CalibratedAnswers:
         errors = np.array([draw.error for draw in draws])
         families = np.array([draw.family for draw in draws])
         own = np.array([not draw.has_other_shares for draw in draws])
-        for_inputs, for_both = (np.column_stack([tables[one] for one in names]) for names in methods)
+        for_inputs, for_both = (np.column_stack([tables[method] for method in names]) for names in methods)
         inputs = ScoreRegression.fit(for_inputs[own], errors[own], families[own])
         both = ScoreRegression.fit(for_both, errors, families)
         likeness = ScoreRegression.fit(for_both, own.astype(float), families)
         left_out = likeness.left_out().mean
         accepted = [
-            (one.adapted_error, error)
-            for error, one in zip(errors, assessments, strict=True)
-            if one.accepts_class_shares
+            (assessment.adapted_error, error)
+            for error, assessment in zip(errors, assessments, strict=True)
+            if assessment.accepts_class_shares
         ]
         widest = float(np.quantile(inputs.left_out().deviation, 0.95))
         return cls(
@@ -144,7 +152,7 @@ class CalibratedAnswers:
 
     def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
-        x, z = (np.array([scores[one] for one in names]) for names in self.methods)
+        x, z = (np.array([scores[method] for method in names]) for names in self.methods)
         inputs, both = self.inputs.predict(x), self.both.predict(z)
         weight = 1.0 if shift == "inputs" else self.weight_of_inputs(scores)
         deviations = (float(inputs.deviation[0]), float(both.deviation[0]))
@@ -168,7 +176,7 @@ class CalibratedAnswers:
         return odds / (1.0 + odds)
 
     def _likeness(self, scores: Mapping[str, float]) -> float:
-        return float(self.likeness.predict([scores[one] for one in self.methods[1]]).mean[0])
+        return float(self.likeness.predict([scores[method] for method in self.methods[1]]).mean[0])
 
     def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
         """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""

@@ -45,10 +45,10 @@ class CalibrationBySize:
     sizes: Mapping[int, CalibrationAtSize]
 
     def size_for(self, count: int) -> int:
-        """The size that a target of this many samples is judged by: the nearest in ratio."""
+        """Size of the draws that a target of `count` samples is compared with: the one of the nearest ratio."""
         return min(self.sizes, key=lambda size: abs(math.log(size / count)))
 
     def part_size(self, count: int) -> int:
-        """Number of samples of the parts in which a target of this many is scored; all if they are not many more."""
+        """Number of samples of the parts in which a target is scored: all, up to twice the size of the draws."""
         size = self.size_for(count)
         return count if count < 2 * size else size

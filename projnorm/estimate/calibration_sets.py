@@ -23,11 +23,11 @@ from projnorm.models.classifiers import Classifier, outputs_of
 from projnorm.outputs.outputs import Outputs, joined_outputs, require_alike
 
 SOURCE, MIXTURE = "source", "mixture with clean samples"
-# Copies are made of so many samples of the source at the most.
+# Largest number of samples of the source that are copied.
 MOST_SAMPLES = 1_000
-# A draw with other class shares needs so many samples.
+# Least number of samples of a draw with other class shares.
 _FEWEST_DRAWN = 20
-# One set in so many is mixed with clean samples, which are half of the mixture.
+# Every fifth set is also mixed with clean samples, which are about half of the mixture.
 _MIXED, _MIXED_PART = 5, 0.5
 _NUMBERED = re.compile(r"(.+)-\d+$")
 
@@ -49,10 +49,10 @@ class CalibrationSets:
     @property
     def size(self) -> int:
         """Median number of samples in a set."""
-        return int(np.median([len(one) for one in self.sets]))
+        return int(np.median([len(outputs) for outputs in self.sets]))
 
     def size_for(self, count: int) -> int:
-        """Number of samples that are drawn to judge a target of this many."""
+        """Number of samples in the draws that a target of this many is compared with."""
         return min(count, self.size)
 
     def part_size(self, count: int) -> int:
@@ -62,13 +62,14 @@ class CalibrationSets:
     def draws(self, m: int, *, seed: int) -> list[Draw]:
         """Draws of `m` samples, so that scores are as noisy as those of a target, in the set's and in other shares."""
         draws: list[Draw] = []
-        for number, (one, family) in enumerate(zip(self.sets, self.families.tolist(), strict=True)):
+        for number, (outputs, family) in enumerate(zip(self.sets, self.families.tolist(), strict=True)):
             rng = np.random.default_rng((seed, number))
-            draws.append(Draw(one, subsample_indices(len(one), m, seed + number), family, has_other_shares=False))
-            for shares in other_shares(one.classes, rng):
-                indices = drawn_with_shares(one.known_labels, shares, m, rng, least_share=LEAST_SHARE)
+            indices = subsample_indices(len(outputs), m, seed + number)
+            draws.append(Draw(outputs, indices, family, has_other_shares=False))
+            for shares in other_shares(outputs.classes, rng):
+                indices = drawn_with_shares(outputs.known_labels, shares, m, rng, least_share=LEAST_SHARE)
                 if len(indices) >= min(_FEWEST_DRAWN, m):
-                    draws.append(Draw(one, indices, family, has_other_shares=True))
+                    draws.append(Draw(outputs, indices, family, has_other_shares=True))
         return draws
 
 
@@ -96,18 +97,18 @@ class Draw:
     @property
     def error(self) -> float:
         """True error on the samples."""
-        one = self.drawn_from
-        return float(np.mean(one.predicted[self.indices] != one.known_labels[self.indices]))
+        wrong = self.drawn_from.predicted != self.drawn_from.known_labels
+        return float(np.mean(wrong[self.indices]))
 
 
 def given_sets(sets: Mapping[str, Outputs], source: Outputs) -> CalibrationSets:
     """Sets of the user, and the source; "fog-1" and "fog-3" are of one family, "fog"."""
     if len(sets) < 2:
         raise InputError(f"`calibration` must hold two labelled sets or more; got {len(sets)}.")
-    for one in sets.values():
-        require_alike(source, one)
-        if one.labels is None:
-            raise InputError(f"{one.name}: a calibration set must have labels.")
+    for outputs in sets.values():
+        require_alike(source, outputs)
+        if outputs.labels is None:
+            raise InputError(f"{outputs.name}: a calibration set must have labels.")
     families = [family_of(name) for name in sets]
     return CalibrationSets((*sets.values(), source), np.array([*families, SOURCE]), "given")
 
@@ -132,11 +133,11 @@ def shifted_sets(
     images, few = few.inputs, few if keep_inputs else replace(few, inputs=None)
     sets, families = [few], [SOURCE]
     for shift in tracked(shifted_images(images, seed=seed), description="calibration", total=len(image_shifts())):
-        one = outputs_of(classifier, as_batches(shift.images, shift.name), shift.name, others=others)
-        sets.append(replace(one, labels=few.labels, inputs=one.inputs if keep_inputs else None))
+        outputs = outputs_of(classifier, as_batches(shift.images, shift.name), shift.name, others=others)
+        sets.append(replace(outputs, labels=few.labels, inputs=outputs.inputs if keep_inputs else None))
         families.append(shift.family)
-    for number, one in enumerate(sets[_MIXED::_MIXED]):
+    for number, outputs in enumerate(sets[_MIXED::_MIXED]):
         shifted = np.random.default_rng((seed, number)).random(len(few)) < _MIXED_PART
-        sets.append(joined_outputs(few.take(np.flatnonzero(~shifted)), one.take(np.flatnonzero(shifted))))
+        sets.append(joined_outputs(few.take(np.flatnonzero(~shifted)), outputs.take(np.flatnonzero(shifted))))
         families.append(MIXTURE)
     return CalibrationSets(tuple(sets), np.array(families), "corruptions and other changes of the source images")

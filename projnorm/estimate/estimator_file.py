@@ -92,9 +92,9 @@ def _described(
         document["sizes"] = list(fitted.calibration.sizes)
         learnt = fitted.learnt_from
         arrays |= {f"learnt_from/{name}": value for name in _SOURCE if (value := getattr(learnt, name)) is not None}
-        for size, one in fitted.calibration.sizes.items():
-            arrays |= {f"{size}/{name}": value for name, value in _size_arrays(one).items()}
-            document[f"methods of {size}"] = None if one.answers is None else one.answers.methods
+        for size, at_size in fitted.calibration.sizes.items():
+            arrays |= {f"{size}/{name}": value for name, value in _size_arrays(at_size).items()}
+            document[f"methods of {size}"] = None if at_size.answers is None else at_size.answers.methods
     return document, arrays
 
 
@@ -126,16 +126,16 @@ def _outputs(arrays: Arrays, group: str, path: Path) -> Outputs:
     return replace(outputs, class_names=tuple(map(str, arrays.get("class_names", np.empty(0)))))
 
 
-def _size_arrays(one: CalibrationAtSize) -> dict[str, NDArray[Any]]:
+def _size_arrays(at_size: CalibrationAtSize) -> dict[str, NDArray[Any]]:
     """What was learnt for one size as arrays."""
-    arrays = {"names": one.names, "families": one.families, "errors": one.errors}
-    arrays |= {f"scores/{method}": values for method, values in one.scores.items()}
-    if one.answers is not None:
+    arrays = {"names": at_size.names, "families": at_size.families, "errors": at_size.errors}
+    arrays |= {f"scores/{method}": values for method, values in at_size.scores.items()}
+    if at_size.answers is not None:
         for name in _REGRESSIONS:
-            regression = getattr(one.answers, name)
+            regression = getattr(at_size.answers, name)
             arrays |= {f"{name}/{field.name}": getattr(regression, field.name) for field in fields(ScoreRegression)}
-        arrays |= {f"answers/{name}": getattr(one.answers, name) for name in ("own", "other", "accepted")}
-        arrays["answers/widest"] = np.array(one.answers.widest)
+        arrays |= {f"answers/{name}": getattr(at_size.answers, name) for name in ("own", "other", "accepted")}
+        arrays["answers/widest"] = np.array(at_size.answers.widest)
     return arrays
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from projnorm.estimate.calibration_sets import CalibrationSets
 
 _FEWEST_TO_HALVE = 20
-# A target larger than the calibration sets is scored in so many parts at the most.
+# Largest number of parts in which a target is scored that is larger than the calibration sets.
 _MOST_PARTS = 10
 
 
@@ -180,7 +180,10 @@ class FittedSource:
 
 
 def halves(source: Outputs, seed: int) -> tuple[Outputs, Outputs]:
-    """What methods learn from and what is shifted to calibrate them: a score is better on what it was learnt from."""
+    """Split the source into a half that methods learn from and a half whose shifted copies calibrate them.
+
+    Scores are better on the samples that a method learnt from than on others.
+    """
     order = np.random.default_rng(seed).permutation(len(source))
     if len(order) < _FEWEST_TO_HALVE:
         return source, source
@@ -189,7 +192,7 @@ def halves(source: Outputs, seed: int) -> tuple[Outputs, Outputs]:
 
 
 def part_score(estimator: Estimator, outputs: Outputs, m: int, seed: int) -> float:
-    """The mean over parts of `m` samples, since most scores depend on how many there are; costly ones see one part."""
+    """Mean score over parts of `m` samples, since most scores depend on that number; costly methods score one part."""
     most = 1 if estimator.costly else _MOST_PARTS
     order = np.random.default_rng(seed).permutation(len(outputs))
     parts = [np.sort(order[start : start + m]) for start in range(0, len(outputs) - m + 1, m)][:most]

@@ -142,7 +142,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HypothesisTests:
-    """Everything that is learnt from the source to judge targets.
+    """The tests of the hypotheses and the errors under them, fitted to the labelled source.
 
     Attributes:
         source: Labelled outputs, calibrated.
@@ -150,7 +150,7 @@ class HypothesisTests:
         confidence: Method that expects the error from confidence: CBPE for two classes where it calibrates them, else
             DoC; isotonic regressions of each of many classes would not add up.
         resolution: How much of the classes the outputs reveal: one less the Brier score of the probabilities over that
-            of the class shares. Where it is small, estimated class shares are at the mercy of any other change.
+            of the class shares. Where it is small, any other change distorts the estimated class shares.
         known_shares: Class shares of the target, where they are known.
     """
 
@@ -210,10 +210,11 @@ class HypothesisTests:
         return label_shares(outputs.predicted, self.source.classes)
 
     def transport_bias(self, m: int) -> float:
-        """What COT says too much on m samples because labelled and unlabelled samples have shares of their own.
+        """By how much COT on m samples is too high because the class shares of both sets have sampling noise.
 
-        With many classes this is most of what it says. It is the mean rise of the cost on the source when its shares
-        are drawn anew with the noise of both sets. With few classes it is left: there COT errs to the other side.
+        With many classes this is most of the cost. It is estimated by the mean rise of the cost on the source when its
+        class shares are drawn anew with the noise of both sets. With few classes it is 0, since COT is then too low
+        rather than too high.
         """
         n, classes = len(self.source), self.source.classes
         if self.known_shares is not None or classes <= MOST_CLASSES:

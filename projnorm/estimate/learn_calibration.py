@@ -1,4 +1,4 @@
-"""Calibration: what labelled shifted sets teach, and what they say of a target."""
+"""Learn from labelled shifted sets how scores relate to the error, and estimate the error of a target by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from projnorm.estimate.settings import ANY, INPUTS
 # A prediction whose deviation is larger than that on calibration sets by this factor is an extrapolation. The interval
 # grows with the deviation, so a smaller factor warns of intervals that hold.
 _EXTRAPOLATION = 3.0
-# Without other wishes, calibrated estimators learn for the size of the calibration sets and its halves down to this.
+# By default a fitted estimator is calibrated for targets of the median size of the calibration sets, of half of it, and
+# so on down to this size.
 _SMALLEST = 60
 OUTSIDE = (
     "The target is unlike the calibration sets, more than they are unlike each other: the estimate is an extrapolation "
@@ -30,7 +31,12 @@ OUTSIDE = (
 
 
 def with_sizes(fitted: FittedSource, sizes: tuple[int, ...]) -> FittedSource:
-    """The same with what calibration sets teach of targets of these sizes, or of usual ones, in place of the sets."""
+    """A fitted source that keeps what its calibration sets teach about targets of these sizes, instead of the sets.
+
+    Args:
+        fitted: The fitted source.
+        sizes: Numbers of samples of targets; none for the default sizes.
+    """
     if not isinstance(fitted.calibration, CalibrationSets):
         return fitted
     by_size = {size: calibration_at(fitted, size) for size in sizes or _default_sizes(fitted.calibration.size)}
@@ -48,7 +54,7 @@ def calibration_at(fitted: FittedSource, m: int) -> CalibrationAtSize:
 
 
 def learn_calibration(fitted: FittedSource, sets: CalibrationSets, m: int) -> CalibrationAtSize:
-    """What draws of `m` samples from the calibration sets teach."""
+    """Learn from draws of `m` samples from the calibration sets."""
     draws, estimators = sets.draws(m, seed=fitted.seed), fitted.estimators(m)
     based_on = fitted.options.based_on
     groups = (FOR_INPUTS, FOR_BOTH) if based_on is None else (based_on, based_on)
@@ -129,7 +135,7 @@ def _default_sizes(size: int) -> tuple[int, ...]:
 
 
 def _by_line(method: str, score: float, at_size: CalibrationAtSize, note: str) -> MethodResult:
-    """What a method says by a line of its own, from its score to the error."""
+    """The error that a straight line through the scores and errors of the calibration sets predicts from a score."""
     on_sets = at_size.scores.get(method)
     if on_sets is None or not math.isfinite(score):
         return MethodResult(method, note=note)

@@ -57,8 +57,8 @@ class EstimateOptions(EstimateSettings):
 
     def __post_init__(self) -> None:
         """Refuse options that are wrong by themselves or do not fit together."""
-        given = {field.name: getattr(self, field.name) for field in fields(EstimateSettings)}
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        values = {field.name: getattr(self, field.name) for field in fields(EstimateSettings)}
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         checked = EstimateSettings(**plain)
         for name in plain:
             object.__setattr__(self, name, getattr(checked, name))
@@ -71,7 +71,7 @@ class EstimateOptions(EstimateSettings):
 
     @property
     def based_on(self) -> tuple[str, ...] | None:
-        """Methods that the estimate is to be made of; None where none are named, and the tests of the shift decide."""
+        """Named methods that the estimate is made of; None where none are named and the tests of the shift decide."""
         if isinstance(self.methods, str) and self.methods.lower() in (DEFAULT, CHEAP, ALL):
             return None
         return _named_methods(self.methods)
@@ -116,12 +116,12 @@ def device_of(model: Any, device: str) -> str:
 def _named_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
     """The names of methods as they are registered, for names in upper or lower case."""
     registered = {name.lower(): name for name in offered_methods()}
-    given = (methods,) if isinstance(methods, str) else tuple(methods)
-    for name in given:
+    asked = (methods,) if isinstance(methods, str) else tuple(methods)
+    for name in asked:
         if name.lower() not in registered:
             offered = ", ".join(registered.values())
             raise InputError(f"`methods` must be default, cheap, all, or of {offered}; got {name!r}.")
-    names = tuple(registered[name.lower()] for name in given)
+    names = tuple(registered[name.lower()] for name in asked)
     if not names or len(set(names)) < len(names):
         raise InputError("`methods` must name at least one method, each once.")
     return names

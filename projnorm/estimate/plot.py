@@ -27,7 +27,7 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
     axes.axvline(100 * estimate.source_error, color=_TRUTH, lw=0.8, ls=":", label="error on the source")
     if estimate.truth is not None:
         axes.axvline(100 * estimate.truth, color=_TRUTH, lw=1.2, label="true error")
-    hypotheses = [each for each in estimate.hypotheses if math.isfinite(each.error)]
+    hypotheses = [hypothesis for hypothesis in estimate.hypotheses if math.isfinite(hypothesis.error)]
     for place, hypothesis in enumerate(hypotheses):
         inside = "none" if hypothesis.refuted else _TRUTH
         axes.plot(100 * hypothesis.error, place, "s", color=_TRUTH, markerfacecolor=inside, ms=4, ls="none")
@@ -35,7 +35,7 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
         is_member = method.method in estimate.based_on
         marker, colour = ("o", _ESTIMATE) if is_member else ("|", _TRUTH)
         axes.plot(100 * method.error, place, marker, color=colour, ms=5)
-    names = [_CHANGED.get(each.name, f"if {each.name} changed") for each in hypotheses] + [
+    names = [_CHANGED.get(hypothesis.name, f"if {hypothesis.name} changed") for hypothesis in hypotheses] + [
         method.method for method in with_error
     ]
     axes.set_yticks(range(len(names)), names, fontsize=6.5)

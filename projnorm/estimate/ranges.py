@@ -1,10 +1,11 @@
-"""The answer from outputs alone: one estimate and a range, from the hypotheses that were not refuted.
+"""The answer from outputs alone: an estimate and a range, from the hypotheses that were not refuted.
 
-Where the outputs refute neither "no shift" nor "class shares", confidence says the error; where they refute both, COT
-does. With two classes it rests on a single share, so there confidence keeps a weight that falls with how far the
-outputs are from what class shares explain and with how much the two disagree. The range spans
-what the hypotheses say, the sampling noise, and an allowance: real shifts make models worse in ways that outputs do not
-show. The constants were chosen on an earlier draw of most sets of the benchmark, see docs/which-method.md.
+Where the outputs do not refute "no shift", the estimate is the error that calibrated confidence expects; where they
+refute it but not "class shares", the error that probabilities adapted to the estimated shares expect; where they refute
+both, COT. With two classes COT depends on a single share, so confidence keeps a weight there: the smaller, the more the
+outputs differ from what class shares explain and the more the two estimates differ. The range covers the errors under
+these hypotheses, the sampling noise, and an allowance, because real shifts make models worse in ways that outputs do
+not show. The constants were chosen on an earlier draw of most sets of the benchmark, see docs/which-method.md.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import math
 from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimate.hypotheses import Assessment
 
-# With two classes COT has half of the weight where excess times the squared difference from confidence is this.
+# With two classes COT has half of the weight where the excess times its squared difference from confidence is this.
 _HALF = 1e-3
-# Parts of the estimate by which a 90 % range is longer below and above, half of it above COT, and least length.
+# Allowance of a 90 % range below and above, as parts of its ends (above COT half of that), and the least allowance.
 _BELOW, _ABOVE, _LEAST = 0.2, 0.45, 0.005
-# COT is too low by about this part of what it says above the source, where networks are sure of their mistakes.
+# Where networks are confident in their mistakes, COT is too low by about this part of its rise above the source error.
 _BEYOND = 0.3
 _USUAL_REACH = normal_reach(0.9)
 

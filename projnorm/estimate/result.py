@@ -93,7 +93,7 @@ class CalibrationSummary:
             "errors": self.errors.tolist(),
             "predicted": self.predicted.tolist(),
             "mae": self.mae,
-            "coverage": [each if math.isfinite(each) else None for each in (share.value, share.low, share.high)],
+            "coverage": [end if math.isfinite(end) else None for end in (share.value, share.low, share.high)],
             "median_width": self.coverage.width,
         }
 
@@ -172,7 +172,7 @@ class ErrorEstimate:
     @property
     def not_refuted(self) -> tuple[str, ...]:
         """Names of the hypotheses about the shift that were not refuted."""
-        return tuple(each.name for each in self.hypotheses if not each.refuted)
+        return tuple(hypothesis.name for hypothesis in self.hypotheses if not hypothesis.refuted)
 
     @property
     def covers(self) -> str:
@@ -223,21 +223,21 @@ class ErrorEstimate:
     def to_dict(self) -> dict[str, object]:
         """The estimate as plain JSON values, with the sentence and what the interval covers."""
         own = {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.name not in ("how_to_calibrate", "assumed")
+            attribute.name: getattr(self, attribute.name)
+            for attribute in fields(self)
+            if attribute.name not in ("how_to_calibrate", "assumed")
         }
         return own | {
             "covers": self.covers,
             "sentence": self.sentence,
             "based_on": list(self.based_on),
             "warnings": list(self.warnings),
-            "methods": [_finite(asdict(each)) for each in self.methods],
-            "hypotheses": [_finite(asdict(each)) for each in self.hypotheses],
+            "methods": [_finite(asdict(method)) for method in self.methods],
+            "hypotheses": [_finite(asdict(hypothesis)) for hypothesis in self.hypotheses],
             "class_shares": list(self.class_shares),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "labelled": None if self.labelled is None else self.labelled.to_dict(),
-            "metrics": [_finite(asdict(each)) for each in self.metrics],
+            "metrics": [_finite(asdict(metric)) for metric in self.metrics],
         }
 
     @property
@@ -289,9 +289,9 @@ class ErrorEstimate:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(each.method)}</td><td>{each.score:.4g}</td><td>{percent(each.error)}</td></tr>"
-            for each in self.methods
-            if math.isfinite(each.error)
+            f"<tr><td>{html.escape(method.method)}</td><td>{method.score:.4g}</td><td>{percent(method.error)}</td></tr>"
+            for method in self.methods
+            if math.isfinite(method.error)
         )
         warnings = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
         answer = f"{percent(self.error)} ({100 * self.level:g} %: {percent(self.low)} to {percent(self.high)})"

@@ -79,9 +79,13 @@ def image_shifts() -> list[tuple[str, int, Callable[[Bytes, int], Bytes]]]:
         return corrupt(corrupt(images, first, _PAIR_SEVERITY, seed=seed), second, _PAIR_SEVERITY, seed=seed + 1)
 
     shifts: list[tuple[str, int, Callable[[Bytes, int], Bytes]]] = []
-    shifts += [(one, strength, partial(corruption, one, strength)) for one in FAMILIES for strength in SEVERITIES]
     shifts += [
-        (one, strength, partial(transformation, one, strength)) for one in TRANSFORMATIONS for strength in TRANSFORMED
+        (family, strength, partial(corruption, family, strength)) for family in FAMILIES for strength in SEVERITIES
+    ]
+    shifts += [
+        (family, strength, partial(transformation, family, strength))
+        for family in TRANSFORMATIONS
+        for strength in TRANSFORMED
     ]
     return shifts + [(f"{a} and {b}", 1, partial(pair, a, b)) for a, b in PAIRS]
 

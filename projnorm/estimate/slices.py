@@ -1,8 +1,7 @@
-"""Slices of the source: real labelled shifts that a table holds already.
+"""Slices of the source serve as labelled shifts: thirds of a column, clusters of rows, and blocks in the order of rows.
 
-Thirds of a column, clusters of rows and blocks in the order of the rows are shifted against the whole, and their labels
-are known. How much confidence misses their errors by, beyond sampling noise, is the least that it must be expected to
-miss on a target by. It is no more than that: slices show no change of what the inputs mean.
+How much confidence misses the errors of slices by, beyond sampling noise, is the least that it must be expected to miss
+the error of a target by. It can miss by more, since the inputs mean the same in every slice.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from projnorm.core.statistics import Floats
 from projnorm.outputs.outputs import Outputs
 from projnorm.outputs.table_encoder import TableEncoder
 
-# A slice has so many samples, and so many columns are cut, those with the most distinct values.
+# Least number of samples in a slice, and largest number of columns that are cut: those with the most distinct values.
 _FEWEST_SAMPLES, _MOST_COLUMNS = 50, 12
 _CLUSTERS, _BLOCKS = 6, 4
 _ROUNDING = 1e-9
 _DIGITS = 6
-# Fewer slices say nothing of the spread.
+# Least number of slices from which the deviation is estimated.
 _FEWEST_SLICES = 5
 
 
 def slice_spread(source: Outputs, expected: Callable[[NDArray[np.intp]], float], *, seed: int) -> float:
-    """Standard deviation, beyond sampling noise, of what an estimate misses the errors of slices by; 0 if unknown.
+    """Standard deviation of the errors of an estimate on slices, beyond sampling noise; 0 if unknown.
 
     Args:
         source: Labelled outputs with the inputs they are of, or features.

@@ -49,8 +49,8 @@ class SourceAndModel:
         if model is not None:
             samples = as_batches(source, "source", collate=options.collate)
             self.classifier, *others = (
-                as_classifier(each, samples, prepare=options.prepare, device=device)
-                for each in (model, *options.others)
+                as_classifier(any_model, samples, prepare=options.prepare, device=device)
+                for any_model in (model, *options.others)
             )
             self.others = tuple(others)
             self.source = outputs_of(self.classifier, samples, "source", others=self.others)
