@@ -77,9 +77,10 @@ class ErrorEstimator:
     ) -> Self:
         """Learn from labelled samples of the distribution that the model was trained on.
 
-        Without calibration sets, `estimate` then gives the numbers of `estimate_error`. Calibration sets are drawn from
-        in the size of the target by `estimate_error`, and here in sizes that are fixed before any target is seen; with
-        ``sizes=[len(target)]`` the numbers are the same, where the sets have at least so many samples.
+        Without calibration sets, `estimate` then gives the numbers of `estimate_error`. With calibration sets they
+        differ a little: `estimate_error` calibrates on draws that are as large as the target, and this function, which
+        has seen no target, on draws of a few fixed sizes, the nearest of which is used. With ``sizes=[len(target)]``
+        the numbers are the same, as long as the target is not larger than the sets.
 
         Args:
             model: The model, as in `estimate_error`; None where source and targets are outputs.

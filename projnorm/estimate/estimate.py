@@ -47,10 +47,10 @@ def estimate_error(
 ) -> ErrorEstimate:
     """Estimate the error of a model on one unlabelled set.
 
-    Without calibration sets the numbers are those of `ErrorEstimator.fit` and then `estimate`. Where there are
-    calibration sets, this function draws from them as many samples as the target has, while `fit` draws in sizes that
-    are fixed before any target is seen; with ``sizes=[len(target)]`` it gives the same numbers, where the sets have at
-    least so many samples.
+    Without calibration sets the numbers are those of `ErrorEstimator.fit` and then `estimate`. With calibration sets
+    they differ a little: this function calibrates on draws that are as large as the target, and `fit`, which has seen
+    no target, on draws of a few fixed sizes, the nearest of which is used. ``fit(..., sizes=[len(target)])`` gives the
+    same numbers, as long as the target is not larger than the sets.
 
     >>> import numpy as np
     >>> import projnorm as pn

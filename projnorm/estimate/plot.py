@@ -28,13 +28,13 @@ def draw_estimate(estimate: Any, axes: Axes | None = None) -> Axes:
     if estimate.truth is not None:
         axes.axvline(100 * estimate.truth, color=_TRUTH, lw=1.2, label="true error")
     hypotheses = [hypothesis for hypothesis in estimate.hypotheses if math.isfinite(hypothesis.error)]
-    for place, hypothesis in enumerate(hypotheses):
+    for row, hypothesis in enumerate(hypotheses):
         inside = "none" if hypothesis.refuted else _TRUTH
-        axes.plot(100 * hypothesis.error, place, "s", color=_TRUTH, markerfacecolor=inside, ms=4, ls="none")
-    for place, method in enumerate(with_error, len(hypotheses)):
+        axes.plot(100 * hypothesis.error, row, "s", color=_TRUTH, markerfacecolor=inside, ms=4, ls="none")
+    for row, method in enumerate(with_error, len(hypotheses)):
         is_member = method.method in estimate.based_on
         marker, colour = ("o", _ESTIMATE) if is_member else ("|", _TRUTH)
-        axes.plot(100 * method.error, place, marker, color=colour, ms=5)
+        axes.plot(100 * method.error, row, marker, color=colour, ms=5)
     names = [_CHANGED.get(hypothesis.name, f"if {hypothesis.name} changed") for hypothesis in hypotheses] + [
         method.method for method in with_error
     ]

@@ -79,14 +79,10 @@ def image_shifts() -> list[tuple[str, int, Callable[[Bytes, int], Bytes]]]:
         return corrupt(corrupt(images, first, _PAIR_SEVERITY, seed=seed), second, _PAIR_SEVERITY, seed=seed + 1)
 
     shifts: list[tuple[str, int, Callable[[Bytes, int], Bytes]]] = []
-    shifts += [
-        (family, strength, partial(corruption, family, strength)) for family in FAMILIES for strength in SEVERITIES
-    ]
-    shifts += [
-        (family, strength, partial(transformation, family, strength))
-        for family in TRANSFORMATIONS
-        for strength in TRANSFORMED
-    ]
+    for family in FAMILIES:
+        shifts += [(family, strength, partial(corruption, family, strength)) for strength in SEVERITIES]
+    for family in TRANSFORMATIONS:
+        shifts += [(family, strength, partial(transformation, family, strength)) for strength in TRANSFORMED]
     return shifts + [(f"{a} and {b}", 1, partial(pair, a, b)) for a, b in PAIRS]
 
 

@@ -110,7 +110,19 @@ def estimate(calibration: CalibrationSummary | None) -> ErrorEstimate:
         MethodResult("ProjNorm", math.nan, math.nan, math.nan, "not run: needs the network and its initial weights"),
     )
     return ErrorEstimate(
-        "new", 50, 0.3, 0.2, 0.4, 0.9, ("COT",), 0.1, 80, results, 0.06, ("be careful",), calibration=calibration
+        target="new",
+        m=50,
+        error=0.3,
+        low=0.2,
+        high=0.4,
+        level=0.9,
+        based_on=("COT",),
+        source_error=0.1,
+        n_source=80,
+        methods=results,
+        sampling_noise=0.06,
+        warnings=("be careful",),
+        calibration=calibration,
     )
 
 
