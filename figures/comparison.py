@@ -22,7 +22,7 @@ from projnorm.core.experiments import EXPERIMENTS, resolve
 from projnorm.core.records import RECORD, Record, load_record
 
 
-def show(record: Record, folder: Path) -> Report:
+def show(record: Record, folder: Path | None) -> Report:
     """The table of a finished run, with the rows on tangent kernels that its folder holds."""
     return show_scores(record.config, run_scores(record, folder), record=record)
 

@@ -15,6 +15,7 @@ from figures import deep_table, ntk_panels, ntk_targets
 from figures.report import Drawing, Report
 from figures.table import Column, Number, Table, number
 from ntk.experiments.variants import PLAIN
+from projnorm.core.errors import InputError
 from projnorm.core.records import Record
 
 CAPTION = (
@@ -33,8 +34,10 @@ _PAPER_ALIGNED = "snow-1"
 _PAPER_DECAYS = ("clean", "snow-1", "pixelate-1", "motion_blur-1", "gaussian_noise-1")
 
 
-def show(record: Record, folder: Path) -> Report:
+def show(record: Record, folder: Path | None) -> Report:
     """ProjNormLinear and its variants against the error of the fine-tuned network of a run."""
+    if folder is None:
+        raise InputError(f"{record.id} is shown with the run that it belongs to: projnorm runs show {record.id}")
     intervals = ("proposition", "generalised", "sharp", "joint", "spherical")
     facts = ("targets", "families", "severities", "network_error", "error", "projnorm", "rho", "eta", "overlap")
     keys = (*facts, "test_loss", *intervals)

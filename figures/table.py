@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from projnorm.core.lazy import load
+
 _NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?( ?%)?|-|")
 # Word in plain text: its LaTeX and its HTML.
 _MATHS = {
@@ -105,6 +107,11 @@ class Table:
             for line in lines
         ]
         return "\n".join([shown[0], "-" * max(map(len, shown)), *shown[1:]])
+
+    def to_frame(self) -> Any:
+        """The table as a DataFrame of pandas, with numbers in full."""
+        values = [[cell.value if isinstance(cell, Number) else cell for cell in row] for row in self.rows]
+        return load("pandas").DataFrame(values, columns=list(self.header))
 
     def html(self) -> str:
         """An HTML table that scrolls sideways where it must."""

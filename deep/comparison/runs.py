@@ -88,10 +88,10 @@ def kernel_scores(folder: Path) -> list[TargetScores]:
     return _target_scores(Store(folder), f"{_SCORES}/{KERNELS}")
 
 
-def run_scores(record: Record, folder: Path) -> Scores:
-    """Scores of a finished run, with those of tangent kernels on the same targets if they were computed."""
+def run_scores(record: Record, folder: Path | None) -> Scores:
+    """Scores of a finished run, with those of tangent kernels on the same targets if its folder holds them."""
     scores = Scores.from_arrays(record.arrays)
-    by_target = {part.target: part.scores for part in kernel_scores(folder)}
+    by_target = {part.target: part.scores for part in ([] if folder is None else kernel_scores(folder))}
     for method in dict.fromkeys(method for scored in by_target.values() for method in scored):
         column = [by_target.get(target, {}).get(method) for target in scores.targets.tolist()]
         if None not in column:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from projnorm import __version__
 from projnorm.core.arrays import Arrays
@@ -23,8 +23,12 @@ from projnorm.core.backends import ONE_PROCESS, Backend
 from projnorm.core.config import Config, read_toml
 from projnorm.core.environment import current_environment
 from projnorm.core.errors import ChangedInputError, InputError
+from projnorm.core.lazy import load
 from projnorm.core.store import Store, digest
 from projnorm.core.tasks import concatenated, run_tasks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 T = TypeVar("T")
 RECORD, SETTINGS = "record", "config.toml"
@@ -107,6 +111,33 @@ class Record:
         """Everything but the arrays, as plain JSON values."""
         values = {name: getattr(self, name) for name in _FIELDS}
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
+    def plot(self, name: str = "") -> tuple[Axes, ...]:
+        """Draw a figure of the record.
+
+        Args:
+            name: Name of the figure, as of the files that the command line writes; the first by default.
+
+        Returns:
+            The axes of the figure.
+        """
+        return tuple(self._chosen("figures", name)().axes)
+
+    def to_frame(self, name: str = "") -> Any:
+        """A table of the record, as a DataFrame of pandas.
+
+        Args:
+            name: Name of the table, as of the files that the command line writes; the first by default.
+        """
+        return self._chosen("tables", name).to_frame()
+
+    def _chosen(self, what: str, name: str) -> Any:
+        """One of the figures or tables of what the registry says shows such a record."""
+        registry = load("projnorm.core.experiments")
+        shown = getattr(registry.resolve(registry.experiment(self.kind).show)(self, None), what)
+        if not shown or name not in ("", *shown):
+            raise InputError(f"{self.kind} records have the {what} {', '.join(shown) or 'none'}; got {name!r}.")
+        return shown[name or next(iter(shown))]
 
 
 @dataclass(frozen=True, slots=True)

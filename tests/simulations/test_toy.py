@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from projnorm.core.backends import Backend
+from projnorm.core.errors import InputError
 from projnorm.core.records import RunContext
 from projnorm_theory import min_norm_solution, projnorm_linear, toy_asymptotics
 from projnorm_theory.sign_labels import OUTPUTS
@@ -242,3 +243,13 @@ def test_the_designs_have_the_variances_their_names_promise():
     a, b = DESIGNS["overlap"].weights(np.array([0.0, 1.0, 5.0]))
     np.testing.assert_allclose(a**2 + b**2, 1.0)
     assert DESIGNS["label-noise"].flipped == 0.1
+
+
+def test_a_record_is_drawn_and_read_as_a_table():
+    record = run_toy(ToyConfig(n=20, m=20, d1=30, d2=10, trials=2, interval_trials=1, sigmas=(1.0, 2.0)))
+    table = record.to_frame()
+    assert table["sigma"].tolist() == [1.0, 2.0]
+    assert len(record.plot()) > 1
+    assert record.to_frame("toy_scores")["design"].tolist() == ["gaussian"]
+    with pytest.raises(InputError, match="toy records have the figures toy, blindness; got 'toi'"):
+        record.plot("toi")
