@@ -34,7 +34,8 @@ noise = np.random.default_rng(0).normal(size=images[900:].shape).astype(np.float
 method = pn.ProjNorm(initial, recipe=short).fit(outputs(images[:897], labels[:897]))  # trains the reference
 targets = [outputs(images[900:] + sigma * noise, labels[900:]) for sigma in (0, 0.1, 0.2, 0.3, 0.5, 0.8)]
 scores, errors = [method.score(target) for target in targets], [target.error for target in targets]
-print("\n".join(f"ProjNorm {score:.3f}, error {error:.1%}" for score, error in zip(scores, errors, strict=True)))
+for score, error in zip(scores, errors, strict=True):
+    print(f"ProjNorm {score:.3f}, error {100 * error:.1f} %")
 figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
 axis.plot(scores, 100 * np.array(errors), "o-")
 axis.set(xlabel="ProjNorm (no labels needed)", ylabel="error (%)")

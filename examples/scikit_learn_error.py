@@ -26,7 +26,8 @@ targets = {f"noise {sigma}": X[1200:] + rng.normal(0, sigma, X[1200:].shape) for
 estimates = pn.estimate_errors(model, (X[600:1200], y[600:1200]), targets)
 truth = [np.mean(model.predict(inputs) != y[1200:]) for inputs in targets.values()]
 for (name, estimate), true in zip(estimates.items(), truth, strict=True):
-    print(f"{name}: {estimate.error:.1%} [{estimate.low:.1%}, {estimate.high:.1%}], in truth {true:.1%}")
+    error, low, high = 100 * estimate.error, 100 * estimate.low, 100 * estimate.high
+    print(f"{name}: {error:.1f} % ({low:.1f} % to {high:.1f} %), in truth {100 * true:.1f} %")
 
 # Each estimate has `error`, `low` and `high`; the bars are not symmetric.
 error = np.array([estimate.error for estimate in estimates.values()])

@@ -32,7 +32,7 @@ for sigma in noise:
     k_train, k_cross, k_new = kernels.train, kernels.ood_train(f"{sigma}"), kernels.ood(f"{sigma}")
     norms.append(pn.projnorm_linear_from_gram(k_train, Y, k_cross, k_new).value)
     errors.append(np.mean((k_cross @ np.linalg.solve(k_train, Y)).argmax(axis=1) != labels[300:600]))
-    print(f"noise {sigma}: ProjNormLinear {norms[-1]:.3f}, error {errors[-1]:.1%}")
+    print(f"noise {sigma}: ProjNormLinear {norms[-1]:.3f}, error {100 * errors[-1]:.1f} %")
 
 figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
 axis.plot(norms, 100 * np.array(errors), "o-")

@@ -17,6 +17,8 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
 
+# Formulas in a line with more characters than this may be wider than the screen of a phone.
+_LONG = 40
 _TAG = re.compile(r"\\tag\{(\w+)\}")
 # Browsers ignore the attribute that latex2mathml gives blackboard letters.
 _LETTERS = {r"\mathbb E": "𝔼", r"\mathbb{E}": "𝔼", r"\mathbb R": "ℝ", r"\mathbb{R}": "ℝ"}  # noqa: RUF001
@@ -50,7 +52,10 @@ class Formulas(Extension):
 
 class _InlineFormula(InlineProcessor):
     def handleMatch(self, m: re.Match[str], _data: str) -> tuple[str, int, int]:  # type: ignore[override]
-        return self.md.htmlStash.store(_accented(convert(_plain(m.group(1))))), m.start(0), m.end(0)
+        formula = _accented(convert(_plain(m.group(1))))
+        if len(m.group(1)) > _LONG:
+            formula = f'<span class="long-formula">{formula}</span>'
+        return self.md.htmlStash.store(formula), m.start(0), m.end(0)
 
 
 class _DocstringFormulas(Preprocessor):

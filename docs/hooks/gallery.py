@@ -35,6 +35,7 @@ GRADES = (
     ("The paper's method", "You have a network and the weights it was trained from.", ("projnorm_of_classifier",)),
 )
 NAMES = tuple(chain.from_iterable(names for _, _, names in GRADES))
+THREE_PANELS = ("toy",)  # whose thumbnails show the first panel
 _EXTRAS = {"transformers": "'.[text]'", "torch": "'.[nn]'", "sklearn": "scikit-learn"}
 
 
@@ -102,7 +103,8 @@ def gallery_page(examples: list[Example]) -> str:
         text += [f"## {grade}\n", f"{prerequisite}\n", '<div class="gallery" markdown>\n']
         for name in names:
             question = by_name[name].question
-            text.append(f"[![{question}](images/{name}.png)<span>{question}</span>](examples/{name}.md)\n")
+            crop = "{ .first-of-three }" if name in THREE_PANELS else ""
+            text.append(f"[![{question}](images/{name}.png){crop}<span>{question}</span>](examples/{name}.md)\n")
         text.append("</div>\n")
     return "\n".join(text)
 

@@ -127,7 +127,7 @@ def _api_page(name: str, exports: dict[str, str], pages: dict[str, str]) -> str:
         exported = getattr(importlib.import_module(module), attribute)
         rows.append(f"| [`{public}`][{path}] | {_summary(exported)} |")
         if pages[path] == name:
-            documented += [f"::: {path}", *_settings(exported), ""]
+            documented += [f"::: {name}.{public}", *_settings(exported), ""]
     text += [f"| `{name}.` | what it is |", "| --- | --- |", *rows, ""]
     if name == "projnorm":
         documented += [f"::: {path}\n" for path in GROUND]
