@@ -78,8 +78,8 @@ def show_designs(records: Sequence[Record]) -> Report:
     """Several designs side by side."""
     figures = {"toy_designs": draw_toy_designs.later(records)}
     table = tracking(records)
-    text = [table, DESIGNS_CAPTION, *_gaps(records)]
-    return Report(text, figures, title="Other designs", tables={"toy_designs_table": table})
+    text = (DESIGNS_CAPTION, *_gaps(records))
+    return Report([table, *text], figures, title="Other designs", tables={"toy_designs_table": table})
 
 
 def drawing(record: Record) -> Drawing:
