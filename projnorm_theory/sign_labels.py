@@ -121,7 +121,7 @@ def sign_equivalents(
 
 
 def as_outputs(outputs: str) -> str:
-    """A reading of two-class regression that there is."""
+    """The name of the outputs of two-class regression, checked to be one of `OUTPUTS`."""
     if outputs not in OUTPUTS:
         raise InputError(f"`outputs` must be one of {', '.join(map(repr, OUTPUTS))}; got {outputs!r}.")
     return outputs

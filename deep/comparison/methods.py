@@ -29,7 +29,7 @@ class RunMethods:
     """
 
     def __init__(self, networks: TrainedNetworks) -> None:
-        """Nothing is built before it is asked for."""
+        """Keep the run; methods are built at their first use."""
         self.networks, self._config = networks, networks.config
         self._store = networks.run.context.store("projnorm")
         self._built: dict[str, Estimator] = {}

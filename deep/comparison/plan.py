@@ -51,7 +51,7 @@ _OPTIMISER_STATE = {"sgd": 1, "adamw": 2}
 
 @dataclass(frozen=True, slots=True)
 class NetworkSize:
-    """What one sample takes in a network, and how large the network is.
+    """Size of a network, and the cost of one sample in it.
 
     Attributes:
         parameters: Number of parameters.

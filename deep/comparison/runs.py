@@ -75,7 +75,7 @@ class Run:
         return [part for key in keys for part in _target_scores(self.store, key)]
 
     def scores(self) -> Scores:
-        """The scores so far, those of tangent kernels included if there are any."""
+        """The scores that are computed so far, with those of tangent kernels if there are any."""
         scores = Scores.from_targets(self.target_scores())
         if not len(scores.targets):
             raise InputError(f"{self.folder} has no target yet that every method has scored; run it again to go on.")

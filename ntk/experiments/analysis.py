@@ -67,7 +67,7 @@ class Responses:
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, classes: int) -> Responses:
-        """From labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; anything else is an `InputError`.
+        """Responses from labels 0 to ``classes - 1``, whole numbers of shape ``(n,)``; others are refused.
 
         Example:
             >>> from ntk import Responses
@@ -90,7 +90,7 @@ class Responses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainAnalysis:
-    """What the training block alone says, and what targets are analysed with.
+    """Spectrum and factors of the training block, with which targets are analysed.
 
     Attributes:
         eigenvalues: Eigenvalues of ``k_train``, descending.
@@ -111,7 +111,7 @@ class TrainAnalysis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetPrediction:
-    """What needs no labels of the target, except to count the errors.
+    """ProjNormLinear and predicted labels of a target; its labels serve to count the errors alone.
 
     Attributes:
         projnorm: Value of ProjNormLinear.

@@ -142,7 +142,7 @@ def require_fitting(networks: Networks, sets: Mapping[str, Values]) -> None:
 
 
 def _shown(inputs: Values) -> str:
-    """Type and shape of inputs, as messages say what arrived."""
+    """Type and shape of inputs, for error messages."""
     if isinstance(inputs, Mapping):
         return ", ".join(f"{name} {_shown(x)}" for name, x in inputs.items())
     return f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape)}"

@@ -66,12 +66,12 @@ class KernelBlocks:
         )
 
     def unit(self) -> KernelBlocks:
-        """As if every feature vector had length one."""
+        """The blocks of features that are scaled to length one."""
         a, b = np.sqrt(self.train.diagonal()), np.sqrt(self.ood.diagonal())
         return KernelBlocks(self.train / np.outer(a, a), self.ood_train / np.outer(b, a), self.ood / np.outer(b, b))
 
     def centred(self) -> KernelBlocks:
-        """As if the training mean were taken off every feature vector."""
+        """The blocks of features from which their training mean is subtracted."""
         column, grand = self.train.mean(axis=0), self.train.mean()
         row = self.ood_train.mean(axis=1)
         return KernelBlocks(

@@ -43,15 +43,15 @@ _PAIRS_AT_ONCE = 1 << 22
 
 
 class Workspace:
-    """Memory for gradients that are formed, multiplied and forgotten."""
+    """Reusable memory for gradients that are formed for one product and not stored."""
 
     def __init__(self, samples: int) -> None:
-        """Memory for `samples` samples at once; nothing is allocated before it is used."""
+        """Set the number of samples that are formed at once; memory is allocated at the first use."""
         self.samples = samples
         self._buffers: dict[int, Tensor] = {}
 
     def rows(self, slot: int, like: Tensor, columns: int) -> Tensor:
-        """Memory in a slot for one row per row of `like`, of its type; what was in the slot is lost."""
+        """Memory of shape ``(len(like), columns)``, of the type and device of `like`; it overwrites the slot."""
         needed = len(like) * columns
         buffer = self._buffers.get(slot)
         if buffer is None or buffer.numel() < needed or (buffer.dtype, buffer.device) != (like.dtype, like.device):
@@ -60,7 +60,9 @@ class Workspace:
 
 
 class LayerRule(ABC):
-    """A way to contract one group of parameters, which was captured at the size of input that it will be used with.
+    """A way to compute the share of one group of parameters in the kernel.
+
+    It is made from a captured sample of the input size that it will be used with.
 
     Attributes:
         route: One of "direct", "structured", "autograd" and "unused".
@@ -78,12 +80,12 @@ class LayerRule(ABC):
 
     @property
     def cost(self) -> int:
-        """What the rules of a group are compared by: the multiply-adds, unless a subclass says otherwise."""
+        """The cost by which the rules of a group are compared: the multiply-adds, unless a subclass adds to them."""
         return self.multiply_adds
 
     @abstractmethod
     def write(self, captured: GroupGradients, out: Factors) -> None:
-        """Put what is kept of a batch into `out`, one sample per row."""
+        """Store a batch in `out`, tensors of shape ``(samples, *shape)`` for each of `shapes`."""
 
     @abstractmethod
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor | None:
@@ -91,70 +93,70 @@ class LayerRule(ABC):
 
 
 class Unused(LayerRule):
-    """Parameters that the output does not depend on: nothing is kept, and nothing added."""
+    """A rule for parameters that the output does not depend on; they add nothing to the kernel."""
 
     route = UNUSED
 
     def __init__(self) -> None:
-        """Nothing to look at."""
+        """Set empty shapes: no tensor is stored, and no product is computed."""
         self.shapes, self.dtypes, self.multiply_adds = (), (), 0
 
     def write(self, captured: GroupGradients, out: Factors) -> None:
-        """Nothing."""
+        """Store nothing; `out` is empty."""
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> None:
-        """Nothing."""
+        """Return None: the group adds nothing to the kernel."""
 
 
 class _Kept(LayerRule):
-    """A rule that keeps the input and the output gradient of the only use."""
+    """A rule that stores the inputs and the output gradients of a layer that is used once."""
 
     def __init__(self, use: Use) -> None:
-        """Look at one captured sample."""
+        """Take the shapes of the stored tensors from one captured sample."""
         assert use.inputs is not None
         self.shapes = tuple(use.inputs.shape[1:]), tuple(use.grads.shape[1:])
         self.dtypes = (None, None)
         self._bias = "bias" in use.roles
 
     def write(self, captured: GroupGradients, out: Factors) -> None:
-        """Both."""
+        """Store the inputs and the output gradients, each of shape ``(samples, *shape)``."""
         use = captured.uses[0]
         assert use.inputs is not None
         _put((use.inputs, use.grads), out, use)
 
 
 class DirectRows(LayerRule):
-    """The gradients themselves, formed once and kept, one row a sample."""
+    """A rule that forms the gradients once and stores them, one row per sample."""
 
     def __init__(self, captured: GroupGradients) -> None:
-        """One number kept per parameter."""
+        """Take the shape of the stored rows from one captured sample: one number per parameter."""
         self.route = captured.group.route or "direct"
         self.multiply_adds = captured.group.size
         self.shapes, self.dtypes = ((self.multiply_adds,),), (None,)
 
     def write(self, captured: GroupGradients, out: Factors) -> None:
-        """The gradient rows."""
+        """Store the gradients, one row per sample, shape ``(samples, parameters)``."""
         captured.write_rows(out[0])
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
-        """One product."""
+        """Return the product of the stored rows, shape ``(len(a), len(b))``."""
         return upper_product(a[0]) if b is None else a[0] @ b[0].T
 
 
 class DirectFormed(_Kept):
-    """The gradients formed when they are needed, where inputs and output gradients take less memory."""
+    """A rule that stores inputs and output gradients, where these are smaller, and forms gradients for each product."""
 
     route = "direct"
 
     def __init__(self, captured: GroupGradients, use: Use) -> None:
-        """One number formed per parameter."""
+        """Take the shapes of inputs and output gradients from one captured sample."""
         super().__init__(use)
         # Only what says how the parameters are used; the tensors of the sample are not held.
         self._empty = captured.part(slice(0, 0))
         self.multiply_adds = self.formed = captured.group.size
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:
-        """Some samples at a time, each against each."""
+        """Return the products of the gradients, formed for a few samples at a time, shape ``(len(a), len(b))``."""
         other = a if b is None else b
         size, columns = workspace.samples, self.formed
         out = a[0].new_zeros(len(a[0]), len(other[0]))
@@ -178,13 +180,13 @@ class StructuredLinear(_Kept):
     """``(A A^T + 1) * (B B^T)`` for a layer that each sample uses once; the 1 is the share of the bias."""
 
     def __init__(self, use: Use) -> None:
-        """Two products, of inputs and of output gradients."""
+        """Take the shapes of inputs and output gradients from one captured sample."""
         super().__init__(use)
         self._weight = "weight" in use.roles
         self.multiply_adds = sum(map(math.prod, self.shapes))
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
-        """Two products, multiplied entry by entry."""
+        """Return the product of the inputs times, entry by entry, that of the output gradients."""
         (x_a, g_a), (x_b, g_b) = ([t.flatten(1) for t in factors] for factors in (a, a if b is None else b))
         of_grads = g_a @ g_b.T
         if not self._weight:
@@ -196,7 +198,7 @@ class StructuredEmbedding(LayerRule):
     """Inner products of gradients wherever two samples look up the same row."""
 
     def __init__(self, operation: Embedding, use: Use) -> None:
-        """One product for every pair of tokens."""
+        """Take the number of tokens and the width from one captured sample."""
         self._operation = operation
         assert use.inputs is not None
         numbers, grads = operation.pairs(use.inputs, use.grads)
@@ -206,17 +208,17 @@ class StructuredEmbedding(LayerRule):
 
     @property
     def cost(self) -> int:
-        """The multiply-adds, with the comparison of every pair on top."""
+        """The multiply-adds, and the comparison of the indices of every pair of tokens."""
         return self.multiply_adds + 2 * ELEMENTWISE * self.tokens**2
 
     def write(self, captured: GroupGradients, out: Factors) -> None:
-        """The numbers looked up, and the gradients by what was found."""
+        """Store the looked-up indices, ``(samples, tokens)``, and their gradients, ``(samples, tokens, width)``."""
         use = captured.uses[0]
         assert use.inputs is not None
         _put(self._operation.pairs(use.inputs, use.grads), out, use)
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
-        """Block by block, so that the pairs of tokens stay few."""
+        """Return the sums over pairs of tokens with one index, in blocks that bound the memory for these pairs."""
         other = a if b is None else b
         size = max(1, int(math.sqrt(_PAIRS_AT_ONCE)) // self.tokens)
         out = a[1].new_zeros(len(a[1]), len(other[1]))
@@ -234,7 +236,7 @@ class StructuredConv(_Kept):
     """Inner products of pixels and of output gradients, summed over the pairs of positions."""
 
     def __init__(self, operation: Convolution, use: Use) -> None:
-        """Products of output gradients at every pair of positions, and of pixels at every pair in a phase."""
+        """Take the geometry and the shapes from one captured sample, and count the products."""
         super().__init__(use)
         (_, *shape_in), (_, *shape_out) = self.shapes
         self.geometry = g = ConvGeometry.from_window(operation.window, tuple(shape_in), tuple(shape_out))
@@ -243,7 +245,7 @@ class StructuredConv(_Kept):
 
     @property
     def cost(self) -> int:
-        """The multiply-adds, with what short products and elementwise passes cost on top."""
+        """The multiply-adds, and the overhead of short products and elementwise passes."""
         g = self.geometry
         passes = g.positions**2 + sum(
             math.prod((part.stop - part.start) ** 2 for part in tap[:2]) for taps in g.phases().values() for tap in taps
@@ -252,7 +254,7 @@ class StructuredConv(_Kept):
         return self.multiply_adds + _SHORT_PRODUCT * products + ELEMENTWISE * passes
 
     def gram(self, a: Factors, b: Factors | None, workspace: Workspace) -> Tensor:  # noqa: ARG002
-        """Block by block, so that the pairs of positions stay few."""
+        """Return the sums over pairs of positions, in blocks that bound the memory for these pairs."""
         a, other = (tuple(t[:, 0] for t in factors) for factors in (a, a if b is None else b))
         largest = max([self.geometry.positions, *map(self.geometry.phase_size, self.geometry.phases())])
         pairs = max(1, _PAIRS_AT_ONCE // largest**2)
@@ -278,7 +280,7 @@ class StructuredConv(_Kept):
 
 
 def rule_for(captured: GroupGradients, *, route: str = "best") -> LayerRule:
-    """The rule for a group that was captured at the size of input it will be used with.
+    """The rule for a group of parameters, from a captured sample of the input size that it will be used with.
 
     The route is "best" for the cheaper one, "direct" or "structured" to force it where the group has it.
     """
@@ -298,7 +300,7 @@ def rule_for(captured: GroupGradients, *, route: str = "best") -> LayerRule:
 
 
 def _structured(use: Use) -> LayerRule | None:
-    """The rule that forms no gradient, for the groups that have one."""
+    """The rule that forms no gradients; None for groups without such a rule."""
     operation = use.operation
     if isinstance(operation, Linear):
         return StructuredLinear(use) if operation.positions(use.grads) == 1 else None
@@ -319,7 +321,7 @@ def upper_product(rows: Tensor) -> Tensor:
 
 
 def _put(tensors: Factors, out: Factors, use: Use) -> None:
-    """Copy tensors of the shapes that a rule was made for; `copy_` would repeat a sample with a single token."""
+    """Copy tensors after a check of their shapes, since `copy_` would broadcast a sample with a single token."""
     for kept, tensor in zip(out, tensors, strict=True):
         if kept.shape != tensor.shape:
             raise TraceMismatchError(use.parameters)

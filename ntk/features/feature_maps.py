@@ -62,7 +62,7 @@ class LayerCost:
 
 
 class FeatureMap(ABC):
-    """What is kept of a batch, and how two batches give a part of the kernel matrix.
+    """How a batch is stored, and how two stored batches give a block of the kernel matrix.
 
     Attributes:
         shapes: Shape per sample of each tensor that is kept.
@@ -80,7 +80,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def write(self, captured: Sequence[GroupGradients], out: Factors) -> None:
-        """Put what is kept of a batch into `out`, one sample per row."""
+        """Store a batch in `out`, tensors of shape ``(samples, *shape)`` for each of `shapes`."""
 
     def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:  # noqa: ARG002
         """Parts whose sum is the kernel, for the caller to add in double precision; without `b`, upper triangles.
@@ -92,10 +92,10 @@ class FeatureMap(ABC):
 
 
 class ExactMap(FeatureMap):
-    """All parameters, each group by its cheaper rule."""
+    """The exact kernel of all parameters, with the cheaper rule for each group."""
 
     def __init__(self, sample: Sequence[GroupGradients], *, route: str = "best") -> None:
-        """From one captured sample, which shows the sizes."""
+        """Choose the rule of each group by its sizes in one captured sample."""
         self._rules: list[LayerRule] = [rule_for(captured, route=route) for captured in sample]
         self.shapes = tuple(shape for rule in self._rules for shape in rule.shapes)
         self.dtypes = tuple(dtype for rule in self._rules for dtype in rule.dtypes)
@@ -114,16 +114,16 @@ class ExactMap(FeatureMap):
         )
 
     def write(self, captured: Sequence[GroupGradients], out: Factors) -> None:
-        """Group by group."""
+        """Store what the rule of each group needs, one group after the other."""
         for layer, rule, part in zip(captured, self._rules, self._by_rule(out), strict=True):
             rule.write(layer, part)
 
     def grams(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor]:
-        """Group by group."""
+        """Yield the shares of the groups in the kernel, without unused ones."""
         yield from (gram for gram in self.by_group(a, b, workspace) if gram is not None)
 
     def by_group(self, a: Factors, b: Factors | None, workspace: Workspace) -> Iterator[Tensor | None]:
-        """The share of each group; None where it has none."""
+        """The share of each group in the kernel; None for unused parameters."""
         of_b = [None] * len(self._rules) if b is None else self._by_rule(b)
         for rule, part_a, part_b in zip(self._rules, self._by_rule(a), of_b, strict=True):
             yield rule.gram(part_a, part_b, workspace)
@@ -163,7 +163,7 @@ class CoordinateMap(FeatureMap):
         self.fixed_bytes = 2 * self.indices.nbytes
 
     def write(self, captured: Sequence[GroupGradients], out: Factors) -> None:
-        """Form only the coordinates picked where that is cheaper."""
+        """Store the drawn coordinates, one tensor of shape ``(samples, drawn)`` per group."""
         for layer, pick, rows in zip(captured, self._picks, out, strict=True):
             if len(pick) == 0:
                 continue
@@ -176,7 +176,7 @@ class CoordinateMap(FeatureMap):
 
 
 def forward_multiply_adds(layer: GroupGradients) -> int:
-    """Every weight of a linear layer or a convolution at every position; other layers are not counted."""
+    """Multiply-adds of a forward pass: weights of linear layers and convolutions, times their positions."""
     return sum(
         size * use.operation.positions(use.grads)
         for use in layer.uses
@@ -186,7 +186,7 @@ def forward_multiply_adds(layer: GroupGradients) -> int:
 
 
 def role_sizes(layer: GroupGradients, use: Use) -> dict[str, int]:
-    """Number of entries of what has each role in a use."""
+    """Number of entries of the weight and of the bias in one use, by role."""
     sizes = dict(zip(layer.group.parameters, layer.group.sizes, strict=True))
     return {
         role: sizes[traced.parameters[0]] if traced.value is None else traced.value.numel()
@@ -195,7 +195,7 @@ def role_sizes(layer: GroupGradients, use: Use) -> dict[str, int]:
 
 
 def formed_rows(layer: GroupGradients, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """A few samples at a time: the rows they will fill, and their whole gradients in a buffer used again and again."""
+    """Iterate over a few samples at a time: their rows of the output, and their gradients in a reused buffer."""
     size = layer.group.size
     at_once = min(max(1, FORMED_AT_ONCE // size), len(rows))
     buffer = rows.new_empty(at_once, size)
@@ -218,7 +218,7 @@ def _picking_is_cheaper(layer: GroupGradients, use: Use, count: int) -> bool:
 
 
 def _write_picked(use: Use, pick: Tensor, rows: Tensor) -> None:
-    """Coordinate (output c, patch entry d) is the sum over positions of output gradient c times patch entry d."""
+    """Write the drawn coordinates (c, d): sums over positions of output gradient c times patch entry d."""
     assert use.inputs is not None
     x, grads = use.inputs.to(rows.dtype), use.grads.to(rows.dtype)
     # Samples innermost: what a coordinate picks is then one contiguous run.

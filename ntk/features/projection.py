@@ -68,7 +68,7 @@ class ProjectionMap(FeatureMap):
         self.fixed_bytes = sum(t.nbytes for t in drawn)
 
     def write(self, captured: Sequence[GroupGradients], out: Factors) -> None:
-        """The sum of what the layers project to."""
+        """Store the projected gradients, shape ``(samples, width)``: the sum over all layers."""
         rows = out[0].zero_()
         for layer, part, sums in zip(captured, self._parts, self._sums, strict=True):
             part.add(layer, sums, rows)
@@ -76,7 +76,7 @@ class ProjectionMap(FeatureMap):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SignedSums:
-    """Where each of some numbers goes, and its sign."""
+    """The sum that each number is added to, and the sign with which it is added."""
 
     buckets: Tensor
     signs: Tensor
@@ -86,12 +86,12 @@ class _SignedSums:
         rows.index_add_(1, self.buckets, values.mul_(self.signs))
 
     def add_some(self, indices: Tensor, values: Tensor, rows: Tensor) -> None:
-        """Add those of the numbers with these indices, both of shape ``(samples, numbers)``."""
+        """Add numbers at `indices` of the whole row; `indices` and `values` have the shape ``(samples, numbers)``."""
         rows.scatter_add_(1, self.buckets[indices].long(), values * self.signs[indices])
 
 
 class _GroupProjection(ABC):
-    """How the gradients by one group of parameters become numbers that are summed.
+    """The numbers into which the gradients of one group of parameters are turned before they are summed.
 
     Attributes:
         size: Number of these for a sample.
@@ -105,33 +105,33 @@ class _GroupProjection(ABC):
 
     @abstractmethod
     def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
-        """Add what a batch left of the group to the sums of each sample."""
+        """Add the numbers of a captured batch to the sums in `rows`, one row per sample."""
 
 
 class _Formed(_GroupProjection):
-    """The gradients themselves; none where the output does not depend on the parameters."""
+    """The gradients themselves, one number per parameter; none for unused parameters."""
 
     def __init__(self, layer: GroupGradients) -> None:
-        """One number for each parameter."""
+        """Take the number of parameters and the cost from one captured sample."""
         self.size = 0 if layer.group.route == UNUSED else layer.group.size
         self.multiply_adds = forward_multiply_adds(layer)
 
     def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
-        """Formed a few samples at a time."""
+        """Add the gradients, formed for a few samples at a time."""
         if self.size:
             for some, formed in formed_rows(layer, rows):
                 sums.add(formed, some)
 
 
 class _LookedUp(_GroupProjection):
-    """Gradients by the rows of a table that a sample looks up; those by the others are zero, and not formed."""
+    """The gradients of an embedding, of which only the rows that a sample looks up are formed."""
 
     def __init__(self, layer: GroupGradients, operation: Embedding) -> None:
-        """One number for each entry of the table."""
+        """Take the number of entries of the table from one captured sample."""
         self.size, self.multiply_adds, self._operation = layer.group.size, 0, operation
 
     def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
-        """Entry by entry of what was found."""
+        """Add the gradients of the looked-up rows, for a few samples at a time."""
         use = layer.uses[0]
         assert use.inputs is not None
         numbers, grads = self._operation.pairs(use.inputs, use.grads.to(rows.dtype))
@@ -146,10 +146,10 @@ class _LookedUp(_GroupProjection):
 
 
 class _Narrowed(_GroupProjection):
-    """Gradients by a weight whose inputs were projected, and by the bias as they are."""
+    """The gradients of a weight with randomly projected inputs, and the gradients of the bias."""
 
     def __init__(self, use: Use, directions: int, rng: np.random.Generator) -> None:
-        """Draw the directions."""
+        """Draw the orthogonal directions that the inputs are projected onto."""
         outputs, entries = _weight_shape(use)
         basis, _ = np.linalg.qr(rng.normal(size=(entries, directions)))
         drawn = (basis.T * math.sqrt(entries / directions)).astype(np.float32)
@@ -158,7 +158,7 @@ class _Narrowed(_GroupProjection):
         self.multiply_adds = _narrowing(use, directions)
 
     def add(self, layer: GroupGradients, sums: _SignedSums, rows: Tensor) -> None:
-        """A few samples at a time."""
+        """Add the gradients with projected inputs, for a few samples at a time."""
         (basis,), use = self.drawn, layer.uses[0]
         assert use.inputs is not None
         held = self.size + len(basis) * use.operation.positions(use.grads)

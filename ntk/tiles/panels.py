@@ -23,7 +23,7 @@ class PanelFiles:
     """The panels of one kernel in a folder; the name of a file holds the checksum of its bytes."""
 
     def __init__(self, folder: Path) -> None:
-        """Files of an earlier run that was interrupted are used."""
+        """Open the folder, and use the files of an earlier run that was interrupted."""
         self.folder = folder
 
     def __contains__(self, panel: int) -> bool:

@@ -20,7 +20,7 @@ from ntk.trace.uses import Use
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupGradients:
-    """What a batch leaves of one group of parameters.
+    """The inputs, output gradients and rows of a batch, for one group of parameters.
 
     Attributes:
         group: The parameters.
@@ -53,11 +53,11 @@ class GroupGradients:
 
     @property
     def device(self) -> torch.device:
-        """Where it was computed."""
+        """The device that the tensors are on."""
         return next((t.device for t in self.tensors), torch.device("cpu"))
 
     def part(self, rows: slice) -> GroupGradients:
-        """Some of the samples."""
+        """The same for some of the samples."""
         uses = tuple(
             replace(use, inputs=None if use.inputs is None else use.inputs[rows], grads=use.grads[rows])
             for use in self.uses

@@ -59,11 +59,11 @@ class Linear(Operation):
     transposed: bool = False
 
     def suits(self, axis: int, ndim: int) -> bool:
-        """Anywhere but in the last axis, that of the features."""
+        """Whether the axis is not the last one, which has the features."""
         return axis < ndim - 1
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:
-        """The sum over tokens of output gradient times input."""
+        """Write the sum over tokens of output gradient times input, or of the output gradients for the bias."""
         g = g.reshape(len(g), -1, g.shape[-1]).to(out.dtype)
         if role == "bias":
             torch.sum(g, 1, out=out) if g.shape[1] > 1 else out.copy_(g[:, 0])
@@ -77,7 +77,7 @@ class Linear(Operation):
             product_into(left.transpose(1, 2), right, rows)
 
     def positions(self, g: Tensor) -> int:
-        """One for each token."""
+        """Number of tokens."""
         return math.prod(g.shape[1:-1])
 
 
@@ -90,11 +90,11 @@ class Convolution(Operation):
     transposed: bool
 
     def suits(self, axis: int, ndim: int) -> bool:
-        """In the first axis of a batch."""
+        """Whether the axis is the first one of a batch."""
         return axis == 0 and ndim == len(self.window.size) + 2
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:
-        """The sum over positions of output gradient times patch."""
+        """Write the sum over positions of output gradient times patch, or of the output gradients for the bias."""
         if role == "bias":
             out.copy_(g.flatten(3).sum((1, 3)).to(out.dtype))
             return
@@ -123,7 +123,7 @@ class Convolution(Operation):
         return self.groups == g.shape[1] == 1 and not self.transposed
 
     def positions(self, g: Tensor) -> int:
-        """One for each position of the output, or of the input where it is transposed."""
+        """Number of positions of the output, or of the input of a transposed convolution."""
         return math.prod(g.shape[3:]) * g.shape[1]
 
 
@@ -140,11 +140,11 @@ class Normalisation(Operation):
     trailing: int
 
     def suits(self, axis: int, ndim: int) -> bool:
-        """Not along what is normalised together."""
+        """Whether the axis is not among those that are normalised together."""
         return axis < ndim - self.trailing if self.trailing else axis == 0 and ndim > 1
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:
-        """Sums over positions of normalised input times output gradient, or of the latter."""
+        """Write sums over positions of normalised input times output gradient, or of the latter for the bias."""
         g = g.to(out.dtype)
         if role == "weight":
             x = x.to(out.dtype)
@@ -165,7 +165,7 @@ class Embedding(Operation):
     padding: int | None
 
     def suits(self, axis: int, ndim: int) -> bool:  # noqa: ARG002
-        """Anywhere."""
+        """Return True: indices may have the samples along any axis."""
         return True
 
     def pairs(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,7 +174,7 @@ class Embedding(Operation):
         return (numbers, g) if self.padding is None else (numbers, g * (numbers != self.padding)[..., None])
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:  # noqa: ARG002
-        """The sum over lookups of the gradient by what was found."""
+        """Write the sum of the gradients over all lookups of each row of the table."""
         numbers, g = self.pairs(x, g.to(out.dtype))
         width = g.shape[-1]
         flat = (numbers + self.rows * torch.arange(len(numbers), device=numbers.device)[:, None]).reshape(-1)
@@ -186,7 +186,7 @@ class Broadcast(Operation):
     """A parameter that is added to, or multiplied with, every sample: each gets a copy of it, which has a gradient."""
 
     def write(self, role: str, x: Tensor, g: Tensor, out: Tensor) -> None:  # noqa: ARG002
-        """The gradient by the copy of each sample."""
+        """Write the gradient with respect to the copy that each sample got."""
         out.copy_(g.to(out.dtype).sum(1).reshape(len(out), -1))
 
 

@@ -56,7 +56,7 @@ class TracedNetwork:
         only_autograd: bool = False,
         one_by_one: bool = False,
     ) -> None:
-        """Look at the network.
+        """Follow the parameters of the network to their uses, with a few samples.
 
         Args:
             model: The network.
@@ -171,7 +171,7 @@ class TracedNetwork:
         return self._otherwise(reasons={self.names[index]: why for index in indices or range(len(self.names))})
 
     def capture(self, values: Values, scalar: Scalar) -> list[GroupGradients]:
-        """What a batch leaves of each group.
+        """The inputs, output gradients and rows of a batch, for each group of parameters.
 
         Raises:
             TraceMismatchError: If the forward pass uses parameters in another way than in the pass that was followed.

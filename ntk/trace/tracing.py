@@ -40,7 +40,7 @@ class ShapeLog(TorchFunctionMode):
     """The name of every call, with the shapes that go in and come out."""
 
     def __init__(self) -> None:
-        """Nothing seen yet."""
+        """Begin with an empty log."""
         super().__init__()
         self.calls: list[tuple[str, list[Shape], list[Shape]]] = []
 

@@ -16,10 +16,10 @@ _FEW, _MORE = 2, 3
 
 
 class TraceMismatchError(Exception):
-    """The forward pass takes another way with other samples: at all, or at a call that `parameters` enter."""
+    """The forward pass makes other calls with other samples, in general or where `parameters` are used."""
 
     def __init__(self, indices: tuple[int, ...] = ()) -> None:
-        """The parameters that it is about; none where it is about all."""
+        """Take the indices of the parameters at the call; empty for the whole pass."""
         super().__init__()
         self.parameters = indices
 

@@ -82,7 +82,7 @@ def map_npy(path: Path) -> NDArray[Any]:
 
 
 def form(array: NDArray[Any]) -> str:
-    """Type and shape of an array, as messages say what arrived."""
+    """Type and shape of an array, for error messages."""
     return f"{array.dtype} of shape {array.shape}"
 
 

@@ -47,7 +47,7 @@ def available_cores() -> int:
 
 
 def diagnose(out: Path) -> dict[str, str]:
-    """What a bug report needs to say of this machine, installation and output folder, by topic."""
+    """Facts about this machine, installation and output folder for a bug report, by topic."""
     torch = _torch()  # first, since it loads libraries of its own
     here = current_environment()
     facts = {

@@ -58,7 +58,7 @@ class Experiment:
 
     @property
     def program(self) -> str:
-        """What a shell runs it by."""
+        """The command that runs the experiment in a shell."""
         return f"python -m {self.module}" if self.module else f"projnorm {self.command}"
 
     @property
@@ -67,7 +67,7 @@ class Experiment:
         return resolve(self.config)
 
     def compute(self, config: Config, context: RunContext) -> Record:
-        """Run it, or find its record."""
+        """Run the experiment, or find its record."""
         return resolve(self.run)(config, context)
 
 
@@ -225,7 +225,7 @@ def experiment(kind: str) -> Experiment:
 
 
 def resolve(name: str) -> Any:
-    """What ``module:name`` names."""
+    """The object called ``module:name``, whose module is imported."""
     module, _, attribute = name.partition(":")
     return getattr(load(module), attribute)
 

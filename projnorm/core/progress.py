@@ -39,7 +39,7 @@ class RemainingTime:
     """
 
     def __init__(self, total: int, done: int = 0) -> None:
-        """Of `total` units, `done` are done already, at a rate that is not known."""
+        """Begin with `done` of `total` units done, at a rate that is not known."""
         self._total, self._before = total, done
         self._first: tuple[int, float] | None = None
 
@@ -82,7 +82,7 @@ class Meter:
             self._written = time.monotonic()
 
     def close(self) -> None:
-        """The task is finished; its units are now counted by the owner of `watched`."""
+        """End the report of a finished task, whose units `watched` counts from now on."""
         self._path.unlink(missing_ok=True)
 
 
@@ -130,7 +130,7 @@ class _Lines:
         self._remaining, self._logged = RemainingTime(total, done), time.monotonic()
 
     def at(self, done: int) -> float | None:
-        """Take in that `done` units are done; returns the number of seconds left, if it is known."""
+        """Log that `done` units are done; returns the number of seconds left, if it is known."""
         self.done, now = done, time.monotonic()
         left = self._remaining.left(done, now=now)
         if not self._quiet and now - self._logged >= _LINE_SECONDS and done > self._before:

@@ -307,7 +307,7 @@ def folder_size(folder: Path) -> int:
 
 
 def match_run(root: Path, beginning: str) -> str:
-    """The name of the one run under `root` that begins so."""
+    """The name of the only run under `root` whose name begins with `beginning`."""
     names = [path.name for path in _folders(root)]
     matches = [beginning] if beginning in names else [name for name in names if name.startswith(beginning)]
     if len(matches) != 1:

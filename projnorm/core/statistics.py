@@ -76,7 +76,7 @@ class Line:
 
 
 class Fitted(Protocol):
-    """What was learnt from scores with known errors."""
+    """A map from scores to errors, learnt from scores with known errors."""
 
     def predict(self, scores: Floats) -> Floats:
         """Predicted errors, one for each row of scores."""

@@ -107,7 +107,7 @@ class Store:
                 path.unlink(missing_ok=True)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """Keys that begin so, whole or damaged, sorted."""
+        """The keys that begin with `prefix`, sorted; their entries may be damaged."""
         group, _, start = prefix.rpartition("/")
         names = (path.relative_to(self.folder).with_suffix("") for path in (self.folder / group).glob(f"{start}*.json"))
         return sorted(name.as_posix() for name in names)
@@ -147,7 +147,7 @@ class Store:
         return list(path.parent.glob(f"{path.stem}-{'[0-9a-f]' * _NAME_DIGITS}.npz"))
 
     def _whole(self, key: str, read: Callable[[str], Entry]) -> Entry | None:
-        """What `read` gives; None where there is nothing, or it is damaged, which is logged."""
+        """The entry that `read` returns; None if there is no entry, or if it is damaged, which is logged."""
         while True:
             before = self._file(key)
             try:
@@ -161,7 +161,7 @@ class Store:
                 return None
 
     def _file(self, key: str) -> tuple[int, int] | None:
-        """What tells the JSON file of an entry from one that replaces it."""
+        """Inode and modification time of the JSON file of an entry, which change when it is replaced."""
         try:
             status = self.path(key).stat()
         except OSError:

@@ -174,7 +174,7 @@ def _version(names: Collection[str], path: Path) -> _Version:
 
 
 def _splits(version: _Version, files: dict[str, bytes], path: Path, *, verified: bool) -> Splits:
-    """Smaller sets in the same format may have fewer batches, but no gap between them."""
+    """The training and test set; smaller sets may have fewer batches, but none missing in between."""
     names = [name for name in version.train if name in files]
     missing = next((name for name in version.train if name not in files), None)
     if missing and (missing in version.train[: len(names)] or len(files[names[0]]) >= _IMAGES_IN_A_BATCH * _PIXELS):

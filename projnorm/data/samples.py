@@ -56,7 +56,7 @@ class SampleSet:
 
     @property
     def labels(self) -> Labels:
-        """The labels, for what cannot do without them."""
+        """The labels; an `InputError` if there are none."""
         if self.known_labels is None:
             raise InputError(f"{self.name}: has no labels, which are needed here.")
         return self.known_labels

@@ -52,7 +52,7 @@ class ATC(SupervisedEstimator):
     name = "ATC"
 
     def __post_init__(self) -> None:
-        """Refuse a score that there is not."""
+        """Refuse an unknown kind of score."""
         if self.by not in SCORES:
             raise InputError(f"`by` must be one of {', '.join(SCORES)}; got {self.by!r}.")
 

@@ -114,7 +114,7 @@ def regularised_shares(confusion: Floats, predicted_shares: Floats, labels: int)
 
 
 def _as_shares(weights: Floats, confusion: Floats) -> Floats:
-    """Shares of classes that weigh so much more than in the source; the source's if nothing weighs anything."""
+    """Class shares of the target from weights on those of the source; the source's own if all weights are zero."""
     source = confusion.sum(axis=0)
     shares = weights * source
     return shares / shares.sum() if shares.sum() > 0.0 else source

@@ -29,7 +29,7 @@ class Dispersion(Estimator):
     needs = frozenset({"features"})
 
     def _score(self, target: Outputs) -> float:
-        """Nan where a single class is predicted, or all features are the same."""
+        """The dispersion; nan where a single class is predicted, or all features are the same."""
         features = np.asarray(target.known_features, dtype=np.float64)
         classes, members = np.unique(target.predicted, return_inverse=True)
         if len(classes) < 2:

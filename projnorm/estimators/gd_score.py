@@ -36,7 +36,7 @@ class GdScore(Estimator):
     needs = frozenset({"features"})
 
     def _score(self, target: Outputs) -> float:
-        """The l_0.3 norm, which is none in the strict sense."""
+        """The mean over batches of the 0.3-quasinorm of the gradient."""
         rows = probabilities(target.logits)
         drawn = np.random.default_rng(self.seed).integers(rows.shape[1], size=len(rows))
         labels = np.where(rows.max(axis=1) < SURE, drawn, target.predicted)

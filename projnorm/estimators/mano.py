@@ -47,7 +47,7 @@ class MaNo(Estimator):
     direction = "down"
 
     def __post_init__(self) -> None:
-        """Refuse a criterion that there is not."""
+        """Refuse an unknown criterion."""
         if self.criterion not in CRITERIA:
             raise InputError(f"`criterion` must be one of {', '.join(CRITERIA)}; got {self.criterion!r}.")
 

@@ -30,7 +30,7 @@ class MDE(Estimator):
     direction = "down"
 
     def _score(self, target: Outputs) -> float:
-        """Nan for a single sample, of which it is the logarithm of zero."""
+        """The energy; nan for a single sample, where it is the logarithm of zero."""
         energies = -logsumexp(np.asarray(target.logits, dtype=np.float64), axis=1)
         inside = float(logsumexp(energies) - energies.mean())
         return math.log(inside) if inside > 0.0 else math.nan

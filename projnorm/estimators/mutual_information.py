@@ -32,7 +32,7 @@ class MutualInformation(Estimator):
     direction = "down"
 
     def _score(self, target: Outputs) -> float:
-        """In nats, from 0 to the logarithm of the number of classes."""
+        """The mutual information in nats, from 0 to the logarithm of the number of classes."""
         mean = probabilities(target.logits).mean(axis=0)
         spread = -float(np.sum(mean * np.log(mean, out=np.zeros_like(mean), where=mean > 0.0)))
         return spread - float(entropies(target.logits).mean())

@@ -51,7 +51,7 @@ class PAPE(SupervisedEstimator):
 
     @classmethod
     def lacking(cls, outputs: Outputs, resources: Resources | None = None) -> str:
-        """Inputs must be a table of numbers, which may lack some, and scikit-learn be installed."""
+        """What the method lacks: a table of numbers, some of which may be missing, or scikit-learn."""
         lack = super().lacking(outputs, resources)
         if not lack and find_spec("sklearn") is None:
             return "scikit-learn: pip install '.[nn]' in a clone of the project"

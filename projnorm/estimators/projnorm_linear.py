@@ -54,7 +54,7 @@ class ProjNormLinearEstimator(Estimator):
     needs = frozenset({"features", "labels"})
 
     def __post_init__(self) -> None:
-        """Refuse a ridge that leaves a singular matrix as it is."""
+        """Refuse a ridge that is not positive, since the Gram matrix may be singular."""
         require_positive(self.ridge)
 
     def _fit(self, source: Outputs) -> ProjNormLinearEstimator:
@@ -98,7 +98,7 @@ class ProjNormLinearMatched(Estimator):
     needs = frozenset({"features"})
 
     def __post_init__(self) -> None:
-        """Refuse a ridge that leaves a singular matrix as it is."""
+        """Refuse a ridge that is not positive, since the Gram matrix may be singular."""
         require_positive(self.ridge)
 
     def _fit(self, source: Outputs) -> ProjNormLinearMatched:
@@ -116,7 +116,7 @@ class ProjNormLinearMatched(Estimator):
 
 
 def share_ratios(target_shares: Floats, source_shares: Floats) -> Floats:
-    """How much more often each class is wanted than it is there; 0 for a class that is not there."""
+    """Share of each class in the target over that in the source; 0 for a class that the source lacks."""
     return np.divide(target_shares, source_shares, out=np.zeros(len(source_shares)), where=source_shares > 0.0)
 
 
@@ -145,13 +145,13 @@ def reweighted_distance(source: Outputs, target: Outputs, weights: Floats, ridge
 
 
 def require_positive(ridge: float) -> None:
-    """Refuse a ridge that leaves a singular matrix as it is."""
+    """Refuse a ridge that is not positive, since the Gram matrix may be singular."""
     if not ridge > 0.0:
         raise InputError(f"`ridge` must be positive; got {ridge}.")
 
 
 def _weights(X: Floats, Y: Floats, ridge: float) -> Floats:
-    """Ridge regression through the smaller of the two Gram matrices."""
+    """Weights of the ridge regression of `Y` on `X`, by the smaller of the two Gram matrices."""
     is_wide = len(X) < X.shape[1]
     gram = X @ X.T if is_wide else X.T @ X
     gram[np.diag_indices_from(gram)] += ridge * len(X)

@@ -51,7 +51,7 @@ _NO_SHARE = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HotellingTest:
-    """What a test of a hypothesis says.
+    """The result of a test of a hypothesis.
 
     Attributes:
         p_value: Probability of a statistic as large as this if the hypothesis holds.
@@ -189,7 +189,7 @@ class ShiftTest:
         return _functions(rows, target.logits, self.edges).mean(axis=0)[used] / self.units[used]
 
     def _covariance(self, shares: Floats, m: int) -> Floats:
-        """Covariance of what the means of a target miss those of the classes by."""
+        """Covariance of the differences between the means of a target and those expected from the classes."""
         centred = self.means - shares @ self.means
         between = (shares[:, None] * centred).T @ centred
         noise = np.divide(shares**2, self.counts, out=np.zeros_like(shares), where=self.counts > 0)
@@ -199,7 +199,7 @@ class ShiftTest:
         return (within + between) / m + np.tensordot(noise, self.covariances, axes=1)
 
     def _covariance_degrees(self, shares: Floats, m: int) -> float:
-        """Degrees of freedom of that covariance, by what each class has in it."""
+        """Degrees of freedom of that covariance, from the share of each class in it."""
         if len(self.covariances) == 1:
             return float(self.counts.sum() - np.count_nonzero(self.counts))
         noise = np.divide(shares**2, self.counts, out=np.zeros_like(shares), where=self.counts > 0)

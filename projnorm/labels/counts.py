@@ -18,7 +18,7 @@ _HALVINGS = 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StratumCounts:
-    """What labels say of every stratum.
+    """Numbers of samples, labels and mistakes in every stratum.
 
     >>> counts = StratumCounts.from_samples(strata=[0, 0, 1, 1], wrong=[False, True, False, False], sizes=[20, 60])
     >>> counts.labelled, counts.wrong, counts.estimate

@@ -77,7 +77,7 @@ class TorchClassifier:
         return WithLogits(initial, self.model.form) if isinstance(self.model, WithLogits) else initial
 
     def _form(self, samples: Batches) -> str:
-        """Whether the network gives logits of all classes, and if not, what it gives."""
+        """The form of the outputs: logits of all classes, one number, or probabilities."""
         counts = np.cumsum([_count(batch) for batch in samples.batches])
         few = samples.batches[: int(np.searchsorted(counts, _ENOUGH)) + 1]
         with self._placed():
@@ -147,7 +147,7 @@ class WithLogits(nn.Module):
     """A network with its outputs as logits of all classes."""
 
     def __init__(self, network: nn.Module, form: str) -> None:
-        """What a network gives is one logit or one probability, of class 1 of two, or probabilities of all classes."""
+        """Wrap a network whose outputs are one logit or probability of class 1 of two, or probabilities."""
         super().__init__()
         self.network, self.form = network, form
 

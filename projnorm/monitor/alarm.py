@@ -62,7 +62,7 @@ class Alarm:
     batch_of_alarm: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse probabilities that are none."""
+        """Refuse a threshold or an alpha that is not between 0 and 1."""
         for name in ("threshold", "alpha"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise InputError(f"`{name}` must be above 0 and below 1; got {getattr(self, name):g}.")

@@ -45,7 +45,7 @@ class LabelFile:
             plan.write(self.path, rows=rows)
 
     def counts(self, chosen: ChosenSamples, source: Outputs) -> StratumCounts | None:
-        """What the labels say; None while one is missing.
+        """Samples, labels and mistakes of every stratum; None while a label is missing.
 
         Args:
             chosen: The samples that were chosen, which the file must have.

@@ -345,7 +345,7 @@ class Monitor:
 
 
 def _label_counts(labelled: Labelled, outputs: Outputs) -> StratumCounts:
-    """What labels say of a batch."""
+    """Samples, labels and mistakes of a labelled batch."""
     if not labelled.is_whole:
         raise InputError(f"{outputs.name}: labels count once all samples that were chosen have one.")
     labels = labelled.columns_on(outputs)
