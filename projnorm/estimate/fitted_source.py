@@ -163,6 +163,8 @@ class FittedSource:
 
     def scores(self, scaled: Outputs) -> MethodScores:
         """Score of every method that is run on a target that `scaling` calibrated, and why it has none."""
+        if not self.methods:
+            return MethodScores({}, {})
         count = len(scaled)
         part = count if self.calibration is None else self.calibration.part_size(count)
         values = dict.fromkeys(self.methods, math.nan)

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from projnorm.estimate.estimate import estimate_error
 from projnorm.estimate.slices import slice_spread
+from projnorm.estimators.scaling import Scaling
 from projnorm.outputs.outputs import Outputs
 
 
@@ -45,3 +47,20 @@ def test_what_is_no_table_or_too_small_has_no_slices(n):
     assert slice_spread(plain, lambda _: 0.2, seed=0) == 0.0
     few = replace(plain, inputs=np.arange(float(n))[:, None]).take(np.arange(min(n, 60)))
     assert slice_spread(few, lambda _: 0.2, seed=0) >= 0.0
+
+
+def test_source_and_target_are_calibrated_once_however_many_slices_there_are(monkeypatch):
+    calls, calibrate = [], Scaling.__call__
+
+    def counted(self, outputs):
+        calls.append(outputs)
+        return calibrate(self, outputs)
+
+    monkeypatch.setattr(Scaling, "__call__", counted)
+    rng = np.random.default_rng(0)
+    source, target = (
+        Outputs(rng.normal(size=(600, 3)), rng.normal(size=(600, 4)), rng.integers(0, 3, 600), name="outputs")
+        for _ in range(2)
+    )
+    estimate_error(None, source, target.without_labels())
+    assert len(calls) == 2
