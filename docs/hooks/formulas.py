@@ -6,6 +6,7 @@ Formulas are written in the two forms that GitHub understands, ``$`x`$`` in a li
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from typing import Any
@@ -17,8 +18,8 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
 
-# Formulas in a line with more characters than this may be wider than the screen of a phone.
-_LONG = 40
+# Formulas in a line with more characters than this, as drawn, may be wider than the screen of a phone.
+_LONG = 22
 _TAG = re.compile(r"\\tag\{(\w+)\}")
 # Browsers ignore the attribute that latex2mathml gives blackboard letters.
 _LETTERS = {r"\mathbb E": "𝔼", r"\mathbb{E}": "𝔼", r"\mathbb R": "ℝ", r"\mathbb{R}": "ℝ"}  # noqa: RUF001
@@ -53,7 +54,7 @@ class Formulas(Extension):
 class _InlineFormula(InlineProcessor):
     def handleMatch(self, m: re.Match[str], _data: str) -> tuple[str, int, int]:  # type: ignore[override]
         formula = _accented(convert(_plain(m.group(1))))
-        if len(m.group(1)) > _LONG:
+        if len(re.sub(r"<[^>]*>", "", html.unescape(formula))) > _LONG:
             formula = f'<span class="long-formula">{formula}</span>'
         return self.md.htmlStash.store(formula), m.start(0), m.end(0)
 
