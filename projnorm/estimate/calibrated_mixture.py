@@ -1,12 +1,13 @@
-"""The answer where there are labelled shifted sets: which hypothesis the target looks like, and a regression for each.
+"""The estimate where there are labelled shifted sets: a mixture of two regressions from scores to the error.
 
-Draws of the calibration sets with their own class shares teach what the error is if inputs changed; all draws, also
-those with other shares, what it is if both did. How much a target looks like the first kind is a regression too, and
-what it says of draws that it was not fitted to gives the odds of the two hypotheses. Their predictions are mixed with
-these odds, and the ends of the interval are quantiles of the mixture.
+The first regression is fitted to draws of the calibration sets with their own class shares, and predicts the error if
+inputs changed; the second to all draws, also those with other shares, and predicts the error if both changed. A third
+regression predicts from the scores whether a draw is of the first kind; its predictions for families of shifts that it
+was not fitted to give the odds of the two hypotheses. With these odds the first two predictions are mixed, and the ends
+of the interval are quantiles of the mixture.
 
-Where the outputs do not refute that only class shares changed, that hypothesis gives the answer, unless a regression
-contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
+Where the outputs do not refute that only class shares changed, the estimate is that of this hypothesis, unless a
+regression contradicts it: with few samples the test of the outputs also accepts changes of the inputs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.calibration_sets import Draw
 from projnorm.estimate.hypotheses import Assessment
-from projnorm.estimate.ranges import answer_from_outputs, sampling_noise
+from projnorm.estimate.ranges import range_from_outputs, sampling_noise
 from projnorm.estimate.score_regression import ScoreRegression
 
 # Scores that the error is regressed on if inputs changed, and if class shares changed too.
@@ -28,12 +29,12 @@ FOR_INPUTS = ("COT", "AC", "MI", "FeatureShift")
 FOR_BOTH = ("COT", "COT-MLLS", "AC", "Entropy", "MI", "FeatureShift", "ClassFeatureShift", "ATC")
 # Least number of calibration sets, the source included; with fewer no regression is fitted.
 FEWEST_SETS = 6
-# Where "class shares" answers, the interval comes from the errors of the estimate on draws that this hypothesis answers
-# too: the largest number of them, those with the nearest estimates, and the least number without which it does not.
+# Where "class shares" gives the estimate, its errors on draws that "class shares" accepts too give the interval: the
+# largest number of them, which have the nearest estimates, and the least number that is enough.
 _NEAREST, _FEWEST_ACCEPTED = 60, 20
 # Prior odds that class shares stayed as they were.
 _PRIOR_ODDS = 15.0
-# The answer of "class shares" is overruled where a regression contradicts it: the one for "inputs" if it has at least
+# The estimate of "class shares" is overruled where a regression contradicts it: the one for "inputs" if it has at least
 # this weight and differs by more than `_FROM_INPUTS` standard deviations; the one on all draws, which include other
 # class shares, if it differs by more than `_FROM_BOTH` and the test statistic exceeds its degrees of freedom.
 _SURE, _FROM_INPUTS, _FROM_BOTH = 0.98, 1.0, 3.0
@@ -71,16 +72,16 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CalibratedAnswers:
-    """What was learnt from draws of calibration sets, for targets of their size.
+class CalibratedMixture:
+    """The regressions that were fitted to draws of the calibration sets, for targets of their size.
 
     Attributes:
         methods: Methods whose scores are used, for each of the two regressions.
-        inputs: Error if class shares are those of the source.
-        both: Error if they may be others.
-        likeness: How much a draw looks like one with its own shares, 1 if it does.
-        own: What `likeness` says of draws with their own shares, each without its family.
-        other: The same of draws with other shares.
+        inputs: Regression of the error if class shares are those of the source.
+        both: Regression of the error if class shares may have changed, too.
+        likeness: Regression of 1 for draws with their own class shares and 0 for others.
+        own: Prediction of `likeness` for each draw with its own shares, fitted without its family of shifts.
+        other: The same for the draws with other shares.
         accepted: Estimated and true error of each draw that "class shares" accepts, shape ``(draws, 2)``.
         widest: Standard deviation of the prediction that one draw in twenty exceeds when its family is left out.
     """
@@ -101,7 +102,7 @@ class CalibratedAnswers:
         tables: Mapping[str, Floats],
         assessments: Sequence[Assessment],
         methods: tuple[tuple[str, ...], tuple[str, ...]],
-    ) -> CalibratedAnswers:
+    ) -> CalibratedMixture:
         """Learn from draws, the scores of each by method, and what the outputs on each say."""
         errors = np.array([draw.error for draw in draws])
         families = np.array([draw.family for draw in draws])
@@ -121,7 +122,7 @@ class CalibratedAnswers:
             methods, inputs, both, likeness, left_out[own], left_out[~own], np.array(accepted).reshape(-1, 2), widest
         )
 
-    def answer(
+    def interval(
         self,
         assessment: Assessment,
         scores: Mapping[str, float],
@@ -129,20 +130,20 @@ class CalibratedAnswers:
         sizes: tuple[int, int],
         level: float,
     ) -> Interval:
-        """The estimate and its interval; arguments as in `answer_from_outputs`, and the scores of the target."""
+        """The estimate and its interval; arguments as in `range_from_outputs`, and the scores of the target."""
         if self.prefers_class_shares(assessment, scores, shift):
             return self._accepted(assessment, shift, sizes, level)
-        law = self.mixture(scores, assessment, shift)
+        law = self.law(scores, assessment, shift)
         error = min(1.0, max(0.0, law.quantile(0.5)))
         wide = Mixture(law.means, law.deviations, min(law.weight, _MOST_WEIGHT) if shift == "any" else law.weight)
         low, high = wide.quantile(0.5 - level / 2.0), wide.quantile(0.5 + level / 2.0)
         return Interval(error, low, high).at_least(normal_reach(level) * sampling_noise(error, *sizes))
 
     def prefers_class_shares(self, assessment: Assessment, scores: Mapping[str, float], shift: str) -> bool:
-        """Whether "class shares" answers: it is stated, or neither the outputs nor the regressions refute it."""
+        """Whether "class shares" gives the estimate: it is stated, or neither outputs nor regressions refute it."""
         if shift != "any" or not _explained_by_shares(assessment):
             return shift == "classes"
-        law, test = self.mixture(scores, assessment, shift), assessment.class_shares
+        law, test = self.law(scores, assessment, shift), assessment.class_shares
         inputs, both = (
             abs(assessment.adapted_error - mean) / deviation
             for mean, deviation in zip(law.means, law.deviations, strict=True)
@@ -150,7 +151,7 @@ class CalibratedAnswers:
         looks_like_inputs = law.weight >= _SURE and inputs > _FROM_INPUTS
         return not looks_like_inputs and (both <= _FROM_BOTH or test.statistic <= test.degrees)
 
-    def mixture(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
+    def law(self, scores: Mapping[str, float], assessment: Assessment, shift: str) -> Mixture:
         """The law of the error by the two regressions, each with the odds of its hypothesis."""
         x, z = (np.array([scores[method] for method in names]) for names in self.methods)
         inputs, both = self.inputs.predict(x), self.both.predict(z)
@@ -162,12 +163,12 @@ class CalibratedAnswers:
         return Mixture((first, float(both.mean[0])), deviations, weight)
 
     def p_value_of_inputs(self, scores: Mapping[str, float]) -> float:
-        """Part of the draws with their own shares that look less like such than the target does."""
+        """Share of the draws with their own class shares for which `likeness` is no larger than for the target."""
         here = self._likeness(scores)
         return (1 + int(np.sum(self.own <= here))) / (len(self.own) + 1)
 
     def weight_of_inputs(self, scores: Mapping[str, float]) -> float:
-        """Probability that class shares are those of the source, from how draws of both kinds look."""
+        """Probability that class shares are those of the source, from `likeness` of the target and of both kinds."""
         if not len(self.other):
             return 1.0
         here = self._likeness(scores)
@@ -179,8 +180,8 @@ class CalibratedAnswers:
         return float(self.likeness.predict([scores[method] for method in self.methods[1]]).mean[0])
 
     def _accepted(self, assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
-        """The answer of outputs alone, with what was missed on calibration sets in place of the general allowance."""
-        plain = answer_from_outputs(assessment, shift, sizes, level)
+        """The estimate of outputs alone, with its errors on calibration sets in place of the general allowance."""
+        plain = range_from_outputs(assessment, shift, sizes, level)
         if len(self.accepted) < _FEWEST_ACCEPTED:
             return plain
         error = plain.value

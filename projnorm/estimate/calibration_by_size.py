@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from projnorm.core.statistics import Floats
-from projnorm.estimate.calibrated_mixture import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedMixture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,14 +22,14 @@ class CalibrationAtSize:
         families: Family of shifts of each set.
         errors: True error on the draw of each set with its own class shares.
         scores: Score of every method on these draws.
-        answers: What turns scores of a target into an answer; None where there were too few sets.
+        mixture: The regressions from scores to the error; None where there were too few sets.
     """
 
     names: NDArray[np.str_]
     families: NDArray[np.str_]
     errors: Floats
     scores: Mapping[str, Floats]
-    answers: CalibratedAnswers | None
+    mixture: CalibratedMixture | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

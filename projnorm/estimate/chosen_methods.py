@@ -10,7 +10,7 @@ from projnorm.core.formatting import joined
 from projnorm.core.statistics import Interval, normal_reach
 from projnorm.estimate.fitted_source import FittedSource, MethodScores
 from projnorm.estimate.hypotheses import Assessment, HypothesisResult
-from projnorm.estimate.ranges import answer_from_methods, answer_from_outputs, sampling_noise
+from projnorm.estimate.ranges import range_from_methods, range_from_outputs, sampling_noise
 from projnorm.estimate.result import CalibrationSummary, MethodResult
 from projnorm.estimate.settings import CLASSES, INPUTS
 from projnorm.estimators.registry import ESTIMATORS
@@ -49,9 +49,9 @@ def choose_by_outputs(
     if options.based_on is not None:
         based_on = scores.defined(options.based_on)
         _require_errors(fitted, based_on)
-        interval = answer_from_methods([scores.values[name] for name in based_on], sizes, options.level)
+        interval = range_from_methods([scores.values[name] for name in based_on], sizes, options.level)
         return Choice(interval, based_on, methods, ())
-    interval = answer_from_outputs(assessment, options.shift, sizes, options.level)
+    interval = range_from_outputs(assessment, options.shift, sizes, options.level)
     spread = math.hypot(sampling_noise(interval.value, *sizes), fitted.slice_spread)
     interval = interval.at_least(normal_reach(options.level) * spread)
     return Choice(interval, methods_of_hypotheses(assessment, options.shift), methods, assessment.results)

@@ -133,6 +133,8 @@ class ErrorEstimator:
 
                 fitted = with_sizes(fitted, numbers)
             _ = fitted.slice_spread  # learnt now and not with the first target
+            if options.based_on is not None:
+                estimate_target(fitted, fitted.source)  # refuses named methods that give no error
         return replace(estimator, fitted=fitted)
 
     @classmethod

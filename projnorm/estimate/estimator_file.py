@@ -16,7 +16,7 @@ from projnorm.core.arrays import Arrays, from_npz, to_npz
 from projnorm.core.atomic import write_atomically
 from projnorm.core.errors import InputError
 from projnorm.core.files import decoding, parse_json, read_file
-from projnorm.estimate.calibrated_mixture import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedMixture
 from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.fitted_source import FittedSource
 from projnorm.estimate.options import EstimateOptions
@@ -94,7 +94,7 @@ def _described(
         arrays |= {f"learnt_from/{name}": value for name in _SOURCE if (value := getattr(learnt, name)) is not None}
         for size, at_size in fitted.calibration.sizes.items():
             arrays |= {f"{size}/{name}": value for name, value in _size_arrays(at_size).items()}
-            document[f"methods of {size}"] = None if at_size.answers is None else at_size.answers.methods
+            document[f"methods of {size}"] = None if at_size.mixture is None else at_size.mixture.methods
     return document, arrays
 
 
@@ -130,29 +130,29 @@ def _size_arrays(at_size: CalibrationAtSize) -> dict[str, NDArray[Any]]:
     """What was learnt for one size as arrays."""
     arrays = {"names": at_size.names, "families": at_size.families, "errors": at_size.errors}
     arrays |= {f"scores/{method}": values for method, values in at_size.scores.items()}
-    if at_size.answers is not None:
+    if at_size.mixture is not None:
         for name in _REGRESSIONS:
-            regression = getattr(at_size.answers, name)
+            regression = getattr(at_size.mixture, name)
             arrays |= {f"{name}/{field.name}": getattr(regression, field.name) for field in fields(ScoreRegression)}
-        arrays |= {f"answers/{name}": getattr(at_size.answers, name) for name in ("own", "other", "accepted")}
-        arrays["answers/widest"] = np.array(at_size.answers.widest)
+        arrays |= {f"mixture/{name}": getattr(at_size.mixture, name) for name in ("own", "other", "accepted")}
+        arrays["mixture/widest"] = np.array(at_size.mixture.widest)
     return arrays
 
 
 def _size(arrays: Arrays, size: int, methods: Any) -> CalibrationAtSize:
     own = {name.removeprefix(f"{size}/"): value for name, value in arrays.items() if name.startswith(f"{size}/")}
     scores = {name.removeprefix("scores/"): own[name] for name in own if name.startswith("scores/")}
-    answers = None
+    mixture = None
     if methods is not None:
         first, second = (tuple(map(str, names)) for names in methods)
         inputs, both, likeness = (
             ScoreRegression(*(own[f"{name}/{field.name}"] for field in fields(ScoreRegression)))
             for name in _REGRESSIONS
         )
-        rest = [own[f"answers/{name}"] for name in ("own", "other", "accepted")]
-        widest = float(own["answers/widest"])
-        answers = CalibratedAnswers((first, second), inputs, both, likeness, rest[0], rest[1], rest[2], widest)
-    return CalibrationAtSize(own["names"], own["families"], own["errors"], scores, answers)
+        rest = [own[f"mixture/{name}"] for name in ("own", "other", "accepted")]
+        widest = float(own["mixture/widest"])
+        mixture = CalibratedMixture((first, second), inputs, both, likeness, rest[0], rest[1], rest[2], widest)
+    return CalibrationAtSize(own["names"], own["families"], own["errors"], scores, mixture)
 
 
 def _checksum(document: Mapping[str, Any], arrays: Arrays) -> str:

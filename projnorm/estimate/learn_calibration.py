@@ -9,7 +9,7 @@ import numpy as np
 
 from projnorm.core.progress import tracked
 from projnorm.core.statistics import Interval, Line, family_draws, left_out_predictions, normal_reach
-from projnorm.estimate.calibrated_mixture import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import FEWEST_SETS, FOR_BOTH, FOR_INPUTS, CalibratedMixture
 from projnorm.estimate.calibration_by_size import CalibrationAtSize, CalibrationBySize
 from projnorm.estimate.calibration_sets import CalibrationSets
 from projnorm.estimate.chosen_methods import Choice, methods_of_hypotheses
@@ -76,47 +76,47 @@ def learn_calibration(fitted: FittedSource, sets: CalibrationSets, m: int) -> Ca
         )
         assessments.append(fitted.tests.assess(scaled, outputs))
     own_rows = [row for row, draw in zip(rows, draws, strict=True) if not draw.has_other_shares]
-    answers = None
+    mixture = None
     if len(own) >= FEWEST_SETS and for_inputs and for_both:
         scores = {name: np.array([row[name] for row in rows]) for name in regressed}
-        answers = CalibratedAnswers.fit(draws, scores, assessments, (for_inputs, for_both))
+        mixture = CalibratedMixture.fit(draws, scores, assessments, (for_inputs, for_both))
     return CalibrationAtSize(
         np.array([draw.drawn_from.name for draw in own]),
         np.array([draw.family for draw in own]),
         np.array([draw.error for draw in own]),
         {name: np.array([row[name] for row in own_rows]) for name in estimators},
-        answers,
+        mixture,
     )
 
 
 def choose_by_calibration(
     fitted: FittedSource, assessment: Assessment, scores: MethodScores, m: int, sizes: tuple[int, int]
 ) -> Choice | None:
-    """The answer learnt from the scores and errors of labelled shifted sets of the same size; None for too few sets."""
+    """The estimate learnt from the scores and errors of labelled shifted sets of one size; None for too few sets."""
     at_size = calibration_at(fitted, m)
-    answers = at_size.answers
-    if answers is None or not all(len(scores.defined(names)) == len(names) for names in answers.methods):
+    mixture = at_size.mixture
+    if mixture is None or not all(len(scores.defined(names)) == len(names) for names in mixture.methods):
         return None
     options, values = fitted.options, scores.values
     shift = options.shift if options.based_on is None and fitted.class_shares is None else INPUTS
-    law = answers.mixture(values, assessment, options.shift)
-    prefers_shares = answers.prefers_class_shares(assessment, values, shift)
+    law = mixture.law(values, assessment, options.shift)
+    prefers_shares = mixture.prefers_class_shares(assessment, values, shift)
     contradicts_outputs = not prefers_shares and not assessment.accepts_no_shift
     means = np.clip(law.means, 0.0, 1.0).tolist()
     hypotheses = assessment.with_calibration(
         (means[0], means[1]),
-        answers.p_value_of_inputs(values),
+        mixture.p_value_of_inputs(values),
         refutes_class_shares=shift == ANY and contradicts_outputs,
     )
-    is_far = law.deviations[0] > _EXTRAPOLATION * answers.widest
-    based_on = answers.methods[0] if shift == INPUTS else answers.methods[1]
+    is_far = law.deviations[0] > _EXTRAPOLATION * mixture.widest
+    based_on = mixture.methods[0] if shift == INPUTS else mixture.methods[1]
     return Choice(
-        answers.answer(assessment, values, shift, sizes, options.level),
+        mixture.interval(assessment, values, shift, sizes, options.level),
         methods_of_hypotheses(assessment, shift) if prefers_shares else based_on,
         tuple(_by_line(method, score, at_size, scores.notes[method]) for method, score in values.items()),
         hypotheses if options.based_on is None else (),
         (OUTSIDE,) if is_far and contradicts_outputs else (),
-        _summary(fitted, at_size, answers),
+        _summary(fitted, at_size, mixture),
     )
 
 
@@ -146,10 +146,10 @@ def _by_line(method: str, score: float, at_size: CalibrationAtSize, note: str) -
     return MethodResult(method, score, predicted, float(missed.mean()))
 
 
-def _summary(fitted: FittedSource, at_size: CalibrationAtSize, answers: CalibratedAnswers) -> CalibrationSummary:
+def _summary(fitted: FittedSource, at_size: CalibrationAtSize, mixture: CalibratedMixture) -> CalibrationSummary:
     """How well the regression on draws with their own shares predicts those of families left out."""
     assert fitted.calibration is not None
-    left_out, errors, families = answers.inputs.left_out(), answers.inputs.values, answers.inputs.families
+    left_out, errors, families = mixture.inputs.left_out(), mixture.inputs.values, mixture.inputs.families
     reach = normal_reach(fitted.level) * left_out.deviation
     held = np.abs(left_out.mean - errors) <= reach
     draws = family_draws(families, np.random.default_rng(fitted.seed))

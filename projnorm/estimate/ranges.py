@@ -24,7 +24,7 @@ _BEYOND = 0.3
 _USUAL_REACH = normal_reach(0.9)
 
 
-def answer_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
+def range_from_outputs(assessment: Assessment, shift: str, sizes: tuple[int, int], level: float) -> Interval:
     """The estimate and the range.
 
     Args:
@@ -67,7 +67,7 @@ def _upper_cot(e: Assessment) -> float:
     return e.cot + _BEYOND * max(0.0, e.cot - e.source_error)
 
 
-def answer_from_methods(errors: list[float], sizes: tuple[int, int], level: float) -> Interval:
+def range_from_methods(errors: list[float], sizes: tuple[int, int], level: float) -> Interval:
     """The mean of what several methods say, with a range over them and the same allowance; arguments as above."""
     error = min(1.0, max(0.0, sum(errors) / len(errors)))
     return _ranged(error, errors, _ABOVE, sizes, level)

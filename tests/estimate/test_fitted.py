@@ -20,7 +20,7 @@ from torch import nn
 
 from projnorm.core.arrays import from_npz, to_npz
 from projnorm.core.errors import InputError
-from projnorm.estimate.calibrated_mixture import CalibratedAnswers
+from projnorm.estimate.calibrated_mixture import CalibratedMixture
 from projnorm.estimate.calibration_by_size import CalibrationBySize
 from projnorm.estimate.choose_labels import chosen_samples
 from projnorm.estimate.error_estimator import ErrorEstimator
@@ -150,6 +150,15 @@ def test_fit_and_estimate_give_the_numbers_of_estimate_error(options):
     assert fitted.estimate(TARGET).to_dict() == estimate_error(None, SOURCE, TARGET, **options).to_dict()
 
 
+@pytest.mark.parametrize(
+    ("method", "message"), [("Dispersion", "nothing can be estimated"), ("Entropy", "need calibration")]
+)
+def test_named_methods_that_give_no_error_are_refused_by_fit(method, message):
+    source = Outputs(SOURCE.logits, labels=SOURCE.labels, name="source")
+    with pytest.raises(InputError, match=message):
+        ErrorEstimator.fit(None, source, methods=method)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_loaded_estimator_gives_the_same_answers_to_the_last_bit(tmp_path, cases, name):
     case = cases(name)
@@ -183,7 +192,7 @@ def test_another_target_needs_no_calibration(tmp_path, cases, name, monkeypatch)
 
     monkeypatch.setattr("projnorm.estimate.calibration_sets.shifted_images", refuse)
     monkeypatch.setattr("projnorm.estimate.calibration_sets.CalibrationSets.draws", refuse)
-    monkeypatch.setattr(CalibratedAnswers, "fit", refuse)
+    monkeypatch.setattr(CalibratedMixture, "fit", refuse)
     for estimator in (case.fitted, ErrorEstimator.load(tmp_path / "estimator", model=case.model)):
         assert all(estimator.estimate(one).calibration is not None for one in case.targets)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from projnorm.estimate.hypotheses import ALPHA, BOTH, CLASS_SHARES, INPUTS, NO_SHIFT, Assessment, HypothesisTests
-from projnorm.estimate.ranges import answer_from_methods, answer_from_outputs, sampling_noise
+from projnorm.estimate.ranges import range_from_methods, range_from_outputs, sampling_noise
 from projnorm.estimators.doc import DoC
 from projnorm.estimators.scaling import Scaling
 from projnorm.estimators.shift_test import HotellingTest as Result
@@ -39,30 +39,30 @@ def assessment(no_shift=NO, class_shares=NO, classes=3, **values) -> Assessment:
     ],
 )
 def test_the_hypothesis_that_is_not_refuted_or_is_stated_gives_the_error(found, shift, error):
-    answer = answer_from_outputs(found, shift, SIZES, 0.9)
+    answer = range_from_outputs(found, shift, SIZES, 0.9)
     assert answer.value == pytest.approx(error)
     assert 0.0 <= answer.low < answer.value < answer.high <= 1.0
 
 
 def test_with_two_classes_cot_has_the_more_weight_the_less_class_shares_explain():
     errors = [
-        answer_from_outputs(assessment(classes=2, excess=excess, cot=0.3), "any", SIZES, 0.9).value
+        range_from_outputs(assessment(classes=2, excess=excess, cot=0.3), "any", SIZES, 0.9).value
         for excess in (0.0, 0.01, 0.1, 1.0, 1e9)
     ]
     assert errors[0] == pytest.approx(0.12)
     assert errors == sorted(errors)
     assert errors[-1] == pytest.approx(0.3)
-    near = answer_from_outputs(assessment(classes=2, excess=0.01, cot=0.125), "any", SIZES, 0.9)
+    near = range_from_outputs(assessment(classes=2, excess=0.01, cot=0.125), "any", SIZES, 0.9)
     assert near.value == pytest.approx(0.12, abs=1e-4), "what hardly differs is not switched between"
 
 
 def test_the_range_spans_what_hypotheses_say_that_are_not_refuted():
     for found, said in ((assessment(YES, YES), (0.1, 0.12, 0.16)), (assessment(NO, YES), (0.12, 0.16))):
-        answer = answer_from_outputs(found, "any", (10**9, 10**9), 0.9)
+        answer = range_from_outputs(found, "any", (10**9, 10**9), 0.9)
         assert answer.low < min(said)
         assert answer.high > max(said)
     # COT is too low where networks are sure of their mistakes, so the range goes beyond it.
-    refuted = answer_from_outputs(assessment(), "any", (10**9, 10**9), 0.9)
+    refuted = range_from_outputs(assessment(), "any", (10**9, 10**9), 0.9)
     assert refuted.high - 0.2 > 0.2 - refuted.low > 0.0
 
 
@@ -71,8 +71,8 @@ def test_the_range_spans_what_hypotheses_say_that_are_not_refuted():
     "found", [assessment(YES, YES), assessment(NO, YES), assessment(), assessment(classes=2, excess=0.1)]
 )
 def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
-    by_level = [answer_from_outputs(found, shift, SIZES, level) for level in (0.01, 0.5, 0.9, 0.999)]
-    by_size = [answer_from_outputs(found, shift, (1000, m), 0.9) for m in (1, 30, 300, 10**6)]
+    by_level = [range_from_outputs(found, shift, SIZES, level) for level in (0.01, 0.5, 0.9, 0.999)]
+    by_size = [range_from_outputs(found, shift, (1000, m), 0.9) for m in (1, 30, 300, 10**6)]
     for narrow, wide in [*pairwise(by_level), *pairwise(by_size[::-1])]:
         assert narrow.value == wide.value
         assert wide.low <= narrow.low <= narrow.value <= narrow.high <= wide.high
@@ -82,7 +82,7 @@ def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
 def test_errors_beyond_zero_and_one_are_cut():
     for value, end in ((-0.1, 0.0), (1.2, 1.0)):
         found = assessment(YES, YES, confidence_error=value, source_error=value, adapted_error=value)
-        answer = answer_from_outputs(found, "any", SIZES, 0.9)
+        answer = range_from_outputs(found, "any", SIZES, 0.9)
         assert answer.value == end
         assert 0.0 <= answer.low < answer.high <= 1.0
         assert end in (answer.low, answer.high)
@@ -101,7 +101,7 @@ def test_sampling_noise_is_that_of_two_counted_errors():
 
 
 def test_named_methods_give_their_mean_and_a_range_over_them():
-    answer = answer_from_methods([0.1, 0.3], SIZES, 0.9)
+    answer = range_from_methods([0.1, 0.3], SIZES, 0.9)
     assert answer.value == pytest.approx(0.2)
     assert answer.low < 0.1
     assert answer.high > 0.3
