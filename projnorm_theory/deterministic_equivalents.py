@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -137,35 +138,73 @@ def equivalents(
             f"there; got n = {n} and a covariance of that rank."
         )
 
-    # First in the eigenvectors of A, which the training fit treats one by one; then in those of B.
     theta = train_covariance.coordinates(theta_star.reshape(s.size, -1))
     mean_theta = train_covariance.vector(train.learnt[:, None] * theta)
-    missed = ood_covariance.coordinates(train_covariance.vector(train.missed[:, None] * theta))
-    mean, truth = (ood_covariance.coordinates(vector) for vector in (mean_theta, train_covariance.vector(theta)))
     with np.errstate(over="ignore", invalid="ignore"):
         excess = s @ (train.missed[:, None] * theta) ** 2 + noise * noise
         influence = ood_covariance.variances(train_covariance, train.influence)
         variance = np.zeros_like(theta) if exact else np.outer(influence, excess / train.effective)
-        square = mean**2 + variance
-        outputs = t @ square
-        loss = float(np.sum(t @ (missed**2 + variance)))
-        projnorm_square, theta_square = float(np.sum(ood.missed_square @ square)), float(np.sum(square))
-        errors = sign_error(t @ (mean * truth), outputs, t @ truth**2)
+    target = _on_target(train_covariance, ood_covariance, train, ood, theta, variance)
     effective_train = math.inf if exact else train.effective
     effective_ood = math.inf if ood.kappa == 0.0 else ood.effective
     return Equivalents(
-        loss=as_finite_result(loss, "the loss"),
-        projnorm_linear=math.sqrt(as_finite_result(projnorm_square, "ProjNormLinear")),
-        theta_norm=math.sqrt(as_finite_result(theta_square, "the norm of the weights")),
-        error=float(np.mean(errors)),
+        loss=as_finite_result(target.loss, "the loss"),
+        projnorm_linear=math.sqrt(as_finite_result(target.projnorm_square, "ProjNormLinear")),
+        theta_norm=math.sqrt(as_finite_result(target.theta_square, "the norm of the weights")),
+        error=target.error,
         effective=min(effective_train, effective_ood),
         effective_train=effective_train,
         effective_ood=effective_ood,
         kappa=train.kappa,
         kappa_ood=ood.kappa,
         mean_theta=mean_theta.reshape(theta_star.shape),
-        output_scale=math.sqrt(float(np.sum(outputs))),
+        output_scale=math.sqrt(target.output_square),
     )
+
+
+class _OnTarget(NamedTuple):
+    """Means of the squares on the target, and the error of the sign, as `Equivalents` describes them."""
+
+    loss: float
+    projnorm_square: float
+    theta_square: float
+    error: float
+    output_square: float
+
+
+def _on_target(
+    train_covariance: Covariance,
+    ood_covariance: Covariance,
+    train: ImplicitRidge,
+    ood: ImplicitRidge,
+    theta: FloatArray,
+    variance: FloatArray,
+) -> _OnTarget:
+    """The means on the target, computed in the eigenvectors of its covariance.
+
+    Args:
+        train_covariance: Covariance of the training rows.
+        ood_covariance: Covariance of the target rows.
+        train: Implicit ridge of the training sample.
+        ood: Implicit ridge of the target sample.
+        theta: Ground truth in the eigenvectors of the training covariance, shape ``(d, c)``.
+        variance: Variance of the weights along the eigenvectors of the target covariance, shape ``(d, c)``.
+    """
+    t = ood_covariance.eigenvalues
+    mean, missed, truth = (
+        ood_covariance.coordinates(train_covariance.vector(weights))
+        for weights in (train.learnt[:, None] * theta, train.missed[:, None] * theta, theta)
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = mean**2 + variance
+        outputs = t @ square
+        return _OnTarget(
+            loss=float(np.sum(t @ (missed**2 + variance))),
+            projnorm_square=float(np.sum(ood.missed_square @ square)),
+            theta_square=float(np.sum(square)),
+            error=float(np.mean(sign_error(t @ (mean * truth), outputs, t @ truth**2))),
+            output_square=float(np.sum(outputs)),
+        )
 
 
 def sign_error(covariance: FloatArray, variance: FloatArray, other_variance: FloatArray) -> FloatArray:

@@ -156,60 +156,40 @@ def ridge_error_bound(
         _hard_labels(pair, seen) if pseudo_labels is None else _as_hard(pair, pseudo_labels, "pseudo_labels", theta)
     )
     roots = pair.ood_singular_values / math.sqrt(pair.n_ood)
-    gains = 1.0 / (roots + b / roots)
-
-    def inside(hard: FloatArray) -> FloatArray:
-        """Theta minus the ridge fit to these labels, in the coordinates of the shifted row space."""
-        return seen - gains[:, None] * (pair.ood_left.T @ hard) / math.sqrt(pair.n_ood)
-
-    moved = inside(labels)
+    fits = _RidgeFits(pair, seen, 1.0 / (roots + b / roots))
+    moved = fits.difference(labels)
     p = frobenius(moved)
-    mistakes = alignment = error = math.nan
     if Y_ood is not None:
-        truth = _as_hard(pair, Y_ood, "Y_ood", theta)
-        drifted = inside(truth)
-        mistakes = frobenius(moved - drifted)
-        error = float(np.mean(np.any(truth != labels, axis=1)))
-        q_low = q_high = frobenius(drifted)
-        product = math.hypot(outside, q_high) * mistakes
-        alignment = float(np.sum(drifted * (moved - drifted))) / product if product else math.nan
+        inside = _InsideDrift.from_labels(fits, _as_hard(pair, Y_ood, "Y_ood", theta), labels, outside)
     else:
-        q_low, q_high = _inside_drift(drift, outside)
-    span = (math.hypot(outside, q_low), math.hypot(outside, q_high))
-    full_row_rank = pair.ood_rank == pair.n_ood
-    smallest, largest = (float(gains.min()), float(gains.max())) if gains.size else (0.0, 0.0)
-    apart = max(p - q_high, q_low - p, 0.0)
+        inside = _assumed_drift(drift, outside)
+    span = (math.hypot(outside, inside.low), math.hypot(outside, inside.high))
+    smallest, largest = fits.gain_range
+    apart = max(p - inside.high, inside.low - p, 0.0)
     per_mistake = 4.0 if theta.shape[1] == 1 else 2.0  # squared distance between two different labels
     projnorm = math.hypot(outside, p)
     farthest = largest * math.sqrt(per_mistake)  # how far wrong labels throughout can move the weights
-    if drift is not None and apart > farthest + _MEASURED * (p + q_low):
+    if drift is not None and apart > farthest + _MEASURED * (p + inside.low):
         feasible = (math.hypot(outside, max(p - farthest, 0.0)), math.hypot(outside, p + farthest))
         raise InputError(
             f"`drift` must lie between {feasible[0]:.6g} and {feasible[1]:.6g}: with any other, not even wrong labels "
             f"throughout explain a ProjNormLinear of {projnorm:.6g}; got {drift!r}."
         )
+    full_row_rank = pair.ood_rank == pair.n_ood
     return RidgeErrorBound(
         lower=_share_of_mistakes(apart, largest, per_mistake) if largest else 0.0,
-        upper=_share_of_mistakes(p + q_high, smallest, per_mistake) if full_row_rank else 1.0,
+        upper=_share_of_mistakes(p + inside.high, smallest, per_mistake) if full_row_rank else 1.0,
         certificate=_share_of_mistakes(2 * math.sqrt(b) * max(projnorm - span[1], 0.0), 1.0, per_mistake),
         projnorm=projnorm,
         outside=outside,
         drift=span,
-        mistakes=mistakes,
-        alignment=alignment,
-        error=error,
+        mistakes=inside.mistakes,
+        alignment=inside.alignment,
+        error=inside.error,
         ridge=b,
         gains=(smallest, largest),
         full_row_rank=full_row_rank,
-        assumptions=(
-            "true labels and pseudo-labels are hard, one class for each example",
-            "the drift is measured with the true labels"
-            if Y_ood is not None
-            else f"the ridge fit to the true labels is at a distance from theta in [{span[0]:.6g}, {span[1]:.6g}]",
-            "the rows of X_ood are independent, so that the upper end holds"
-            if full_row_rank
-            else "the rows of X_ood are dependent: mistakes may cancel, and there is no upper end",
-        ),
+        assumptions=_assumptions(span, is_measured=Y_ood is not None, full_row_rank=full_row_rank),
     )
 
 
@@ -248,12 +228,77 @@ def balancing_ridge(pair: LinearPair) -> RidgeBalance:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _RidgeFits:
+    """Ridge fits to labels of the shifted set, in the coordinates of its row space.
+
+    Attributes:
+        pair: The two row spaces.
+        seen: Theta in these coordinates, shape ``(ood_rank, c)``.
+        gains: Factor by which labels along each coordinate move the weights, shape ``(ood_rank,)``.
+    """
+
+    pair: LinearPair
+    seen: FloatArray
+    gains: FloatArray
+
+    def difference(self, hard: FloatArray) -> FloatArray:
+        """Theta minus the ridge fit to these labels."""
+        return self.seen - self.gains[:, None] * (self.pair.ood_left.T @ hard) / math.sqrt(self.pair.n_ood)
+
+    @property
+    def gain_range(self) -> tuple[float, float]:
+        """The smallest and the largest gain; zeros where `X_ood` is zero."""
+        return (float(self.gains.min()), float(self.gains.max())) if self.gains.size else (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _InsideDrift:
+    """The drift inside the shifted row space, and what only labels of the shifted set measure.
+
+    Attributes:
+        low: Smallest drift inside.
+        high: Largest drift inside.
+        mistakes: As in `RidgeErrorBound`.
+        alignment: As in `RidgeErrorBound`.
+        error: As in `RidgeErrorBound`.
+    """
+
+    low: float
+    high: float
+    mistakes: float = math.nan
+    alignment: float = math.nan
+    error: float = math.nan
+
+    @classmethod
+    def from_labels(cls, fits: _RidgeFits, truth: FloatArray, labels: FloatArray, outside: float) -> _InsideDrift:
+        """The drift that true labels measure, beside pseudo-labels."""
+        moved, drifted = fits.difference(labels), fits.difference(truth)
+        inside, mistakes = frobenius(drifted), frobenius(moved - drifted)
+        product = math.hypot(outside, inside) * mistakes
+        alignment = float(np.sum(drifted * (moved - drifted))) / product if product else math.nan
+        return cls(inside, inside, mistakes, alignment, float(np.mean(np.any(truth != labels, axis=1))))
+
+
+def _assumptions(span: tuple[float, float], *, is_measured: bool, full_row_rank: bool) -> tuple[str, ...]:
+    """What must be true for the two ends, in words; `span` is the range of the drift."""
+    return (
+        "true labels and pseudo-labels are hard, one class for each example",
+        "the drift is measured with the true labels"
+        if is_measured
+        else f"the ridge fit to the true labels is at a distance from theta in [{span[0]:.6g}, {span[1]:.6g}]",
+        "the rows of X_ood are independent, so that the upper end holds"
+        if full_row_rank
+        else "the rows of X_ood are dependent: mistakes may cancel, and there is no upper end",
+    )
+
+
 def _share_of_mistakes(distance: float, gain: float, per_mistake: float) -> float:
     """The error that moves weights by `distance` at this gain, at most 1."""
     return min(min(distance / gain, per_mistake) ** 2 / per_mistake, 1.0)
 
 
-def _inside_drift(drift: Any, outside: float) -> tuple[float, float]:
+def _assumed_drift(drift: Any, outside: float) -> _InsideDrift:
     """The drift allowed inside the shifted row space, once the part outside, which is known, is taken away."""
     low, high = as_range(drift, "drift")
     if np.ndim(drift) == 0:
@@ -263,8 +308,7 @@ def _inside_drift(drift: Any, outside: float) -> tuple[float, float]:
             f"`drift` must be at least {outside:.6g}, the distance of theta to the row space of `X_ood`, where every "
             f"ridge fit to labels lies; got {drift!r}."
         )
-    q_low, q_high = (math.sqrt(max(end - outside, 0.0)) * math.sqrt(end + outside) for end in (low, high))
-    return q_low, q_high
+    return _InsideDrift(*(math.sqrt(max(end - outside, 0.0)) * math.sqrt(end + outside) for end in (low, high)))
 
 
 def _hard_labels(pair: LinearPair, seen: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import smirnov
@@ -100,7 +100,7 @@ def compare_setting(config: IntervalWidthsConfig, item: tuple[int, tuple[float, 
     rows = []
     for draw in range(config.draws):
         rng = np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(number, draw)))
-        rows.append(_compare(config, *draw_power_law(rng, config, decay, shift, truth)))
+        rows.append(_compare(config, draw_power_law(rng, config, decay, shift, truth)))
     names = {"decay": decay, "shift": SHIFTS.index(shift), "truth": TRUTHS.index(truth)}
     return {
         **{name: np.array(value) for name, value in names.items()},
@@ -108,10 +108,24 @@ def compare_setting(config: IntervalWidthsConfig, item: tuple[int, tuple[float, 
     }
 
 
+class PowerLawDesign(NamedTuple):
+    """A drawn design.
+
+    Attributes:
+        X: Training inputs, shape ``(n, d)``.
+        X_ood: Shifted inputs, shape ``(m, d)``.
+        theta_star: Ground truth, shape ``(d,)``.
+    """
+
+    X: FloatArray
+    X_ood: FloatArray
+    theta_star: FloatArray
+
+
 def draw_power_law(
     rng: np.random.Generator, config: IntervalWidthsConfig, decay: float, shift: str, truth: str
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Training inputs, shifted inputs and a ground truth: Gaussian rows whose eigenvalues fall like a power law.
+) -> PowerLawDesign:
+    """A design of Gaussian rows whose eigenvalues fall like a power law.
 
     The length of an isotropic truth is Cauchy, to show that its law does not matter.
     """
@@ -121,7 +135,7 @@ def draw_power_law(
     if shift == "rotated":
         X_ood = X_ood @ haar(rng, config.dim, config.dim)
     theta_star = rng.standard_normal(config.dim) * (rng.standard_cauchy() if truth == "isotropic" else 1.0)
-    return X, X_ood, theta_star * (index**-_ALIGNMENT if truth == "aligned" else 1.0)
+    return PowerLawDesign(X, X_ood, theta_star * (index**-_ALIGNMENT if truth == "aligned" else 1.0))
 
 
 def width_rows(record: Record) -> list[dict[str, Any]]:
@@ -167,7 +181,8 @@ def setting_rows(record: Record) -> list[dict[str, Any]]:
     ]
 
 
-def _compare(config: IntervalWidthsConfig, X: FloatArray, X_ood: FloatArray, theta_star: FloatArray) -> dict[str, Any]:
+def _compare(config: IntervalWidthsConfig, design: PowerLawDesign) -> dict[str, Any]:
+    X, X_ood, theta_star = design
     Y, Y_ood = X @ theta_star, X_ood @ theta_star
     pair = LinearPair.from_features(X, X_ood)
     theta = min_norm_solution(X, Y).theta

@@ -7,6 +7,7 @@ not be solved by its Lagrangian dual, but the dual always bounds it, and costs a
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -18,7 +19,14 @@ from simulations.designs import FloatArray
 _SEARCH = 8.0  # the second multiplier is sought between -sinh and sinh of this, in units of its natural size
 
 
-def two_ratio_interval(pair: LinearPair, Y: FloatArray, *, rho: float, eta: float) -> tuple[float, float]:
+class TwoRatioInterval(NamedTuple):
+    """Bounds on the test loss; no ground truth with both ratios has a loss outside."""
+
+    lower: float
+    upper: float
+
+
+def two_ratio_interval(pair: LinearPair, Y: FloatArray, *, rho: float, eta: float) -> TwoRatioInterval:
     r"""Bounds on the test loss of ground truths with both ratios, for one output.
 
     With :math:`(I - P)V = QR` a ground truth is :math:`\hat\theta + Qz`, and the loss :math:`z^\top R A R^\top z` over
@@ -47,7 +55,7 @@ def two_ratio_interval(pair: LinearPair, Y: FloatArray, *, rho: float, eta: floa
     lower = -_dual_bound(-loss, seen, pull, length, excess)
     if lower > upper * (1 + 1e-6):
         raise InputError(f"no ground truth has both `rho` = {rho:.6g} and `eta` = {eta:.6g}.")
-    return max(lower, 0.0) * unit, upper * unit
+    return TwoRatioInterval(max(lower, 0.0) * unit, upper * unit)
 
 
 def _dual_bound(loss: FloatArray, seen: FloatArray, pull: FloatArray, length: float, excess: float) -> float:
