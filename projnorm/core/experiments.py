@@ -1,7 +1,7 @@
 """The registry of experiments: for each its command, configuration, run function, and what shows its record.
 
 Everything is named by text, ``module:name``, and imported when it is used, so that looking at the registry is free.
-A new experiment is one entry here; the command line, ``projnorm runs verify`` and the report follow from it.
+A new experiment is one entry here; its command with all flags and ``projnorm runs verify`` follow from it.
 """
 
 from __future__ import annotations
