@@ -28,13 +28,13 @@ from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
 
 NO_SHIFT, CLASS_SHARES, INPUTS, BOTH = "no shift", "class shares", "inputs", "class shares and inputs"
-# Level of the tests. So small because a wrong rejection costs far more than a wrong acceptance: what the tests accept
-# differs from the source by little.
+# Level of the tests. It is small because a wrong rejection costs far more than a wrong acceptance: what the tests accept
+# differs little from the source.
 ALPHA = 1e-3
 # Largest statistic per degree of freedom that "class shares" is accepted with. With few labelled samples of a class the
 # test itself accepts far more, also networks that call everything one class.
 _WORST_FIT = 2.0
-# "Inputs" is refuted where fewer calibration sets with their own class shares look less like such than this part.
+# Level of the test of "inputs" against calibration sets with their own class shares.
 _INPUTS_ALPHA = 0.05
 # Known class shares nearer than this to those of the source are the same.
 _SAME_SHARES = 0.05
@@ -114,7 +114,8 @@ class Assessment:
 
         Args:
             errors: Error if inputs changed, and if class shares did too, as the regressions on the sets predict them.
-            p_value: Part of the sets with their own class shares that look less like such than the target does.
+            p_value: Share of the draws with their own class shares that look no more like draws of this kind than the
+                target does.
             refutes_class_shares: Whether the regressions contradict that only class shares changed.
         """
         no_shift, class_shares, inputs, both = self.results
