@@ -28,8 +28,8 @@ from projnorm.estimators.transport import transport
 from projnorm.outputs.outputs import Outputs
 
 NO_SHIFT, CLASS_SHARES, INPUTS, BOTH = "no shift", "class shares", "inputs", "class shares and inputs"
-# Level of the tests. It is small because a wrong rejection costs far more than a wrong acceptance: what the tests accept
-# differs little from the source.
+# Level of the tests. It is small because a wrong rejection costs far more than a wrong acceptance: what the tests
+# accept differs little from the source.
 ALPHA = 1e-3
 # Largest statistic per degree of freedom that "class shares" is accepted with. With few labelled samples of a class the
 # test itself accepts far more, also networks that call everything one class.
