@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,15 +74,26 @@ def bound_rows(record: Record) -> list[dict[str, Any]]:
     return rows
 
 
-def misses_by_dial(
-    record: Record, family: Family, interval: str, bins: int = 8
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Centres of equally filled bins of the dial, and the share of designs that an interval misses in each."""
+class MissesByDial(NamedTuple):
+    """How often an interval misses the loss, by the dial.
+
+    Attributes:
+        centres: Mean of the dial in each bin, shape ``(bins,)``.
+        share: Share of the designs in each bin that the interval misses, shape ``(bins,)``.
+    """
+
+    centres: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+
+def misses_by_dial(record: Record, family: Family, interval: str, bins: int = 8) -> MissesByDial:
+    """The share of designs of a family that an interval misses, in bins of the dial with equally many designs."""
     chosen = record.arrays["family"] == FAMILIES.index(family)
     dial = record.arrays["dial"][chosen]
     missed = ~holds(record.arrays["loss"][chosen], record.arrays[interval][chosen])
     groups = [group for group in np.array_split(np.argsort(dial), bins) if group.size]
-    return np.array([dial[g].mean() for g in groups]), np.array([missed[g].mean() for g in groups])
+    centres, share = (np.array([values[group].mean() for group in groups]) for values in (dial, missed))
+    return MissesByDial(centres, share)
 
 
 def instance_rows(instance: Instance) -> list[dict[str, Any]]:
@@ -112,10 +123,22 @@ def ratio_sample(record: Record, count: int) -> RatioSample:
     return RatioSample(lower[order], upper[order], ratio[order], exact.size)
 
 
-def distances_to_loss(record: Record, interval: str, family: Family = "phi") -> tuple[FloatArray, FloatArray]:
-    """Upper end over the loss, and the loss over the lower end, each ascending, on the designs of a family."""
+class DistancesToLoss(NamedTuple):
+    """Distances of the ends of an interval from the loss, each in ascending order.
+
+    Attributes:
+        above: Upper end over the loss, shape ``(designs,)``.
+        below: The loss over the lower end, shape ``(designs,)``.
+    """
+
+    above: FloatArray
+    below: FloatArray
+
+
+def distances_to_loss(record: Record, interval: str, family: Family = "phi") -> DistancesToLoss:
+    """The distances of the ends of an interval from the loss, on the designs of a family."""
     chosen = record.arrays["family"] == FAMILIES.index(family)
     loss = record.arrays["loss"][chosen]
     lower, upper = record.arrays[interval][chosen].T
     with np.errstate(divide="ignore"):
-        return np.sort(upper / loss), np.sort(loss / lower)
+        return DistancesToLoss(np.sort(upper / loss), np.sort(loss / lower))

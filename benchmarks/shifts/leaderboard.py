@@ -18,7 +18,7 @@ from projnorm.core.records import Record
 from projnorm.core.statistics import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """A row of the leaderboard; numbers are nan where there is nothing to compute them from.
 
@@ -104,20 +104,20 @@ def _standing(record: Record, chosen: NDArray[np.bool_], number: int, row: str) 
     warned = arrays["warned"][chosen, number]
     times = [record.facts["seconds_per_target"].get(case, {}).get(row, np.nan) for case in maes]
     return Standing(
-        row,
-        len(maes),
-        int(chosen.sum()),
-        _mean(list(maes.values())),
-        _mean(list(by_case(np.abs(arrays["estimates"][chosen, default] - truth), cases).values())),
-        maes[worst],
-        worst,
-        float(missed.max()),
-        _mean(list(by_case(hit, cases).values())),
-        float(np.median((high - low)[has_interval])) if has_interval.any() else np.nan,
-        int(np.sum(hit == 0.0)),
-        _mean(warned[hit == 0.0]),
-        _mean(warned[hit == 1.0]),
-        _mean(times),
+        row=row,
+        cases=len(maes),
+        targets=int(chosen.sum()),
+        mae=_mean(list(maes.values())),
+        default_mae=_mean(list(by_case(np.abs(arrays["estimates"][chosen, default] - truth), cases).values())),
+        worst_mae=maes[worst],
+        worst_case=worst,
+        worst_miss=float(missed.max()),
+        coverage=_mean(list(by_case(hit, cases).values())),
+        width=float(np.median((high - low)[has_interval])) if has_interval.any() else np.nan,
+        misses=int(np.sum(hit == 0.0)),
+        warned_misses=_mean(warned[hit == 0.0]),
+        warned_hits=_mean(warned[hit == 1.0]),
+        seconds=_mean(times),
     )
 
 

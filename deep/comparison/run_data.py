@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,32 @@ class RunData:
         return hashlib.sha256("".join([*(samples.sha256 for samples in sets), *merged]).encode()).hexdigest()
 
 
-def split_order(
-    available: int, n: int, n_validation: int, rng: np.random.Generator, name: str
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Indices of validation, of training, and what is left: three parts of one drawn order.
+class SplitIndices(NamedTuple):
+    """Indices of samples in three disjoint parts.
 
-    A smaller run uses the first samples of a larger one. With n = 0, all that validation leaves are trained on; `name`
-    is that of the samples in an error message.
+    Attributes:
+        validation: Indices of the samples that are held out.
+        training: Indices of the samples to train on.
+        rest: Indices of the samples that are in neither.
+    """
+
+    validation: NDArray[np.intp]
+    training: NDArray[np.intp]
+    rest: NDArray[np.intp]
+
+
+def split_order(available: int, n: int, n_validation: int, rng: np.random.Generator, name: str) -> SplitIndices:
+    """Draw an order of the samples, and split it. A smaller run uses the first samples of a larger one.
+
+    Args:
+        available: Number of samples.
+        n: Number of samples to train on; with 0, all that are not held out.
+        n_validation: Number of samples to hold out.
+        rng: Source of the order.
+        name: Name of the samples in error messages.
+
+    Raises:
+        InputError: If fewer than two samples are left to train on, or fewer than `n`.
     """
     order = rng.permutation(available)
     left = available - n_validation
@@ -57,7 +76,8 @@ def split_order(
             f"`n` and `n_validation` must leave 2 samples or more of the {available:,} of {name} to train on; "
             f"got n = {n:,} and n_validation = {n_validation:,}."
         )
-    return order[:n_validation], order[n_validation : n_validation + n_train], order[n_validation + n_train :]
+    training, rest = order[n_validation : n_validation + n_train], order[n_validation + n_train :]
+    return SplitIndices(order[:n_validation], training, rest)
 
 
 def require_trainable(train: Samples, targets: tuple[Target[Samples], ...], methods: tuple[str, ...]) -> None:

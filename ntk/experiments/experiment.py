@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -173,10 +173,20 @@ def _tiles(config: GramConfig, context: RunContext) -> Path:
     return context.root.absolute() / record_id(GRAM_KIND, config.gram) / "tiles"
 
 
-def analyse(
-    experiment: KernelExperiment, kernels: Kernels, *, ridge: float = 0.0, top: int = 300
-) -> tuple[TrainAnalysis, dict[str, TargetAnalysis]]:
-    """Every target of an experiment, one after the other; `ridge` and `top` are those of `analyse_target`."""
+class Analysis(NamedTuple):
+    """The analysis of an experiment.
+
+    Attributes:
+        train: That of the training block.
+        targets: That of each target, by its name.
+    """
+
+    train: TrainAnalysis
+    targets: dict[str, TargetAnalysis]
+
+
+def analyse(experiment: KernelExperiment, kernels: Kernels, *, ridge: float = 0.0, top: int = 300) -> Analysis:
+    """The analysis of all targets, one after the other; `ridge` and `top` are those of `analyse_target`."""
     responses = Responses.from_labels(experiment.train.labels, experiment.classes)
     train = analyse_train(kernels.train, responses, accumulate=experiment.config.kernel.accumulate)
     targets = {}
@@ -184,7 +194,7 @@ def analyse(
         blocks = kernels.ood_train(target.name), kernels.ood(target.name)
         labels = target.samples.known_labels
         targets[target.name] = analyse_target(train, *blocks, labels, ridge=ridge, top=top)
-    return train, targets
+    return Analysis(train, targets)
 
 
 def facts(experiment: KernelExperiment, kernels: Kernels) -> dict[str, Any]:

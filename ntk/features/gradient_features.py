@@ -110,7 +110,7 @@ def gradient_features(
     """
     config = config or KernelConfig(kind=COORDINATES)
     samples, out = Samples.from_inputs(x, "x"), None if out is None else Path(out)
-    used, _ = used_parameters(as_networks(model, "model")[0], config.layers, frozen=config.frozen)
+    used = used_parameters(as_networks(model, "model")[0], config.layers, frozen=config.frozen).used
     parameters = sum(p.numel() for p in used.values())
     if config.kind == COORDINATES and config.count == DEFAULT_COUNT:
         config = replace(config, count=min(DEFAULT_COUNT, parameters))

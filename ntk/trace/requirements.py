@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -17,10 +18,20 @@ class UnsupportedNetworkError(InputError):
     """A network whose samples have no gradients of their own; the message names the layer."""
 
 
-def used_parameters(
-    model: nn.Module, layers: Sequence[str], *, frozen: bool
-) -> tuple[dict[str, nn.Parameter], tuple[str, ...]]:
-    """The parameters that are used, and the names of those that are not."""
+class UsedParameters(NamedTuple):
+    """The parameters of a network that its kernel is of.
+
+    Attributes:
+        used: These parameters by name.
+        left_out: Names of the other parameters.
+    """
+
+    used: dict[str, nn.Parameter]
+    left_out: tuple[str, ...]
+
+
+def used_parameters(model: nn.Module, layers: Sequence[str], *, frozen: bool) -> UsedParameters:
+    """The parameters of these layers, or of all; those that require no gradient only with `frozen`."""
     everything = dict(model.named_parameters())
     for layer in layers:
         if not any(_is_in(name, [layer]) for name in everything):
@@ -38,7 +49,7 @@ def used_parameters(
             raise InputError(f"parameter {name!r} is of {p.dtype}; `layers` must name parameters of real numbers.")
     if any(p.is_inference() for p in chosen.values()):
         raise InputError("the network was made under torch.inference_mode(), so it has no gradients; make it outside.")
-    return chosen, tuple(name for name in everything if name not in chosen)
+    return UsedParameters(chosen, tuple(name for name in everything if name not in chosen))
 
 
 def require_independence(model: nn.Module) -> None:

@@ -199,7 +199,17 @@ def finish_record(
     created = datetime.now(UTC).isoformat(timespec="seconds")
     took, environment = time.perf_counter() - started, current_environment()
     name = record_id(kind, config)
-    record = Record(name, kind, config.to_json(), arrays, meanings, created, took, environment, facts or {})
+    record = Record(
+        id=name,
+        kind=kind,
+        config=config.to_json(),
+        arrays=arrays,
+        meanings=meanings,
+        created=created,
+        wall_seconds=took,
+        environment=environment,
+        facts=facts or {},
+    )
     save_record(record, context.root)
     return record
 

@@ -132,7 +132,17 @@ class ShiftTest:
             weights = (counts + _PRIOR_SAMPLES)[:, None, None]
             covariances = (covariances + _PRIOR_SAMPLES * pooled) / weights
         covariance = (values - mean).T @ (values - mean) / len(values)
-        return cls(scaling, rows.mean(axis=0), edges, units, mean, covariance, means, covariances, counts)
+        return cls(
+            scaling=scaling,
+            shares=rows.mean(axis=0),
+            edges=edges,
+            units=units,
+            mean=mean,
+            covariance=covariance,
+            means=means,
+            covariances=covariances,
+            counts=counts,
+        )
 
     def likely_shares(self, target: Outputs) -> Floats:
         """Class shares of a target by maximum likelihood, if nothing else changed."""
