@@ -71,7 +71,7 @@ class Mixture:
         return 0.5 * (low + high)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CalibratedMixture:
     """The regressions that were fitted to draws of the calibration sets, for targets of their size.
 
@@ -119,7 +119,14 @@ class CalibratedMixture:
         ]
         widest = float(np.quantile(inputs.left_out().deviation, 0.95))
         return cls(
-            methods, inputs, both, likeness, left_out[own], left_out[~own], np.array(accepted).reshape(-1, 2), widest
+            methods=methods,
+            inputs=inputs,
+            both=both,
+            likeness=likeness,
+            own=left_out[own],
+            other=left_out[~own],
+            accepted=np.array(accepted).reshape(-1, 2),
+            widest=widest,
         )
 
     def interval(

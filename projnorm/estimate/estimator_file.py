@@ -29,6 +29,7 @@ VERSION = 2
 _DOCUMENT, _KIND = "document", "projnorm error estimator"
 _SHOWN = 16
 _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("inputs", "both", "likeness")
+_OF_DRAWS = ("own", "other", "accepted")
 
 
 def write_estimator(
@@ -134,7 +135,7 @@ def _size_arrays(at_size: CalibrationAtSize) -> dict[str, NDArray[Any]]:
         for name in _REGRESSIONS:
             regression = getattr(at_size.mixture, name)
             arrays |= {f"{name}/{field.name}": getattr(regression, field.name) for field in fields(ScoreRegression)}
-        arrays |= {f"mixture/{name}": getattr(at_size.mixture, name) for name in ("own", "other", "accepted")}
+        arrays |= {f"mixture/{name}": getattr(at_size.mixture, name) for name in _OF_DRAWS}
         arrays["mixture/widest"] = np.array(at_size.mixture.widest)
     return arrays
 
@@ -145,13 +146,10 @@ def _size(arrays: Arrays, size: int, methods: Any) -> CalibrationAtSize:
     mixture = None
     if methods is not None:
         first, second = (tuple(map(str, names)) for names in methods)
-        inputs, both, likeness = (
-            ScoreRegression(*(own[f"{name}/{field.name}"] for field in fields(ScoreRegression)))
-            for name in _REGRESSIONS
-        )
-        rest = [own[f"mixture/{name}"] for name in ("own", "other", "accepted")]
-        widest = float(own["mixture/widest"])
-        mixture = CalibratedMixture((first, second), inputs, both, likeness, rest[0], rest[1], rest[2], widest)
+        parts: dict[str, Any] = {name: own[f"mixture/{name}"] for name in _OF_DRAWS}
+        for name in _REGRESSIONS:
+            parts[name] = ScoreRegression(*(own[f"{name}/{field.name}"] for field in fields(ScoreRegression)))
+        mixture = CalibratedMixture(methods=(first, second), widest=float(own["mixture/widest"]), **parts)
     return CalibrationAtSize(own["names"], own["families"], own["errors"], scores, mixture)
 
 

@@ -81,11 +81,11 @@ def learn_calibration(fitted: FittedSource, sets: CalibrationSets, m: int) -> Ca
         scores = {name: np.array([row[name] for row in rows]) for name in regressed}
         mixture = CalibratedMixture.fit(draws, scores, assessments, (for_inputs, for_both))
     return CalibrationAtSize(
-        np.array([draw.drawn_from.name for draw in own]),
-        np.array([draw.family for draw in own]),
-        np.array([draw.error for draw in own]),
-        {name: np.array([row[name] for row in own_rows]) for name in estimators},
-        mixture,
+        names=np.array([draw.drawn_from.name for draw in own]),
+        families=np.array([draw.family for draw in own]),
+        errors=np.array([draw.error for draw in own]),
+        scores={name: np.array([row[name] for row in own_rows]) for name in estimators},
+        mixture=mixture,
     )
 
 
@@ -111,12 +111,12 @@ def choose_by_calibration(
     is_far = law.deviations[0] > _EXTRAPOLATION * mixture.widest
     based_on = mixture.methods[0] if shift == INPUTS else mixture.methods[1]
     return Choice(
-        mixture.interval(assessment, values, shift, sizes, options.level),
-        methods_of_hypotheses(assessment, shift) if prefers_shares else based_on,
-        tuple(_by_line(method, score, at_size, scores.notes[method]) for method, score in values.items()),
-        hypotheses if options.based_on is None else (),
-        (OUTSIDE,) if is_far and contradicts_outputs else (),
-        _summary(fitted, at_size, mixture),
+        interval=mixture.interval(assessment, values, shift, sizes, options.level),
+        based_on=methods_of_hypotheses(assessment, shift) if prefers_shares else based_on,
+        methods=tuple(_by_line(method, score, at_size, scores.notes[method]) for method, score in values.items()),
+        hypotheses=hypotheses if options.based_on is None else (),
+        warnings=(OUTSIDE,) if is_far and contradicts_outputs else (),
+        calibration=_summary(fitted, at_size, mixture),
     )
 
 
