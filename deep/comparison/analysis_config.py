@@ -69,7 +69,7 @@ class AdversarialConfig(OnRunConfig):
     steps: int = setting(20, "Number of steps of an attack.", least=1)
 
     def check(self) -> None:
-        """Every size of an attack has a name of its own, and ProjNorm needs two images."""
+        """Refuse sizes of attacks with equal names, and fewer than two images, which ProjNorm needs."""
         _require_different("eps", self.eps)
         if self.m == 1:
             raise InputError("`m` must be 0 for all, or at least 2; got 1.")
@@ -93,7 +93,7 @@ class LabelShiftConfig(OnRunConfig):
     seed: int = seed_setting()
 
     def check(self) -> None:
-        """Every mixture has a name of its own, and there is at least one."""
+        """Refuse mixtures with equal names, and a configuration without any."""
         _require_different("concentrations", self.concentrations)
         for name in ("groups", "m"):
             if getattr(self, name) == 1:
@@ -131,13 +131,13 @@ class NtkPredictConfig(OnRunConfig):
     kernel: KernelKind = setting(KernelKind(), "Kernel.", flat=True)
 
     def check(self) -> None:
-        """The theory is about one row of the kernel per sample."""
+        """Refuse kernels with several rows per sample, to which the theory does not apply."""
         if self.kernel.outputs == FULL:
             raise InputError(f"`outputs` must not be {FULL}: what is analysed has one row per sample.")
 
 
 def short_number(number: float) -> str:
-    """A number as the names of sets have it."""
+    """A number in the short form that names of sets have."""
     return f"{number:.6g}"
 
 
@@ -147,7 +147,7 @@ def _require_different(name: str, numbers: Sequence[float]) -> None:
 
 
 def _other_labels(base: RunConfig) -> tuple[str, ...]:
-    """The ablation with true labels; of text only if asked for, as sets with two labels have none to train on."""
+    """The labels that the run does not train on; not true ones of text, since sets with two classes lack them."""
     if base.projnorm.labels == "true":
         return ("pseudo",)
     return () if isinstance(base, TextConfig) else ("true",)

@@ -52,7 +52,7 @@ _MEANINGS = MEANINGS | {
 
 
 def run_comparison(config: RunConfig, context: RunContext) -> Record:
-    """The record of this comparison: read if it is there, else resumed from wherever it stopped.
+    """The record of a comparison: read if it is finished, else computed from where it was interrupted.
 
     Args:
         config: Data, network, trainings and methods.
@@ -60,7 +60,7 @@ def run_comparison(config: RunConfig, context: RunContext) -> Record:
             the same names as this process.
 
     Raises:
-        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
+        InputError: If data or weights are missing or do not fit, or results in the folder are of other inputs.
         OSError: If something cannot be read or written. What was finished before stays.
     """
     kind = kind_of(config)
@@ -106,7 +106,7 @@ def finished_run(config: C, context: RunContext) -> tuple[Run, C]:
 
 
 def checked_facts(run: Run) -> dict[str, Any]:
-    """What a reader of the record needs to know besides the configuration; nothing is trained or written."""
+    """Facts about weights and samples for the record, which are checked before anything is trained."""
     config = run.config
     for recipe in (config.finetune, config.projnorm):
         require_precision(recipe, run.context.device)
@@ -133,7 +133,7 @@ def checked_facts(run: Run) -> dict[str, Any]:
 
 
 def _require_fitting_samples(networks: TrainedNetworks, model: nn.Module) -> None:
-    """Look at two samples, before anything is trained."""
+    """Refuse samples on which the network fails, before anything is trained."""
     modality = networks.modality
     try:
         forward(model, modality.last, networks.data.train.inputs[:2], prepare=modality.prepare)

@@ -72,7 +72,7 @@ class ProjNormConfig(Recipe):
 
 @dataclass(frozen=True)
 class RotationConfig(Config):
-    """The head that tells by how much an image was turned."""
+    """The training of a head that predicts by how much an image was rotated."""
 
     head: str = setting(
         "frozen",
@@ -178,13 +178,13 @@ _ADAMW: dict[str, Any] = {"lr": 2e-5, "batch": 32, "optimiser": "adamw", "decay"
 
 
 class _Comparison(Config):
-    """What the configurations of all comparisons must satisfy."""
+    """Checks that are common to the configurations of all comparisons."""
 
     data: ImageData | TextData
     projnorm: ProjNormConfig
 
     def check(self) -> None:
-        """ProjNorm can train on no more samples than a target has."""
+        """Refuse more samples for ProjNorm than a target has."""
         samples, m = self.projnorm.samples, self.data.m
         if samples > m:
             raise InputError(f"`projnorm.samples` must be 0 for all, or from 2 to m = {m:,}; got {samples:,}.")
@@ -233,7 +233,7 @@ def kind_of(config: RunConfig) -> str:
 
 
 def references_of(config: RunConfig) -> dict[str, str]:
-    """What each method of the run that trains on targets compares with."""
+    """The reference that each method of the run that trains on targets compares with."""
     references = {PROJNORM: config.projnorm.reference, PROJNORM_MATCHED: MATCHED}
     return {method: references[method] for method in PROJNORM_METHODS if method in config.methods}
 

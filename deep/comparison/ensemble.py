@@ -25,12 +25,12 @@ CAPTION = (
 
 
 def rising(scores: Scores) -> Floats:
-    """The scores, with the sign turned of those that fall as the error rises."""
+    """The scores, negated where they fall as the error rises."""
     return scores.values * signs(scores.methods)
 
 
 def signs(methods: Sequence[str]) -> Floats:
-    """The sign that makes the score of each method rise with the error; 1 for names that are no method's."""
+    """Sign by which the score of each method rises with the error; 1 for unknown names."""
     falling = {name for name, method in ESTIMATORS.items() if method.direction == "down"}
     return np.array([-1.0 if method in falling else 1.0 for method in methods])
 
@@ -75,7 +75,7 @@ class Stack:
 
 
 def stacked(scores: Scores) -> Floats:
-    """Predicted errors: each by weights, none negative, fitted to the targets of all other families."""
+    """Predicted errors of each family, by nonnegative weights that are fitted to the other families."""
     if len(set(scores.families.tolist())) < 2:
         raise InputError("stacking leaves a family out and fits the others; there is only one.")
     return left_out_predictions(rising(scores), scores.errors, scores.families, Stack.fitted)
@@ -114,7 +114,7 @@ class ResidualCorrelations:
 
 
 def residual_correlations(scores: Scores, *, seed: int = 0) -> ResidualCorrelations:
-    """Regress the error on each score with a straight line, and correlate what is left of each pair of methods.
+    """Correlations between the residuals of the methods, after linear regressions of the error on each score.
 
     The bootstrap draws whole families and fits the lines anew in every draw.
     """

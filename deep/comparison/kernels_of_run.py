@@ -132,7 +132,7 @@ def chosen_variant(record: Record, subset: int | None = None) -> VariantQuality 
 
 
 def subset_qualities(record: Record) -> list[SubsetQuality]:
-    """Every smaller number of samples, and the numbers there are; none where nothing smaller was asked for."""
+    """The quality with each smaller number of samples and with all; empty if no smaller number was chosen."""
     arrays, rows = record.arrays, []
     plain = arrays["variants"].tolist().index(str(PLAIN))
     for subset, samples in enumerate(arrays["subsets"].tolist()):
@@ -188,7 +188,7 @@ def _arrays(
 
 
 def _variants(blocks: KernelBlocks, responses: Responses, labels: NDArray[np.int64], accumulate: str) -> list[float]:
-    """Every variant; the labels are the network's of the target."""
+    """The value of each variant, with the labels that the network predicts on the target."""
     by_variant = variant_values(blocks, responses.train, responses.ood(labels), accumulate=accumulate)
     return [by_variant[variant] for variant in VARIANTS]
 
@@ -217,7 +217,7 @@ def _experiment(config: NtkPredictConfig, run: Run) -> KernelExperiment:
 
 
 def _scalar_network(config: NtkPredictConfig, run: Run, seed: int) -> LoadedNetwork:
-    """The body under a drawn head with one output."""
+    """The network with a random last layer of one output in place of its own."""
     network = image_config(run.config).network
     if config.body == "initial":
         return load_network(network.architecture, network.weights, num_outputs=1, seed=seed, drop_head=True)

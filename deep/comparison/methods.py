@@ -55,7 +55,7 @@ class RunMethods:
         ]
 
     def distances(self, target: Target[Samples]) -> dict[str, Arrays]:
-        """The distance of each method of the run that trains on a target, and what it is made of.
+        """The distance of each method of the run that trains on a target, with its layers and trajectory.
 
         One training serves every reference. What another run has computed is read; the distance from the fine-tuned
         network, which costs nothing more, is stored too.
@@ -68,7 +68,7 @@ class RunMethods:
         return {method: distances[kind] for method, kind in kinds.items()}
 
     def has_distances(self, target: Target[Samples]) -> bool:
-        """Whether the distances of a target are there and whole."""
+        """Whether the distances of a target are stored and undamaged."""
         return self._stored(target) is not None
 
     def _stored(self, target: Target[Samples]) -> dict[str, Arrays] | None:
@@ -102,7 +102,7 @@ class RunMethods:
 
     @cached_property
     def _resources(self) -> Resources:
-        """What the trained networks give to an estimator; each is loaded when the estimator asks for it."""
+        """The trained networks for an estimator; each is loaded at its first use."""
         config, networks = self._config, self.networks
         return Resources(
             seed=config.seed,

@@ -83,7 +83,7 @@ def modality_of(config: RunConfig) -> ImageOrText:
 
 
 def load_data(config: RunConfig, cache: Path) -> RunData:
-    """Everything that a run looks at; `cache` is a folder for what is costly to make."""
+    """All samples of a run; `cache` is a folder for corrupted images."""
     return load_text_data(config) if isinstance(config, TextConfig) else load_image_data(config, cache=cache)
 
 

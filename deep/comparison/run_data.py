@@ -35,7 +35,7 @@ class RunData:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of every input and label, and of what predictions count as: other samples are another run."""
+        """SHA-256 of all inputs and labels, and of merged classes; a run is of these samples alone."""
         sets = (self.train, self.validation, *(target.samples for target in self.targets))
         merged = [f"{target.name} {target.merge}" for target in self.targets if target.merge]
         return hashlib.sha256("".join([*(samples.sha256 for samples in sets), *merged]).encode()).hexdigest()

@@ -27,7 +27,7 @@ KERNELS = "tangent-kernels"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A comparison and where it works; it travels to every worker.
+    """A comparison with its context; it is sent to every worker.
 
     `name` is that of its record and folder. `session` names this use of it: what a process remembers of a run is
     forgotten with the next, as files change.
@@ -54,14 +54,14 @@ class Run:
         return None if facts is None else facts["inputs"]
 
     def begin(self, inputs: Mapping[str, Any]) -> None:
-        """Write what the run is begun with, and remove scores of which that is not known."""
+        """Write the hashes of the inputs, and remove scores that were computed from unknown inputs."""
         for key in self.store.keys(f"{_SCORES}/"):
             LOGGER.warning("%s: the inputs of the scores are not known; they are computed again.", self.folder)
             self.store.remove(key)
         self.store.put(_BEGUN, facts={"config": self.config.to_json(), "inputs": dict(inputs)})
 
     def forget(self) -> None:
-        """Remove the scores and what the run was begun with."""
+        """Remove the scores and the hashes of the inputs."""
         for key in (_BEGUN, *self.store.keys(f"{_SCORES}/")):
             self.store.remove(key)
 
@@ -70,7 +70,7 @@ class Run:
         self.store.put(f"{_SCORES}/{group}", facts={"targets": [asdict(part) for part in parts]})
 
     def target_scores(self, group: str = "") -> list[TargetScores]:
-        """The scores of a group, or all there are."""
+        """The scores of a group of methods, or of all groups."""
         keys = [f"{_SCORES}/{group}"] if group else self.store.keys(f"{_SCORES}/")
         return [part for key in keys for part in _target_scores(self.store, key)]
 
@@ -101,7 +101,7 @@ def run_scores(record: Record, folder: Path | None) -> Scores:
 
 
 def open_run(root: Path, name: str = "") -> Run:
-    """A run, finished or not.
+    """The run of this name, which need not be finished.
 
     Args:
         root: Folder of the records.

@@ -57,7 +57,7 @@ class LinePredictions:
 
 
 def run_to_calibrate_on(config: C, context: RunContext) -> tuple[Run, C]:
-    """As `finished_run`, with the two targets or more that a line needs."""
+    """The finished run, as `finished_run` gives it, with at least two targets to fit a line to."""
     run, config = finished_run(config, context)
     if len(run.scores().targets) < 2:
         raise InputError(f"{run.folder} has one target; a line from score to error needs two.")

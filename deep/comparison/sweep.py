@@ -120,7 +120,7 @@ def run_sweep(config: SweepConfig, context: RunContext) -> Record:
 
 
 def sweep_scores(record: Record) -> Scores:
-    """The settings as if each were a method."""
+    """The scores of a sweep, with settings in the place of methods."""
     return Scores.from_arrays(record.arrays, methods="settings")
 
 

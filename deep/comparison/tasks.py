@@ -54,14 +54,14 @@ class ScoringTask:
 
 
 def scoring_tasks(run: Run) -> list[ScoringTask]:
-    """All that a run scores: every target with the methods that need outputs, and with those that train."""
+    """The tasks of a run: for each target, methods that need only outputs, and methods that train."""
     methods, count = run.config.methods, len(networks_of(run).data.targets)
     groups = [tuple(m for m in methods if (m in PROJNORM_METHODS) == trains) for trains in (False, True)]
     return [ScoringTask(index, group) for group in groups if group for index in range(count)]
 
 
 def unfinished_tasks(run: Run) -> list[ScoringTask]:
-    """What is left to score; a value of ProjNorm that was lost is computed again with what it is made of."""
+    """The tasks that are not finished, with those whose distances of ProjNorm were lost."""
     methods, targets = methods_of(run), networks_of(run).data.targets
     return [
         task
@@ -76,7 +76,7 @@ def train_stage(run: Run, stage: str) -> None:
 
 
 def build_method(run: Run, method: str) -> None:
-    """Build a method, with what it trains besides."""
+    """Build a method, with the networks that it trains for itself."""
     methods_of(run).estimator(method)
 
 

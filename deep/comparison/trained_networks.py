@@ -59,7 +59,7 @@ class TrainedNetworks:
     """
 
     def __init__(self, run: Run) -> None:
-        """Nothing is read or trained before it is asked for."""
+        """Keep the run; networks are read or trained at their first use."""
         self.run, self.config, self.device = run, run.config, run.context.device
         self.modality = modality_of(run.config)
         self._store, self._outputs = run.context.store("trained"), run.context.store("outputs")

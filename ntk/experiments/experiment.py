@@ -93,7 +93,7 @@ def run_gram(config: GramConfig, context: RunContext) -> Record:
     """The record of the kernels of an experiment, which are computed tile by tile in its folder.
 
     Raises:
-        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
+        InputError: If data or weights are missing or do not fit, or results in the folder are of other inputs.
         OSError: If something cannot be read or written.
 
     Example:
@@ -119,7 +119,7 @@ def run_analysis(config: NtkConfig, context: RunContext) -> Record:
     """The whole experiment: kernels first, then every target.
 
     Raises:
-        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
+        InputError: If data or weights are missing or do not fit, or results in the folder are of other inputs.
         OSError: If something cannot be read or written.
 
     Example:
@@ -198,7 +198,7 @@ def analyse(experiment: KernelExperiment, kernels: Kernels, *, ridge: float = 0.
 
 
 def facts(experiment: KernelExperiment, kernels: Kernels) -> dict[str, Any]:
-    """What a reader of the record needs to know besides the configuration."""
+    """Facts about the networks, the kernels and how they were computed, for the record."""
     networks, plan = experiment.networks, kernels.plan
     return {
         "settings": experiment.config.to_json(),
@@ -222,7 +222,7 @@ def facts(experiment: KernelExperiment, kernels: Kernels) -> dict[str, Any]:
 def analysis_arrays(
     experiment: KernelExperiment, train: TrainAnalysis, analysed: Mapping[str, TargetAnalysis]
 ) -> dict[str, np.ndarray]:
-    """What `analyse` found, as the arrays that `MEANINGS` describes."""
+    """The arrays of the record, as `MEANINGS` describes them."""
     targets = list(analysed.values())
     top = max(len(t.alignment.overlap) for t in targets)
     widest = max(len(t.eigenvalues) for t in targets)

@@ -50,7 +50,7 @@ def plan_kernels(config: GramConfig, context: RunContext) -> RunPlan:
         context: Memory and device.
 
     Raises:
-        InputError: If something asked for does not fit.
+        InputError: If data, weights and settings do not fit together.
         OSError: If a file cannot be read.
 
     Example:
@@ -71,7 +71,7 @@ def plan_kernels(config: GramConfig, context: RunContext) -> RunPlan:
 
 
 def _task(config: GramConfig, context: RunContext) -> GramTask:
-    """The kernels of as many samples as are asked for, all of which are the first of their set."""
+    """The kernels to be planned, with the first sample of each set in the place of all its samples."""
     data, first = config.data, np.arange(1)
     read = Reader.from_network(config.network)
     train, test = (part.take(first) for part in read.splits(data.data))

@@ -61,7 +61,7 @@ class DrawnSamples:
 
     @classmethod
     def load(cls, config: GramConfig) -> DrawnSamples:
-        """Read the samples and draw those that are asked for."""
+        """Read the samples, and draw as many as the configuration says."""
         data, rng = config.data, np.random.default_rng(config.seed)
         read = Reader.from_network(config.network)
         whole, test = read.splits(data.data)

@@ -49,7 +49,7 @@ def run_subsample(config: SubsampleConfig, context: RunContext) -> Record:
     """Compare sampled kernels with the exact one, draw by draw.
 
     Raises:
-        InputError: If something asked for is not there or does not fit, or what is there is of other inputs.
+        InputError: If data or weights are missing or do not fit, or results in the folder are of other inputs.
         OSError: If something cannot be read or written.
 
     Example:

@@ -103,7 +103,7 @@ def variant_values(
     accumulate: str = "float64",
     variants: tuple[Variant, ...] = VARIANTS,
 ) -> dict[Variant, float]:
-    """ProjNormLinear in every way asked for, from blocks made of products of precision `accumulate`.
+    """ProjNormLinear in each of the given ways, from blocks of products in the precision `accumulate`.
 
     The centred training `responses` have shape ``(n, c)``; `network`, shape ``(m, c)``, are the one-hot labels that the
     evaluated network gives the target, centred in the same way.

@@ -237,7 +237,7 @@ class Engine:
             raise InputError(f"inputs must suit the network; given {kinds}, it says: {reason(error)}.") from error
 
     def _looked_at(self, network: TracedNetwork, *, check: bool) -> CheckedNetwork:
-        """The example captured by a network, which is compared with plain autograd if asked to."""
+        """The captured example of a network, compared with plain autograd if the configuration says so."""
         values = self._values(_PROBES)
         scalar = self._output_views.check_scalar(self._cycled(_PROBES))
         if check:
@@ -245,7 +245,7 @@ class Engine:
         return captured_network(network, values, scalar)
 
     def _kernel_of_check(self, looked_at: Sequence[CheckedNetwork]) -> np.ndarray | None:
-        """The kernel of the example, where the check has computed the very kernel that is asked for."""
+        """The kernel of the example as the check computed it; None where it checked another kernel."""
         check, samples = looked_at[0].check, len(self.example)
         if check is None or self.config.kind != EXACT or self.outputs > 1 or len(looked_at) > 1:
             return None

@@ -24,7 +24,7 @@ def describe_torch() -> str:
 
 
 def choose_device(device: str | torch.device = "auto") -> torch.device:
-    """The device asked for; "auto" is CUDA, then MPS, then the CPU."""
+    """The device of this name; "auto" is CUDA, then MPS, then the CPU."""
     if str(device) != "auto":
         if str(device).partition(":")[0] not in _DEVICES:
             raise InputError(f"`device` must be auto or one of {', '.join(_DEVICES)}; got {str(device)!r}.")

@@ -148,9 +148,9 @@ def test_a_name_must_match_one_run(tmp_path):
     assert match_run(tmp_path, "squ") == match_run(tmp_path, record.id) == record.id
     run_squares(RunContext(tmp_path), SquareConfig((7,)))
     for root, name, message in (
-        (tmp_path, "nothing", "nothing matches none"),
-        (tmp_path / "none", "", "no name matches none"),
-        (tmp_path, "squ", "squ matches squares-.*, squares-"),
+        (tmp_path, "nothing", "no run in .* begins with .nothing.; there are squares-.*, squares-"),
+        (tmp_path / "none", "", "there is no run in "),
+        (tmp_path, "squ", "name one of the 2 runs in .*: squares-.*, squares-"),
     ):
         with pytest.raises(InputError, match=message):
             match_run(root, name)

@@ -160,7 +160,7 @@ def test_what_cannot_be_verified_is_one_line_and_exit_code_2(tmp_path):
     save_record(record_of("abacus", x=0.0), root)
     save_record(record_of("toy", {"nonsense": 1}, x=0.0), root)
     for arguments, words in (
-        (("nothing",), "nothing matches none"),
+        (("nothing",), "begins with 'nothing'; there are abacus-"),
         ((record.id, "--rtol", "-1"), "--rtol must be at least 0; got -1"),
         (("abacus",), "no experiment of the kind 'abacus'; there are toy"),
         (("toy-0123456789ab",), "there is no setting `nonsense`"),
