@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from projnorm.core.formatting import joined, percent
+from projnorm.core.formatting import finite_or_none, joined, percent
 from projnorm.core.statistics import Floats, Interval, normal_reach
 from projnorm.estimate.hypotheses import BOTH, INPUTS, HypothesisResult
 
@@ -93,7 +93,7 @@ class CalibrationSummary:
             "errors": self.errors.tolist(),
             "predicted": self.predicted.tolist(),
             "mae": self.mae,
-            "coverage": [end if math.isfinite(end) else None for end in (share.value, share.low, share.high)],
+            "coverage": [finite_or_none(end) for end in (share.value, share.low, share.high)],
             "median_width": self.coverage.width,
         }
 
@@ -332,9 +332,7 @@ class ErrorEstimate:
 
 def _finite(values: dict[str, object]) -> dict[str, object]:
     """The same with None for numbers that are not finite, as JSON has it."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
-    }
+    return {name: finite_or_none(value) for name, value in values.items()}
 
 
 def _coverage(measured: Coverage) -> str:
