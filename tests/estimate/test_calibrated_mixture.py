@@ -40,9 +40,9 @@ def test_below_a_quantile_is_its_part_of_the_mixture(mixture):
 
 def test_one_law_alone_has_its_own_quantiles():
     for level in (0.05, 0.5, 0.9):
-        wanted = norm.ppf(level, 0.2, 0.03)
-        assert Mixture((0.2, 0.9), (0.03, 0.2), 1.0).quantile(level) == pytest.approx(wanted, abs=1e-9)
-        assert Mixture((0.9, 0.2), (0.2, 0.03), 0.0).quantile(level) == pytest.approx(wanted, abs=1e-9)
+        expected = norm.ppf(level, 0.2, 0.03)
+        assert Mixture((0.2, 0.9), (0.03, 0.2), 1.0).quantile(level) == pytest.approx(expected, abs=1e-9)
+        assert Mixture((0.9, 0.2), (0.2, 0.03), 0.0).quantile(level) == pytest.approx(expected, abs=1e-9)
 
 
 def draw(error: float, family: str, *, has_other_shares: bool = False, size: int = 1000) -> Draw:
@@ -58,7 +58,7 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
     A second score tells draws with other shares apart.
     """
     rng = np.random.default_rng(seed)
-    draws, first, second, found = [], [], [], []
+    draws, first, second, assessments = [], [], [], []
     for family in range(families):
         off = 0.02 * rng.standard_normal()
         for has_other in (False, False, True, True):
@@ -68,9 +68,9 @@ def learnt(seed: int = 0, families: int = 12, accepted: int = 0):
             first.append(score)
             second.append(float(has_other) + 0.05 * rng.standard_normal())
             adapted = assessment(NO, YES, adapted_error=draws[-1].error - 0.03)
-            found.append(adapted if len(found) < accepted else assessment())
+            assessments.append(adapted if len(assessments) < accepted else assessment())
     tables = {"A": np.array(first), "B": np.array(second)}
-    return CalibratedMixture.fit(draws, tables, found, (("A",), ("A", "B")))
+    return CalibratedMixture.fit(draws, tables, assessments, (("A",), ("A", "B")))
 
 
 def test_a_target_is_predicted_by_the_regression_of_the_hypothesis_it_looks_like():
@@ -109,8 +109,8 @@ def test_what_class_shares_explain_is_answered_by_outputs_and_by_what_was_missed
     scores, accepted = {"A": 0.16, "B": 0.0}, assessment(NO, YES, adapted_error=0.16)
     few, many = learnt(), learnt(accepted=30)
     for mixture in (few, many):
-        found = mixture.interval(accepted, scores, "any", SIZES, 0.9)
-        assert found.value == pytest.approx(0.16)
+        interval = mixture.interval(accepted, scores, "any", SIZES, 0.9)
+        assert interval.value == pytest.approx(0.16)
         assert mixture.interval(assessment(), scores, "classes", SIZES, 0.9).value == pytest.approx(0.16)
     assert len(few.accepted) == 0
     # All estimates were three points too low, and nothing else.
@@ -124,7 +124,7 @@ def test_class_shares_are_overruled_where_the_regressions_contradict_them():
     inputs, both = {"A": 0.3, "B": -0.5}, {"A": 0.3, "B": 1.0}
     misfit = replace(YES, statistic=15.0)
     for scores, error, test in ((inputs, 0.3, YES), (both, 0.6, misfit)):
-        agrees, contradicts = (assessment(NO, test, adapted_error=one) for one in (error, 0.1))
+        agrees, contradicts = (assessment(NO, test, adapted_error=adapted) for adapted in (error, 0.1))
         assert mixture.prefers_class_shares(agrees, scores, "any")
         assert not mixture.prefers_class_shares(contradicts, scores, "any")
         law = mixture.law(scores, contradicts, "any")
@@ -141,8 +141,8 @@ def test_intervals_are_no_narrower_than_sampling_noise_and_stay_inside():
     mixture = learnt()
     for score in (-1.0, 0.0, 0.2, 3.0):
         for m in (1, 20, 10**6):
-            found = mixture.interval(assessment(), {"A": score, "B": 0.0}, "any", (1000, m), 0.9)
-            assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+            interval = mixture.interval(assessment(), {"A": score, "B": 0.0}, "any", (1000, m), 0.9)
+            assert 0.0 <= interval.low <= interval.value <= interval.high <= 1.0
     one = mixture.interval(assessment(), {"A": 0.2, "B": 0.0}, "any", (1000, 1), 0.9)
     assert one.high - one.low > 0.5
 
@@ -154,6 +154,6 @@ def test_intervals_hold_on_a_new_family_as_often_as_they_say():
         has_other, score = seed % 2, rng.uniform(0.05, 0.35)
         truth = (1 + has_other) * score + 0.02 * rng.standard_normal()
         scores = {"A": score, "B": has_other + 0.05 * rng.standard_normal()}
-        found = mixture.interval(assessment(), scores, "any", (10**6, 10**6), 0.9)
-        held += found.low <= truth <= found.high
+        interval = mixture.interval(assessment(), scores, "any", (10**6, 10**6), 0.9)
+        held += interval.low <= truth <= interval.high
     assert held >= 31  # of 40 at 90 %, fewer than 31 has a probability of 0.5 %

@@ -70,13 +70,13 @@ def test_a_change_of_class_shares_moves_only_methods_that_do_not_look_at_classes
 def test_a_matched_reference_is_a_regression_on_repeated_samples():
     source, target = draw(40, EQUAL, 5), draw(30, OTHER, 6, moved=0.5)
     counts = np.bincount(source.predicted, minlength=3)
-    wanted = np.bincount(target.predicted, minlength=3)
+    counts_of_target = np.bincount(target.predicted, minlength=3)
     # Each sample as often as gives the classes the shares of the target.
-    repeats = (wanted * math.prod(counts) // counts)[source.predicted]
+    repeats = (counts_of_target * math.prod(counts) // counts)[source.predicted]
     x, y = (np.repeat(one, repeats, axis=0) for one in (source.features, np.eye(3)[source.predicted]))
     new, own = target.features, np.eye(3)[target.predicted]
     centre, shares = x.mean(axis=0), y.mean(axis=0)
-    np.testing.assert_allclose(shares, wanted / 30)
+    np.testing.assert_allclose(shares, counts_of_target / 30)
     ridge = 0.3 * np.mean(np.sum((source.features - source.features.mean(axis=0)) ** 2, axis=1))
 
     def regression(a, b):
@@ -84,8 +84,8 @@ def test_a_matched_reference_is_a_regression_on_repeated_samples():
         return np.linalg.solve(a.T @ a / len(a) + ridge * np.eye(3), a.T @ b / len(a))
 
     distance = np.linalg.norm(regression(x, y) - regression(new, own))
-    found = estimators.ProjNormLinearMatched().fit(source).score(target)
-    assert found == pytest.approx(distance, rel=1e-9)
+    score = estimators.ProjNormLinearMatched().fit(source).score(target)
+    assert score == pytest.approx(distance, rel=1e-9)
     # What the reference was made of has no distance; classes that the source never predicts cannot be matched.
     assert estimators.ProjNormLinearMatched().fit(source).score(source) == pytest.approx(0.0, abs=1e-12)
     few = Outputs(np.eye(3)[[0, 1]], source.features[:2])

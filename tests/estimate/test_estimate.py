@@ -42,8 +42,8 @@ def linear() -> LogisticRegression:
 
 
 def outputs(model, points, labels=None):
-    found = {"logits": model.predict_log_proba(points), "features": points}
-    return found if labels is None else {**found, "labels": labels}
+    arrays = {"logits": model.predict_log_proba(points), "features": points}
+    return arrays if labels is None else {**arrays, "labels": labels}
 
 
 def asked(model, n: int = 60, shift: float = 0.0, **options):
@@ -65,20 +65,20 @@ def calibration_sets(model, families: int, n: int = 400):
 
 def test_outputs_alone_give_a_range_that_says_what_it_covers(linear):
     source, (target, _) = outputs(linear, *world(600, 0.0, 1)), world(400, 0.0, 2)
-    found = estimate_error(None, source, outputs(linear, target))
-    assert found.calibration is None
-    assert found.low < found.error < found.high
-    assert "without calibration sets. The range covers sampling noise, the hypotheses" in found.sentence
-    assert {one.method for one in found.methods} == set(offered_methods())
-    assert not any(math.isfinite(one.score) for one in found.methods), "what is not shown is not run"
-    assert found.probability_above(found.error) == pytest.approx(0.5)
-    assert found.probability_above(0.99) == pytest.approx(0.0, abs=1e-6)
-    assert found.probability_above(found.high) == pytest.approx(0.05, abs=1e-6)
+    estimate = estimate_error(None, source, outputs(linear, target))
+    assert estimate.calibration is None
+    assert estimate.low < estimate.error < estimate.high
+    assert "without calibration sets. The range covers sampling noise, the hypotheses" in estimate.sentence
+    assert {method.method for method in estimate.methods} == set(offered_methods())
+    assert not any(math.isfinite(method.score) for method in estimate.methods), "what is not shown is not run"
+    assert estimate.probability_above(estimate.error) == pytest.approx(0.5)
+    assert estimate.probability_above(0.99) == pytest.approx(0.0, abs=1e-6)
+    assert estimate.probability_above(estimate.high) == pytest.approx(0.05, abs=1e-6)
     fewer = estimate_error(None, source, outputs(linear, target[:100]))
-    assert fewer.high - fewer.low > found.high - found.low
+    assert fewer.high - fewer.low > estimate.high - estimate.low
     wider = estimate_error(None, source, outputs(linear, target), level=0.99)
-    assert wider.error == found.error
-    assert wider.high - wider.low > found.high - found.low
+    assert wider.error == estimate.error
+    assert wider.high - wider.low > estimate.high - estimate.low
 
 
 def test_an_estimate_can_be_drawn_and_read_as_a_table(linear):
@@ -87,10 +87,12 @@ def test_an_estimate_can_be_drawn_and_read_as_a_table(linear):
     table = default.to_frame()
     assert table["row"].tolist() == ["estimate"] + ["hypothesis"] * len(default.hypotheses)
     assert table.loc[0, ["error", "low", "high"]].tolist() == [default.error, default.low, default.high]
-    assert table["p_value"].tolist()[1:] == pytest.approx([one.p_value for one in default.hypotheses], nan_ok=True)
+    assert table["p_value"].tolist()[1:] == pytest.approx(
+        [hypothesis.p_value for hypothesis in default.hypotheses], nan_ok=True
+    )
     frame = cheap.to_frame()
     frame = frame[frame["row"] == "method"].set_index("name")
-    assert frame.loc["COT", "score"] == {one.method: one.score for one in cheap.methods}["COT"]
+    assert frame.loc["COT", "score"] == {method.method: method.score for method in cheap.methods}["COT"]
     axes = cheap.plot()
     drawn = {text.get_text() for text in axes.get_yticklabels()}
     assert drawn > {*frame.index[frame["error"].notna()], "if nothing changed", "if inputs changed"}
@@ -107,21 +109,21 @@ def test_the_words_of_the_field_for_a_shift_mean_ours(linear):
 def test_enough_labelled_shifted_sets_give_an_interval(linear):
     source, (target, truth) = outputs(linear, *world(600, 0.0, 1)), world(400, 0.4, 99)
     sets = calibration_sets(linear, 10)
-    found, again = (estimate_error(None, source, outputs(linear, target, truth), calibration=sets) for _ in range(2))
-    assert found.truth == pytest.approx(np.mean(linear.predict(target) != truth))
-    assert found.low <= found.truth <= found.high
-    assert abs(found.error - found.truth) < 0.08
-    assert len(set(found.calibration.families.tolist())) == 11
-    assert "21 labelled sets of 11 families (given)" in found.sentence
-    assert not any("unlike the calibration sets" in warning for warning in found.warnings)
-    assert "90 % interval" in found.sentence
-    assert json.dumps(found.to_dict()) == json.dumps(again.to_dict())
-    assert estimate_error(None, source, outputs(linear, target), calibration=sets, seed=1).error != found.error
-    inputs = {one.name: one for one in found.hypotheses}["inputs"]
+    estimate, again = (estimate_error(None, source, outputs(linear, target, truth), calibration=sets) for _ in range(2))
+    assert estimate.truth == pytest.approx(np.mean(linear.predict(target) != truth))
+    assert estimate.low <= estimate.truth <= estimate.high
+    assert abs(estimate.error - estimate.truth) < 0.08
+    assert len(set(estimate.calibration.families.tolist())) == 11
+    assert "21 labelled sets of 11 families (given)" in estimate.sentence
+    assert not any("unlike the calibration sets" in warning for warning in estimate.warnings)
+    assert "90 % interval" in estimate.sentence
+    assert json.dumps(estimate.to_dict()) == json.dumps(again.to_dict())
+    assert estimate_error(None, source, outputs(linear, target), calibration=sets, seed=1).error != estimate.error
+    inputs = {hypothesis.name: hypothesis for hypothesis in estimate.hypotheses}["inputs"]
     assert 0.0 < inputs.p_value <= 1.0, "calibration sets test what outputs alone cannot"
     named = estimate_error(None, source, outputs(linear, target), calibration=sets, methods=("Entropy",))
     assert named.based_on == ("Entropy",)
-    assert abs(named.error - found.truth) < 0.1
+    assert abs(named.error - estimate.truth) < 0.1
     far = estimate_error(None, source, outputs(linear, target + 9.0), calibration=sets)
     assert any("unlike the calibration sets" in warning for warning in far.warnings)
 
@@ -129,9 +131,9 @@ def test_enough_labelled_shifted_sets_give_an_interval(linear):
 def test_too_few_labelled_sets_are_said_to_be_too_few(linear):
     source, target = outputs(linear, *world(200, 0.0, 1)), outputs(linear, world(200, 0.3, 2)[0])
     sets = {f"s{i}": outputs(linear, *world(200, 0.1 * i, 5 + i)) for i in range(4)}
-    found = estimate_error(None, source, target, calibration=sets)
-    assert found.calibration is None
-    assert "5 labelled sets, the source included, are too few to calibrate on; 6 would do." in found.warnings
+    estimate = estimate_error(None, source, target, calibration=sets)
+    assert estimate.calibration is None
+    assert "5 labelled sets, the source included, are too few to calibrate on; 6 would do." in estimate.warnings
     with pytest.raises(InputError, match="Entropy: scores that are no errors need calibration"):
         estimate_error(None, source, target, calibration=sets, methods="Entropy")
 
@@ -140,12 +142,12 @@ def test_models_of_numbers_are_not_calibrated_on_shifts_that_are_made_up(linear)
     network = nn.Sequential(nn.Linear(CLASSES, 16), nn.ReLU(), nn.Linear(16, CLASSES))
     train(network, *world(1000, 0.0, 0), Recipe(200, 0.1, 50), seed=0)
     for model, others in ((linear, ()), (network, [network, network])):
-        found = asked(model, 600, 0.3, others=others, methods="cheap")
-        assert found.calibration is None
+        estimate = asked(model, 600, 0.3, others=others, methods="cheap")
+        assert estimate.calibration is None
         points, truth = world(600, 0.3, 2)
         predicted = network(torch.from_numpy(points)).argmax(dim=1).numpy() if others else linear.predict(points)
-        assert found.low <= float(np.mean(predicted != truth)) <= found.high
-    notes = {one.method: one.note for one in found.methods}
+        assert estimate.low <= float(np.mean(predicted != truth)) <= estimate.high
+    notes = {method.method: method.note for method in estimate.methods}
     assert notes["Rotation"] == notes["ProjNorm"] == "not run: name it in methods"
     assert notes["COT"] == ""
     assert notes["ALine-S"] == "undefined on this set"  # three networks that always agree have no line
@@ -158,31 +160,31 @@ def test_an_estimate_is_plain_data_that_leads_with_the_answer(linear):
     plain = estimate_error(None, source, target)
     named = estimate_error(None, source, target, methods=("COT", "ATC"))
     calibrated = estimate_error(None, source, target, calibration=calibration_sets(linear, 4, 100))
-    for found, kind in ((plain, "range"), (named, "range"), (calibrated, "interval")):
-        again = pickle.loads(pickle.dumps(found))  # noqa: S301
-        assert str(again.to_dict()) == str(found.to_dict())
-        assert again.probability_above(0.1) == found.probability_above(0.1)
-        read = json.loads(json.dumps(found.to_dict()))
-        assert (read["low"], read["error"], read["high"]) == (found.low, found.error, found.high)
+    for estimate, kind in ((plain, "range"), (named, "range"), (calibrated, "interval")):
+        again = pickle.loads(pickle.dumps(estimate))  # noqa: S301
+        assert str(again.to_dict()) == str(estimate.to_dict())
+        assert again.probability_above(0.1) == estimate.probability_above(0.1)
+        read = json.loads(json.dumps(estimate.to_dict()))
+        assert (read["low"], read["error"], read["high"]) == (estimate.low, estimate.error, estimate.high)
         names = ["no shift", "class shares", "inputs", "class shares and inputs"]
-        assert [one["name"] for one in read["hypotheses"]] == ([] if found is named else names)
+        assert [one["name"] for one in read["hypotheses"]] == ([] if estimate is named else names)
         assert sum(read["class_shares"]) == pytest.approx(1.0)
         assert len(read["class_shares"]) == CLASSES
-        assert str(found).startswith(f"Estimated error {100 * found.error:.1f} %, 90 % {kind}")
-        assert f"The {kind} covers sampling noise" in str(found)
-        based = f"Based on {joined(found.based_on)}; {100 * found.source_error:.1f} % on the labelled source."
-        assert based in str(found)
-        assert str(replace(found, warnings=("a", "b"))).endswith("\nWarning: a\nWarning: b")
-        assert repr(replace(found, warnings=("a", "b"))).endswith("\nWarning: a\nWarning: b>")
-        assert ("<table>" in found._repr_html_()) == (found is not plain), "methods that were not run have no row"
-        assert len(repr(found)) < 600
+        assert str(estimate).startswith(f"Estimated error {100 * estimate.error:.1f} %, 90 % {kind}")
+        assert f"The {kind} covers sampling noise" in str(estimate)
+        based = f"Based on {joined(estimate.based_on)}; {100 * estimate.source_error:.1f} % on the labelled source."
+        assert based in str(estimate)
+        assert str(replace(estimate, warnings=("a", "b"))).endswith("\nWarning: a\nWarning: b")
+        assert repr(replace(estimate, warnings=("a", "b"))).endswith("\nWarning: a\nWarning: b>")
+        assert ("<table>" in estimate._repr_html_()) == (estimate is not plain), "methods that were not run have no row"
+        assert len(repr(estimate)) < 600
     assert named.based_on == ("COT", "ATC")
 
 
 def test_probabilities_that_were_given_as_logits_are_noticed():
     rows = np.eye(3)[[0, 1, 2] * 10]
-    found = estimate_error(None, {"logits": rows, "labels": [0, 1, 2] * 10}, {"logits": rows})
-    assert any("looks like probabilities" in warning for warning in found.warnings)
+    estimate = estimate_error(None, {"logits": rows, "labels": [0, 1, 2] * 10}, {"logits": rows})
+    assert any("looks like probabilities" in warning for warning in estimate.warnings)
 
 
 @pytest.fixture(scope="module")
@@ -198,11 +200,11 @@ def on_digits():
 @pytest.mark.slow
 def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_method(on_digits, monkeypatch):
     model, initial, other, splits = on_digits
-    few = [one for one in image_shifts() if one[0] in FEW]
+    few = [shift for shift in image_shifts() if shift[0] in FEW]
     for module in ("shifted_images", "calibration_sets"):
         monkeypatch.setattr(f"projnorm.estimate.{module}.image_shifts", lambda: few)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    found = estimate_errors(
+    estimate = estimate_errors(
         model,
         (splits.train.images[500:600], splits.train.labels[500:600]),
         {"fog": corrupt(splits.test.images[:50], "fog", 2, seed=3)},
@@ -212,13 +214,13 @@ def test_a_network_with_images_is_calibrated_on_corruptions_and_runs_every_metho
         prepare=PREPARE,
     )["fog"]
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    for one in found.methods:
-        assert one.note.startswith("not run") == (one.method == "PAPE"), one  # which is for tables
-        if one.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
-            assert math.isfinite(one.score), one
-            assert math.isfinite(one.error), one
-    assert found.calibration.names[: 1 + len(few)] == ("source", *(f"{family}-{level}" for family, level, _ in few))
-    assert found.calibration.families.tolist()[1 + len(few) :] == ["mixture with clean samples"]
+    for method in estimate.methods:
+        assert method.note.startswith("not run") == (method.method == "PAPE"), method  # which is for tables
+        if method.method in ("ProjNorm", "Rotation", "Dis2", "COT", "GDE"):
+            assert math.isfinite(method.score), method
+            assert math.isfinite(method.error), method
+    assert estimate.calibration.names[: 1 + len(few)] == ("source", *(f"{family}-{level}" for family, level, _ in few))
+    assert estimate.calibration.families.tolist()[1 + len(few) :] == ["mixture with clean samples"]
 
 
 @pytest.mark.parametrize(
@@ -248,12 +250,12 @@ def test_a_model_with_calibration_none_is_told_how_to_calibrate(linear):
 
 def test_targets_may_be_a_list_and_labels_of_a_target_give_the_truth(linear, caplog):
     points, truth = world(60, 0.2, 2)
-    found = estimate_errors(linear, world(100, 0.0, 1), [points, (points, truth)], methods="ATC")
-    assert [one.target for one in found] == ["target 1", "target 2"]
-    assert found[0].truth is None
-    assert found[1].truth == pytest.approx(np.mean(linear.predict(points) != truth))
-    assert found[1].error == found[0].error
-    assert "The true error, from the target's labels, is" in str(found[1])
+    estimates = estimate_errors(linear, world(100, 0.0, 1), [points, (points, truth)], methods="ATC")
+    assert [estimate.target for estimate in estimates] == ["target 1", "target 2"]
+    assert estimates[0].truth is None
+    assert estimates[1].truth == pytest.approx(np.mean(linear.predict(points) != truth))
+    assert estimates[1].error == estimates[0].error
+    assert "The true error, from the target's labels, is" in str(estimates[1])
     assert not caplog.records
     (wrong,) = estimate_errors(linear, world(100, 0.0, 1), [(points, np.full(60, 9))], methods="ATC")
     assert wrong.truth is None
@@ -273,9 +275,9 @@ def test_a_network_that_always_says_the_same_has_no_interval_of_zero_width():
     model = nn.Linear(CLASSES, CLASSES)
     nn.init.zeros_(model.weight)
     model.bias.data = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    found = asked(model, shift=0.3)
+    estimate = asked(model, shift=0.3)
     # 1.64 standard deviations of an error counted on 60 samples.
-    assert found.high - found.low >= 3.28 * math.sqrt(found.error * (1.0 - found.error) / 60) > 0.1
+    assert estimate.high - estimate.low >= 3.28 * math.sqrt(estimate.error * (1.0 - estimate.error) / 60) > 0.1
 
 
 def test_images_as_bytes_with_colours_last_are_prepared_as_the_command_line_does(on_digits):
@@ -322,10 +324,10 @@ def test_a_large_set_is_the_mean_of_its_parts_and_a_costly_method_sees_one(monke
 
     seen: list[list[float]] = []
     data = Outputs(np.arange(20.0).reshape(10, 2))
-    found = part_score(Size(), data, 3, seed=0)
+    score = part_score(Size(), data, 3, seed=0)
     assert [len(part) for part in seen] == [3, 3, 3]
     assert len({number for part in seen for number in part}) == 9
-    assert found == pytest.approx(np.mean([np.mean(part) for part in seen]))
+    assert score == pytest.approx(np.mean([np.mean(part) for part in seen]))
     seen.clear()
     monkeypatch.setattr(Size, "costly", True)
     part_score(Size(), data, 3, seed=0)

@@ -70,10 +70,10 @@ def test_every_form_of_samples_gives_the_same(form):
     with torch.no_grad():
         features = model[:-1](TENSORS[0])
         expected = model[-1](features)
-    found = asked(model, FORMS[form])
-    np.testing.assert_allclose(found.logits, expected, atol=1e-6)
-    np.testing.assert_allclose(found.features, features, atol=1e-6)
-    assert (found.labels is not None) == form.startswith("labelled")
+    outputs = asked(model, FORMS[form])
+    np.testing.assert_allclose(outputs.logits, expected, atol=1e-6)
+    np.testing.assert_allclose(outputs.features, features, atol=1e-6)
+    assert (outputs.labels is not None) == form.startswith("labelled")
 
 
 def test_the_network_is_left_as_it_was():
@@ -93,20 +93,20 @@ def test_a_classifier_of_transformers_is_asked_by_name():
     body = load_pair_classifier("tiny", num_outputs=3, seed=0).model.body
     ids = RNG.integers(3, 100, size=(10, 12))
     tokens = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": Y[:10]}
-    found = asked(body, tokens)
+    outputs = asked(body, tokens)
     with torch.no_grad():
         expected = body.eval()(input_ids=torch.from_numpy(ids)).logits.numpy()
-    np.testing.assert_allclose(found.logits, expected, atol=1e-5)
-    assert found.features.size > len(found.features) == 10
-    np.testing.assert_array_equal(found.known_labels, Y[:10])
+    np.testing.assert_allclose(outputs.logits, expected, atol=1e-5)
+    assert outputs.features.size > len(outputs.features) == 10
+    np.testing.assert_array_equal(outputs.known_labels, Y[:10])
 
 
 def test_a_classifier_of_scikit_learn_keeps_its_names_of_classes():
     names = np.array(["cat", "dog", "owl"])[Y]
     model = LogisticRegression().fit(X, names)
-    found = asked(model, (X, names))
-    np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(X))
-    assert found.error == pytest.approx(np.mean(model.predict(X) != names))
+    outputs = asked(model, (X, names))
+    np.testing.assert_allclose(np.exp(outputs.logits), model.predict_proba(X))
+    assert outputs.error == pytest.approx(np.mean(model.predict(X) != names))
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_two_texts_in_a_list_are_two_samples():
 def test_an_onnx_file_is_run(tmp_path, softmax):
     weight = RNG.standard_normal((6, 3)).astype(np.float32)
     (tmp_path / "m.onnx").write_bytes(onnx_network(weight, softmax=softmax))
-    found = asked(tmp_path / "m.onnx", (X, Y))
-    difference = found.logits - X @ weight
+    outputs = asked(tmp_path / "m.onnx", (X, Y))
+    difference = outputs.logits - X @ weight
     np.testing.assert_allclose(difference - difference.mean(axis=1, keepdims=True), 0.0, atol=1e-5)
 
 
@@ -199,11 +199,11 @@ def pipeline():
 @pytest.mark.parametrize("labels", [BOUGHT, BOUGHT.tolist(), BOUGHT.to_numpy(), BOUGHT.to_frame()])
 def test_a_pipeline_sees_a_data_frame_as_it_is(labels):
     model = pipeline().fit(FRAME, BOUGHT)
-    found = asked(model, (FRAME, labels))
-    np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(FRAME))
-    assert found.error == np.mean(model.predict(FRAME) != BOUGHT)
-    assert found.inputs is FRAME
-    few = found.take(np.array([5, 3]))
+    outputs = asked(model, (FRAME, labels))
+    np.testing.assert_allclose(np.exp(outputs.logits), model.predict_proba(FRAME))
+    assert outputs.error == np.mean(model.predict(FRAME) != BOUGHT)
+    assert outputs.inputs is FRAME
+    few = outputs.take(np.array([5, 3]))
     pd.testing.assert_frame_equal(few.inputs, FRAME.iloc[[5, 3]])
 
 
@@ -227,16 +227,16 @@ def test_a_data_frame_of_polars_goes_to_the_model_as_it_is():
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({"pay": FRAME["pay"].fillna(0.0).to_numpy(), "city": FRAME["city"].astype(str).to_numpy()})
     model = pipeline().fit(table, BOUGHT.to_numpy())
-    found = asked(model, (table, pl.Series(BOUGHT.tolist())))
-    np.testing.assert_allclose(np.exp(found.logits), model.predict_proba(table))
-    assert found.take(np.array([2])).inputs.rows() == [table.row(2)]
+    outputs = asked(model, (table, pl.Series(BOUGHT.tolist())))
+    np.testing.assert_allclose(np.exp(outputs.logits), model.predict_proba(table))
+    assert outputs.take(np.array([2])).inputs.rows() == [table.row(2)]
 
 
 def test_a_network_sees_the_numbers_of_a_data_frame():
     model = network()
-    found = asked(model, (pd.DataFrame(X), pd.Series(Y)))
-    np.testing.assert_allclose(found.logits, asked(model, X).logits, rtol=1e-5)
-    np.testing.assert_array_equal(found.inputs, X)
+    outputs = asked(model, (pd.DataFrame(X), pd.Series(Y)))
+    np.testing.assert_allclose(outputs.logits, asked(model, X).logits, rtol=1e-5)
+    np.testing.assert_array_equal(outputs.inputs, X)
 
 
 BINARY = (X[:, 0] + 0.3 * RNG.standard_normal(40) > 0).astype(int)
@@ -247,10 +247,10 @@ BINARY = (X[:, 0] + 0.3 * RNG.standard_normal(40) > 0).astype(int)
 def test_margins_are_logits_where_there_are_no_probabilities(model, labels):
     names = np.array(["a", "b", "c"])[labels]
     model = model.fit(X, names)
-    found = asked(model, (X, names))
-    assert found.classes == len(set(names))
-    assert found.error == np.mean(model.predict(X) != names)
-    difference = found.logits[:, 1] - found.logits[:, 0]
+    outputs = asked(model, (X, names))
+    assert outputs.classes == len(set(names))
+    assert outputs.error == np.mean(model.predict(X) != names)
+    difference = outputs.logits[:, 1] - outputs.logits[:, 0]
     margins = model.decision_function(X)
     np.testing.assert_allclose(difference, margins if margins.ndim == 1 else margins[:, 1] - margins[:, 0], atol=1e-6)
 
@@ -259,9 +259,9 @@ def test_a_decision_threshold_of_the_models_own_is_kept():
     names = np.array(["no", "yes"])[BINARY]
     plain = LogisticRegression().fit(X, names)
     model = FixedThresholdClassifier(FrozenEstimator(plain), threshold=0.8, pos_label="yes").fit(X, names)
-    found = asked(model, (X, names))
-    assert found.error == np.mean(model.predict(X) != names) != np.mean(plain.predict(X) != names)
-    np.testing.assert_array_equal(found.predicted, model.predict(X) == "yes")
+    outputs = asked(model, (X, names))
+    assert outputs.error == np.mean(model.predict(X) != names) != np.mean(plain.predict(X) != names)
+    np.testing.assert_array_equal(outputs.predicted, model.predict(X) == "yes")
     assert asked(plain, (X, names)).predictions is None
 
 
@@ -276,8 +276,8 @@ class OneProbability:
 
 
 def test_a_model_may_give_the_probability_of_class_one_alone(caplog):
-    found = asked(OneProbability(), (X, BINARY))
-    assert found.error == np.mean((X[:, 0] > 0) != BINARY)
+    outputs = asked(OneProbability(), (X, BINARY))
+    assert outputs.error == np.mean((X[:, 0] > 0) != BINARY)
     assert "`predict` of the model is not used; the class of the largest output is" in caplog.text
     with pytest.raises(InputError, match="must be column numbers of the outputs, 0 to 1; got 2"):
         asked(OneProbability(), (X, Y))
@@ -299,11 +299,11 @@ def test_a_network_may_give_one_output_or_probabilities(head):
         said = model(TENSORS[0])
         hidden = model[:2](TENSORS[0]).numpy()
     expected = (said[:, 1] if head == "probabilities" else said.reshape(-1)).numpy()
-    found = asked(model, (X, BINARY))
-    difference = found.logits[:, 1] - found.logits[:, 0]
+    outputs = asked(model, (X, BINARY))
+    difference = outputs.logits[:, 1] - outputs.logits[:, 0]
     np.testing.assert_allclose(difference if "logit" in head else expit(difference), expected, atol=1e-5)
     if head == "one logit":
-        np.testing.assert_allclose(found.features, hidden, atol=1e-6)
+        np.testing.assert_allclose(outputs.features, hidden, atol=1e-6)
 
 
 def test_models_that_do_not_fit_the_number_of_classes_are_refused():
@@ -323,7 +323,7 @@ def test_projnorm_trains_a_network_with_one_logit():
         estimate_error(model, (X, BINARY), X[:30] + 1.0, **chosen)
     sets = {f"moved-{i}": (X + 0.3 * i, BINARY) for i in range(1, 6)}
     estimate = estimate_error(model, (X, BINARY), X[:30] + 1.0, calibration=sets, **chosen)
-    scores = {one.method: one.score for one in estimate.methods}
+    scores = {method.method: method.score for method in estimate.methods}
     assert scores["ProjNorm"] > 0.0
     assert estimate.based_on == ("ProjNorm", "COT")
 
@@ -332,10 +332,10 @@ def test_projnorm_trains_a_network_with_one_logit():
 def test_an_onnx_network_may_have_one_output(tmp_path, width):
     weight = RNG.standard_normal((6, width)).astype(np.float32)
     (tmp_path / "m.onnx").write_bytes(onnx_network(weight))
-    found = asked(tmp_path / "m.onnx", (X, BINARY))
+    outputs = asked(tmp_path / "m.onnx", (X, BINARY))
     z = X @ weight
     np.testing.assert_allclose(
-        found.logits[:, 1] - found.logits[:, 0], z[:, -1] - (z[:, 0] if width == 2 else 0), atol=1e-5
+        outputs.logits[:, 1] - outputs.logits[:, 0], z[:, -1] - (z[:, 0] if width == 2 else 0), atol=1e-5
     )
 
 
@@ -344,11 +344,11 @@ IDS = [RNG.integers(3, 100, size=RNG.integers(4, 12)).tolist() for _ in range(10
 
 def padded(samples):
     """What a collator of transformers does: pads to the longest of the batch."""
-    longest = max(len(one["input_ids"]) for one in samples)
-    ids = [one["input_ids"] + [0] * (longest - len(one["input_ids"])) for one in samples]
-    mask = [[1] * len(one["input_ids"]) + [0] * (longest - len(one["input_ids"])) for one in samples]
+    longest = max(len(sample["input_ids"]) for sample in samples)
+    ids = [sample["input_ids"] + [0] * (longest - len(sample["input_ids"])) for sample in samples]
+    mask = [[1] * len(sample["input_ids"]) + [0] * (longest - len(sample["input_ids"])) for sample in samples]
     batch = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-    return batch | ({"labels": torch.tensor([one["label"] for one in samples])} if "label" in samples[0] else {})
+    return batch | ({"labels": torch.tensor([sample["label"] for sample in samples])} if "label" in samples[0] else {})
 
 
 def test_an_encoding_a_list_of_samples_with_a_collator_and_a_dataset_give_the_same():
@@ -366,14 +366,14 @@ def test_an_encoding_a_list_of_samples_with_a_collator_and_a_dataset_give_the_sa
         (Listed(samples), padded),
     ):
         read = as_batches(data, "set", collate=collate)
-        found = outputs_of(as_classifier(body, read), read, "set")
-        np.testing.assert_allclose(found.logits, expected, atol=1e-5)
-        np.testing.assert_array_equal(found.known_labels, Y[:10])
+        outputs = outputs_of(as_classifier(body, read), read, "set")
+        np.testing.assert_allclose(outputs.logits, expected, atol=1e-5)
+        np.testing.assert_array_equal(outputs.known_labels, Y[:10])
     with pytest.raises(
         InputError, match=r"set: the samples cannot be put into batches: .*; pass `collate`, or a DataLoader"
     ):
         as_batches(Listed(samples), "set")
-    source = Listed([one for one in samples for _ in range(4)])
+    source = Listed([sample for sample in samples for _ in range(4)])
     estimate = estimate_error(body, source, samples, collate=padded, calibration="none")
     assert estimate.truth == pytest.approx(np.mean(expected.argmax(axis=1) != Y[:10]))
 

@@ -36,39 +36,39 @@ def fainter(outputs: Outputs) -> Outputs:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_shift_the_outputs_show_none(source, seed):
-    found = estimate_error(None, source, target(seed=10 + seed))
-    assert found.not_refuted == ("no shift", "class shares", "inputs", "class shares and inputs")
-    assert "The outputs show no shift." in found.sentence
-    assert found.based_on == ("DoC",)
-    assert found.low <= found.truth <= found.high
-    assert found.error == pytest.approx(found.truth, abs=0.04)
-    assert not found.warnings
+    estimate = estimate_error(None, source, target(seed=10 + seed))
+    assert estimate.not_refuted == ("no shift", "class shares", "inputs", "class shares and inputs")
+    assert "The outputs show no shift." in estimate.sentence
+    assert estimate.based_on == ("DoC",)
+    assert estimate.low <= estimate.truth <= estimate.high
+    assert estimate.error == pytest.approx(estimate.truth, abs=0.04)
+    assert not estimate.warnings
 
 
 @pytest.mark.parametrize("shares", [OTHER, [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.1, 0.9]])
 def test_a_change_of_class_shares_alone_is_named_and_the_error_is_right(source, shares):
-    found = estimate_error(None, source, target(shares))
-    assert "A change of class shares alone explains the outputs." in found.sentence
-    assert found.not_refuted[0] == "class shares"
-    assert found.based_on == ("MLLS",)
-    assert found.error == pytest.approx(found.truth, abs=0.03)
-    assert found.low <= found.truth <= found.high
-    np.testing.assert_allclose(found.class_shares, shares, atol=0.06)
+    estimate = estimate_error(None, source, target(shares))
+    assert "A change of class shares alone explains the outputs." in estimate.sentence
+    assert estimate.not_refuted[0] == "class shares"
+    assert estimate.based_on == ("MLLS",)
+    assert estimate.error == pytest.approx(estimate.truth, abs=0.03)
+    assert estimate.low <= estimate.truth <= estimate.high
+    np.testing.assert_allclose(estimate.class_shares, shares, atol=0.06)
     # One line of COT would be wrong by far.
-    assert {one.name: one.error for one in found.hypotheses}["inputs"] > found.truth + 0.15
+    assert {hypothesis.name: hypothesis.error for hypothesis in estimate.hypotheses}["inputs"] > estimate.truth + 0.15
 
 
 def test_a_change_of_the_inputs_refutes_both_and_is_answered_by_cot(source):
     new = fainter(target())
-    found = estimate_error(None, source, new)
-    assert found.not_refuted == ("inputs", "class shares and inputs")
-    assert "Inputs have changed: the error is" in found.sentence
-    assert "if class shares are those of the source, and" in found.sentence
-    assert "the true class shares or a few labels would decide" in found.sentence
+    estimate = estimate_error(None, source, new)
+    assert estimate.not_refuted == ("inputs", "class shares and inputs")
+    assert "Inputs have changed: the error is" in estimate.sentence
+    assert "if class shares are those of the source, and" in estimate.sentence
+    assert "the true class shares or a few labels would decide" in estimate.sentence
     scaling = Scaling.fit(source)
-    assert found.error == pytest.approx(COT().fit(scaling(source)).score(scaling(new)))
-    assert found.low <= found.truth <= found.high
-    assert found.error > found.source_error + 0.02
+    assert estimate.error == pytest.approx(COT().fit(scaling(source)).score(scaling(new)))
+    assert estimate.low <= estimate.truth <= estimate.high
+    assert estimate.error > estimate.source_error + 0.02
 
 
 def test_what_the_user_says_of_the_shift_is_obeyed(source):
@@ -116,8 +116,10 @@ def test_what_cannot_be_stated_is_said_in_a_line(source, options, message):
 
 def test_a_source_in_another_order_is_warned_of(source):
     turned = replace(source, labels=(source.labels + 1) % 4)
-    found = estimate_error(None, turned, target())
-    assert any("are its labels in another order, or are source and target swapped?" in one for one in found.warnings)
+    estimate = estimate_error(None, turned, target())
+    assert any(
+        "are its labels in another order, or are source and target swapped?" in warning for warning in estimate.warnings
+    )
 
 
 def test_outputs_that_say_little_are_warned_of_where_class_shares_seem_to_change_much():
@@ -129,18 +131,18 @@ def test_outputs_that_say_little_are_warned_of_where_class_shares_seem_to_change
 
 
 def test_one_sample_says_little_and_it_is_said(source):
-    found = estimate_error(None, source, source.take(np.arange(1)))
-    assert found.high - found.low > 0.5
-    assert found.warnings == ("The target has 1 sample; so few say little.",)
+    estimate = estimate_error(None, source, source.take(np.arange(1)))
+    assert estimate.high - estimate.low > 0.5
+    assert estimate.warnings == ("The target has 1 sample; so few say little.",)
 
 
 def test_a_model_that_made_no_mistake_is_not_said_to_make_none():
     rng = np.random.default_rng(0)
     sure = gaussian_outputs(60, ALIKE, rng, spread=0.1)
     assert sure.error == 0.0
-    found = estimate_error(None, sure, gaussian_outputs(60, ALIKE, rng, spread=0.1))
-    assert found.error < 0.01
-    assert found.high > 0.01, "sixty samples without an error are no proof"
+    estimate = estimate_error(None, sure, gaussian_outputs(60, ALIKE, rng, spread=0.1))
+    assert estimate.error < 0.01
+    assert estimate.high > 0.01, "sixty samples without an error are no proof"
 
 
 def test_own_decisions_are_what_the_error_is_of():
@@ -151,9 +153,9 @@ def test_own_decisions_are_what_the_error_is_of():
         return replace(one, predictions=(one.logits[:, 1] - one.logits[:, 0] > threshold).astype(np.int64))
 
     for threshold in (-3.0, 2.0):
-        found = estimate_error(None, drawn(threshold), drawn(threshold))
-        assert found.error == pytest.approx(found.truth, abs=0.03)
-        assert found.low <= found.truth <= found.high
+        estimate = estimate_error(None, drawn(threshold), drawn(threshold))
+        assert estimate.error == pytest.approx(estimate.truth, abs=0.03)
+        assert estimate.low <= estimate.truth <= estimate.high
 
 
 @pytest.mark.parametrize(
@@ -168,10 +170,10 @@ def test_own_decisions_are_what_the_error_is_of():
 )
 @pytest.mark.filterwarnings("error")
 def test_odd_outputs_give_finite_answers(known, new):
-    found = estimate_error(None, known, known if new is None else new)
-    assert 0.0 <= found.low <= found.error <= found.high <= 1.0
-    assert all(math.isfinite(one.error) for one in found.hypotheses)
-    assert np.isfinite(found.class_shares).all()
+    estimate = estimate_error(None, known, known if new is None else new)
+    assert 0.0 <= estimate.low <= estimate.error <= estimate.high <= 1.0
+    assert all(math.isfinite(hypothesis.error) for hypothesis in estimate.hypotheses)
+    assert np.isfinite(estimate.class_shares).all()
 
 
 def test_the_same_seed_gives_the_same_numbers_to_the_last_bit(source):

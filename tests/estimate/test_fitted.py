@@ -33,8 +33,8 @@ from tests.small import gaussian_outputs
 
 def drawn(n: int, seed: int, noise: float = 0.0, shares=(1, 1, 1)) -> Outputs:
     """Outputs whose classes have names."""
-    found = gaussian_outputs(n, shares, np.random.default_rng(seed), noise=noise)
-    return replace(found, name="", class_names=("ant", "bee", "cat"))
+    outputs = gaussian_outputs(n, shares, np.random.default_rng(seed), noise=noise)
+    return replace(outputs, name="", class_names=("ant", "bee", "cat"))
 
 
 SOURCE, TARGET = drawn(300, 0), drawn(120, 1, 0.5)
@@ -73,8 +73,8 @@ def cheap_shifts():
     def changed(change, strength, x, _seed):
         return np.clip(change(x.astype(float), strength), 0, 255).astype(np.uint8)
 
-    kinds = [(one, strength) for one in (_dim, _noisy, _tinted) for strength in (1, 2, 3)]
-    return [(one.__name__, strength, partial(changed, one, strength)) for one, strength in kinds]
+    kinds = [(kind, strength) for kind in (_dim, _noisy, _tinted) for strength in (1, 2, 3)]
+    return [(kind.__name__, strength, partial(changed, kind, strength)) for kind, strength in kinds]
 
 
 @dataclass
@@ -138,9 +138,9 @@ def cases():
     return case
 
 
-def said(estimator, targets):
-    """All that is said of targets, to the last bit."""
-    return [json.dumps(estimator.estimate(one, metrics=True).to_dict()) for one in targets]
+def documents(estimator, targets):
+    """The estimates of targets as JSON, to the last bit."""
+    return [json.dumps(estimator.estimate(target, metrics=True).to_dict()) for target in targets]
 
 
 @pytest.mark.parametrize("options", [{}, {"calibration": SETS, "sizes": (len(TARGET),)}], ids=["outputs", "sets"])
@@ -162,16 +162,16 @@ def test_named_methods_that_give_no_error_are_refused_by_fit(method, message):
 @pytest.mark.parametrize("name", CASES)
 def test_a_loaded_estimator_gives_the_same_answers_to_the_last_bit(tmp_path, cases, name):
     case = cases(name)
-    before = said(case.fitted, case.targets)
+    before = documents(case.fitted, case.targets)
     case.fitted.save(tmp_path / "estimator")
     loaded = ErrorEstimator.load(tmp_path / "estimator", model=case.model, device="auto")
-    assert said(loaded, case.targets) == before == said(case.fitted, case.targets)
+    assert documents(loaded, case.targets) == before == documents(case.fitted, case.targets)
     assert loaded.fingerprint == case.fitted.fingerprint
     assert (loaded.n_source, loaded.source_error) == (case.fitted.n_source, case.fitted.source_error)
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "estimator").read_bytes()
     calibrated = name in ("calibration sets", "network")
-    assert all((json.loads(one)["calibration"] is not None) == calibrated for one in before)
+    assert all((json.loads(document)["calibration"] is not None) == calibrated for document in before)
 
 
 def test_estimators_that_learnt_something_else_have_other_fingerprints(cases):
@@ -194,15 +194,15 @@ def test_another_target_needs_no_calibration(tmp_path, cases, name, monkeypatch)
     monkeypatch.setattr("projnorm.estimate.calibration_sets.CalibrationSets.draws", refuse)
     monkeypatch.setattr(CalibratedMixture, "fit", refuse)
     for estimator in (case.fitted, ErrorEstimator.load(tmp_path / "estimator", model=case.model)):
-        assert all(estimator.estimate(one).calibration is not None for one in case.targets)
+        assert all(estimator.estimate(target).calibration is not None for target in case.targets)
 
 
 @pytest.mark.parametrize("calibration", ["none", SETS])
 def test_a_fitted_estimator_says_what_estimate_error_does(calibration):
     fitted = ErrorEstimator.fit(None, SOURCE, calibration=calibration, sizes=[120])
     asked = estimate_error(None, SOURCE, TARGET, calibration=calibration, metrics=True)
-    assert said(fitted, [TARGET]) == [json.dumps(asked.to_dict())]
-    assert tuple(one.name for one in asked.metrics) == metric_names(3)
+    assert documents(fitted, [TARGET]) == [json.dumps(asked.to_dict())]
+    assert tuple(metric.name for metric in asked.metrics) == metric_names(3)
     assert asked.metrics[0].value == 1.0 - asked.error
     assert estimate_error(None, SOURCE, TARGET).metrics == fitted.estimate(TARGET).metrics == ()
 
@@ -248,7 +248,7 @@ def test_an_earlier_file_is_kept_if_writing_fails(tmp_path, cases, monkeypatch, 
     monkeypatch.setattr(*{"fsync": (os, "fsync", full), "replace": (Path, "replace", full)}[failing])
     with pytest.raises(OSError, match="No space left"):
         ErrorEstimator.fit(None, SOURCE).save(path)
-    assert [one.name for one in tmp_path.iterdir()] == ["estimator"]
+    assert [path.name for path in tmp_path.iterdir()] == ["estimator"]
     assert path.read_bytes() == before
 
 
@@ -347,7 +347,10 @@ def test_damage_anywhere_is_refused_or_changes_no_answer(whole, cases, tmp_path_
         loaded = ErrorEstimator.load(path)
     except InputError as error:
         refused = str(error)
-    assert NO_FILE in refused if refused else said(loaded, [TARGET]) == said(cases("calibration sets").fitted, [TARGET])
+    if refused:
+        assert NO_FILE in refused
+    else:
+        assert documents(loaded, [TARGET]) == documents(cases("calibration sets").fitted, [TARGET])
 
 
 def test_nothing_in_a_file_is_executed_and_a_missing_one_is_an_error_of_the_system(tmp_path, whole):

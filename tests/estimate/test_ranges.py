@@ -21,14 +21,14 @@ SIZES = (1000, 500)
 
 
 def assessment(no_shift=NO, class_shares=NO, classes=3, **values) -> Assessment:
-    said = {"source_error": 0.1, "confidence_error": 0.12, "adapted_error": 0.16, "cot": 0.2, "cot_adapted": 0.3}
+    errors = {"source_error": 0.1, "confidence_error": 0.12, "adapted_error": 0.16, "cot": 0.2, "cot_adapted": 0.3}
     rest = {"distance": 0.0, "excess": 0.0, "resolution": 0.8, "predicted_distance": 0.2}
     rest["shares"] = np.full(classes, 1 / classes)
-    return Assessment(no_shift=no_shift, class_shares=class_shares, **(said | rest | values))
+    return Assessment(no_shift=no_shift, class_shares=class_shares, **(errors | rest | values))
 
 
 @pytest.mark.parametrize(
-    ("found", "shift", "error"),
+    ("assessed", "shift", "error"),
     [
         (assessment(YES, YES), "any", 0.12),
         (assessment(YES, NO), "any", 0.12),
@@ -38,8 +38,8 @@ def assessment(no_shift=NO, class_shares=NO, classes=3, **values) -> Assessment:
         *((assessment(no, shares), "inputs", 0.2) for no in (YES, NO) for shares in (YES, NO)),
     ],
 )
-def test_the_hypothesis_that_is_not_refuted_or_is_stated_gives_the_error(found, shift, error):
-    answer = range_from_outputs(found, shift, SIZES, 0.9)
+def test_the_hypothesis_that_is_not_refuted_or_is_stated_gives_the_error(assessed, shift, error):
+    answer = range_from_outputs(assessed, shift, SIZES, 0.9)
     assert answer.value == pytest.approx(error)
     assert 0.0 <= answer.low < answer.value < answer.high <= 1.0
 
@@ -57,10 +57,10 @@ def test_with_two_classes_cot_has_the_more_weight_the_less_class_shares_explain(
 
 
 def test_the_range_spans_what_hypotheses_say_that_are_not_refuted():
-    for found, said in ((assessment(YES, YES), (0.1, 0.12, 0.16)), (assessment(NO, YES), (0.12, 0.16))):
-        answer = range_from_outputs(found, "any", (10**9, 10**9), 0.9)
-        assert answer.low < min(said)
-        assert answer.high > max(said)
+    for assessed, errors in ((assessment(YES, YES), (0.1, 0.12, 0.16)), (assessment(NO, YES), (0.12, 0.16))):
+        answer = range_from_outputs(assessed, "any", (10**9, 10**9), 0.9)
+        assert answer.low < min(errors)
+        assert answer.high > max(errors)
     # COT is too low where networks are sure of their mistakes, so the range goes beyond it.
     refuted = range_from_outputs(assessment(), "any", (10**9, 10**9), 0.9)
     assert refuted.high - 0.2 > 0.2 - refuted.low > 0.0
@@ -68,11 +68,11 @@ def test_the_range_spans_what_hypotheses_say_that_are_not_refuted():
 
 @pytest.mark.parametrize("shift", ["any", "classes", "inputs"])
 @pytest.mark.parametrize(
-    "found", [assessment(YES, YES), assessment(NO, YES), assessment(), assessment(classes=2, excess=0.1)]
+    "assessed", [assessment(YES, YES), assessment(NO, YES), assessment(), assessment(classes=2, excess=0.1)]
 )
-def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
-    by_level = [range_from_outputs(found, shift, SIZES, level) for level in (0.01, 0.5, 0.9, 0.999)]
-    by_size = [range_from_outputs(found, shift, (1000, m), 0.9) for m in (1, 30, 300, 10**6)]
+def test_the_range_widens_with_the_level_and_narrows_with_samples(assessed, shift):
+    by_level = [range_from_outputs(assessed, shift, SIZES, level) for level in (0.01, 0.5, 0.9, 0.999)]
+    by_size = [range_from_outputs(assessed, shift, (1000, m), 0.9) for m in (1, 30, 300, 10**6)]
     for narrow, wide in [*pairwise(by_level), *pairwise(by_size[::-1])]:
         assert narrow.value == wide.value
         assert wide.low <= narrow.low <= narrow.value <= narrow.high <= wide.high
@@ -81,8 +81,8 @@ def test_the_range_widens_with_the_level_and_narrows_with_samples(found, shift):
 
 def test_errors_beyond_zero_and_one_are_cut():
     for value, end in ((-0.1, 0.0), (1.2, 1.0)):
-        found = assessment(YES, YES, confidence_error=value, source_error=value, adapted_error=value)
-        answer = range_from_outputs(found, "any", SIZES, 0.9)
+        assessed = assessment(YES, YES, confidence_error=value, source_error=value, adapted_error=value)
+        answer = range_from_outputs(assessed, "any", SIZES, 0.9)
         assert answer.value == end
         assert 0.0 <= answer.low < answer.high <= 1.0
         assert end in (answer.low, answer.high)
@@ -115,19 +115,19 @@ def test_errors_under_each_hypothesis_by_hand():
     rng = np.random.default_rng(0)
     source, target = gaussian_outputs(1000, [1 / 3] * 3, rng), gaussian_outputs(800, [0.7, 0.2, 0.1], rng)
     scaling = Scaling.fit(source)
-    found = fitted(source).assess(scaling(target.without_labels()), target.without_labels())
-    results = {one.name: one for one in found.results}
+    assessed = fitted(source).assess(scaling(target.without_labels()), target.without_labels())
+    results = {result.name: result for result in assessed.results}
     assert list(results) == [NO_SHIFT, CLASS_SHARES, INPUTS, BOTH]
     assert results[NO_SHIFT].error == source.error
     assert results[NO_SHIFT].refuted
     assert results[NO_SHIFT].p_value < ALPHA
     assert not results[CLASS_SHARES].refuted
-    assert found.accepts_class_shares
-    assert not found.accepts_no_shift
-    assert found.confidence_error == pytest.approx(DoC().fit(scaling(source)).score(scaling(target)))
-    np.testing.assert_allclose(found.shares, [0.7, 0.2, 0.1], atol=0.05)
-    assert found.distance == pytest.approx(0.7 - 1 / 3, abs=0.05)
-    assert found.adapted_error == pytest.approx(target.error, abs=0.03)
+    assert assessed.accepts_class_shares
+    assert not assessed.accepts_no_shift
+    assert assessed.confidence_error == pytest.approx(DoC().fit(scaling(source)).score(scaling(target)))
+    np.testing.assert_allclose(assessed.shares, [0.7, 0.2, 0.1], atol=0.05)
+    assert assessed.distance == pytest.approx(0.7 - 1 / 3, abs=0.05)
+    assert assessed.adapted_error == pytest.approx(target.error, abs=0.03)
     # COT onto equal shares has to move a third of the samples to classes that they are not of.
     assert results[INPUTS].error > target.error + 0.1
     assert math.isnan(results[INPUTS].p_value)

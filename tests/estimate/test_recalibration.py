@@ -13,11 +13,11 @@ from tests.monitor.test_monitor import outputs
 
 
 def test_one_exact_batch_moves_the_estimate_by_most_of_what_it_missed():
-    found = Recalibration.fit(np.array([0.3]), np.array([0.2]), np.zeros(1), 0.04)
+    recalibration = Recalibration.fit(np.array([0.3]), np.array([0.2]), np.zeros(1), 0.04)
     # Prior variance 0.04^2 of the shared part, 0.6 of it between batches: 1 / (1 + 0.6) of the difference.
-    assert found.shift == pytest.approx(0.1 / 1.6)
-    assert found.deviation**2 == pytest.approx(0.04**2 * (1.0 / (1.0 + 1.0 / 0.6) + 0.6))
-    assert found.batches == 1
+    assert recalibration.shift == pytest.approx(0.1 / 1.6)
+    assert recalibration.deviation**2 == pytest.approx(0.04**2 * (1.0 / (1.0 + 1.0 / 0.6) + 0.6))
+    assert recalibration.batches == 1
 
 
 def test_many_equal_batches_give_what_they_have_in_common_and_later_ones_count_more():
@@ -41,8 +41,8 @@ def test_variance_of_labels_is_not_taken_for_a_difference_between_batches():
 def test_labels_without_information_change_nothing_and_no_shift_exceeds_what_was_seen(k, seed, noise, spread):
     differences = np.random.default_rng(seed).normal(0.0, 0.1, k)
     free = np.full(k, 0.5)
-    found = Recalibration.fit(free + differences, free, np.full(k, noise), spread)
-    assert abs(found.shift) <= np.abs(differences).max()
+    recalibration = Recalibration.fit(free + differences, free, np.full(k, noise), spread)
+    assert abs(recalibration.shift) <= np.abs(differences).max()
     blank = Recalibration.fit(free + differences, free, np.full(k, 1e9), spread)
     assert abs(blank.shift) < 1e-6
     assert blank.deviation >= spread * (1.0 - 1e-6)

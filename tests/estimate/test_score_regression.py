@@ -17,44 +17,44 @@ def drawn(seed=0, families=8, sets=3, scores=2, family_effect=0.03):
     return X, y + np.repeat(family_effect * rng.standard_normal(families), sets), names
 
 
-def covariance(found: ScoreRegression, x, y, same_family, same_set):
+def covariance(regression: ScoreRegression, x, y, same_family, same_set):
     """The formula of the module for two rows of standardised scores."""
-    a, length, b, f, s = np.exp(found.parameters)
-    d, v = len(x), np.var(found.values)
+    a, length, b, f, s = np.exp(regression.parameters)
+    d, v = len(x), np.var(regression.values)
     smooth = a * np.exp(-np.sum((x - y) ** 2) / (2 * d * length**2))
     return v * (smooth + b * (x @ y / d + 1.0) + f * same_family + (s + _JITTER) * same_set)
 
 
-def posterior(found: ScoreRegression, known, x, family=""):
+def posterior(fitted: ScoreRegression, known, x, family=""):
     """Mean and deviation of a Gaussian process given the known sets, by the textbook."""
-    sets, n = found.scores, len(found.values)
+    sets, n = fitted.scores, len(fitted.values)
     K = np.array(
-        [[covariance(found, sets[i], sets[j], found.families[i] == found.families[j], i == j) for j in range(n)]
+        [[covariance(fitted, sets[i], sets[j], fitted.families[i] == fitted.families[j], i == j) for j in range(n)]
          for i in range(n)]
     )[np.ix_(known, known)]  # fmt: skip
-    k = np.array([covariance(found, x, sets[i], found.families[i] == family, same_set=False) for i in known])
-    mean = found.values.mean() + k @ np.linalg.solve(K, found.values[known] - found.values.mean())
-    variance = covariance(found, x, x, same_family=True, same_set=True) - k @ np.linalg.solve(K, k)
+    k = np.array([covariance(fitted, x, sets[i], fitted.families[i] == family, same_set=False) for i in known])
+    mean = fitted.values.mean() + k @ np.linalg.solve(K, fitted.values[known] - fitted.values.mean())
+    variance = covariance(fitted, x, x, same_family=True, same_set=True) - k @ np.linalg.solve(K, k)
     return mean, np.sqrt(variance)
 
 
 def test_a_prediction_is_the_posterior_of_the_gaussian_process():
-    found = ScoreRegression.fit(*drawn())
+    regression = ScoreRegression.fit(*drawn())
     new = np.array([[0.3, 0.9], [2.0, -1.0]])
-    predicted = found.predict(new)
+    predicted = regression.predict(new)
     for row, (mean, deviation) in enumerate(zip(predicted.mean, predicted.deviation, strict=True)):
-        x = (new[row] - found.centre) / found.units
-        wanted = posterior(found, np.arange(len(found.values)), x)
-        assert (mean, deviation) == pytest.approx(wanted, rel=1e-6)
+        x = (new[row] - regression.centre) / regression.units
+        expected = posterior(regression, np.arange(len(regression.values)), x)
+        assert (mean, deviation) == pytest.approx(expected, rel=1e-6)
 
 
 def test_what_is_left_out_is_predicted_by_the_other_families_alone():
-    found = ScoreRegression.fit(*drawn())
-    left_out = found.left_out()
+    regression = ScoreRegression.fit(*drawn())
+    left_out = regression.left_out()
     for number in (0, 4, 23):
-        others = np.flatnonzero(found.families != found.families[number])
-        wanted = posterior(found, others, found.scores[number])
-        assert (left_out.mean[number], left_out.deviation[number]) == pytest.approx(wanted, rel=1e-6)
+        others = np.flatnonzero(regression.families != regression.families[number])
+        expected = posterior(regression, others, regression.scores[number])
+        assert (left_out.mean[number], left_out.deviation[number]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.7])
@@ -70,11 +70,11 @@ def test_the_gradient_is_that_of_finite_differences(shift):
 
 def test_the_fitted_parameters_are_a_minimum():
     X, y, families = drawn()
-    found = ScoreRegression.fit(X, y, families)
-    parts = _Parts.from_scores(found.scores, families, y)
-    least, _ = parts.loss(found.parameters)
+    regression = ScoreRegression.fit(X, y, families)
+    parts = _Parts.from_scores(regression.scores, families, y)
+    least, _ = parts.loss(regression.parameters)
     rng = np.random.default_rng(0)
-    tried = [parts.loss(np.clip(found.parameters + 0.2 * rng.standard_normal(5), -6.0, 1.0))[0] for _ in range(50)]
+    tried = [parts.loss(np.clip(regression.parameters + 0.2 * rng.standard_normal(5), -6.0, 1.0))[0] for _ in range(50)]
     assert min(tried) >= least - 1e-3
 
 
@@ -82,9 +82,9 @@ def test_a_straight_line_is_learnt_also_where_no_set_is():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 1.0, (30, 2))
     families = np.repeat([f"f{i}" for i in range(10)], 3)
-    found = ScoreRegression.fit(X, 0.1 + X @ [0.3, 0.2], families)
+    regression = ScoreRegression.fit(X, 0.1 + X @ [0.3, 0.2], families)
     new = np.array([[0.5, 0.5], [1.3, 1.2]])
-    np.testing.assert_allclose(found.predict(new).mean, 0.1 + new @ [0.3, 0.2], atol=0.01)
+    np.testing.assert_allclose(regression.predict(new).mean, 0.1 + new @ [0.3, 0.2], atol=0.01)
 
 
 def test_units_of_scores_do_not_matter_nor_do_scores_that_are_constant():
@@ -101,12 +101,12 @@ def test_units_of_scores_do_not_matter_nor_do_scores_that_are_constant():
 
 def test_a_new_family_is_at_least_as_uncertain_as_families_differ():
     X, y, families = drawn(families=20, family_effect=0.05)
-    found = ScoreRegression.fit(X, y, families)
-    effect = np.sqrt(np.var(y) * np.exp(found.parameters[3]))
+    regression = ScoreRegression.fit(X, y, families)
+    effect = np.sqrt(np.var(y) * np.exp(regression.parameters[3]))
     assert 0.025 < effect < 0.1
-    assert (found.predict(X).deviation >= effect).all()
-    far = found.predict([[5.0, 5.0]]).deviation
-    assert far > 2.0 * found.predict(X).deviation.max()
+    assert (regression.predict(X).deviation >= effect).all()
+    far = regression.predict([[5.0, 5.0]]).deviation
+    assert far > 2.0 * regression.predict(X).deviation.max()
 
 
 def test_intervals_hold_on_families_not_seen():

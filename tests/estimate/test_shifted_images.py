@@ -45,13 +45,13 @@ def test_every_family_is_among_the_shifts_and_changes_the_images():
 def test_other_shares_add_up_to_one(classes):
     rng = np.random.default_rng(0)
     for _ in range(20):
-        found = other_shares(classes, rng)
-        for shares in found:
+        drawn = other_shares(classes, rng)
+        for shares in drawn:
             assert shares.shape == (classes,)
             assert shares.min() >= 0.0
             assert shares.sum() == pytest.approx(1.0)
-        assert np.count_nonzero(found[-2]) == min(2, classes)
-        assert np.count_nonzero(found[-1]) == max(1, classes // 2)
+        assert np.count_nonzero(drawn[-2]) == min(2, classes)
+        assert np.count_nonzero(drawn[-1]) == max(1, classes // 2)
 
 
 def test_draws_of_calibration_sets_are_in_their_own_and_in_other_shares():

@@ -31,14 +31,14 @@ def test_columns_that_are_constant_up_to_rounding_and_missing_entries_do_no_harm
     rng = np.random.default_rng(0)
     table = np.column_stack([rng.standard_normal(600), np.full(600, 0.1) + 1e-17, np.full(600, 0.003467)])
     table[::7, 0] = np.nan
-    found = outputs(600, table, wrong=rng.random(600) < 0.2)
-    assert slice_spread(found, lambda _: 0.2, seed=0) < 0.05
+    source = outputs(600, table, wrong=rng.random(600) < 0.2)
+    assert slice_spread(source, lambda _: 0.2, seed=0) < 0.05
 
 
 def test_fewer_different_rows_than_clusters_do_no_harm():
     table = np.repeat(np.eye(3), 200, axis=0) * (1.0 + 1e-12 * np.arange(600)[:, None])
-    found = outputs(600, table, wrong=np.arange(600) % 5 == 0)
-    assert slice_spread(found, lambda _: 0.2, seed=0) < 0.05
+    source = outputs(600, table, wrong=np.arange(600) % 5 == 0)
+    assert slice_spread(source, lambda _: 0.2, seed=0) < 0.05
 
 
 @pytest.mark.parametrize("n", [10, 200])

@@ -21,11 +21,11 @@ def sound(no_shift=NO, class_shares=NO, **values):
     return assessment(no_shift, class_shares, **(SOUND | values))
 
 
-@pytest.mark.parametrize("found", [sound(), sound(NO, YES), sound(YES, YES)])
-def test_an_answer_without_a_reason_for_doubt_is_not_warned_of(found):
+@pytest.mark.parametrize("assessed", [sound(), sound(NO, YES), sound(YES, YES)])
+def test_an_answer_without_a_reason_for_doubt_is_not_warned_of(assessed):
     for shift in ("any", "classes", "inputs"):
-        assert warnings_for(found, N, shift) == []
-        assert calibrated_warnings_for(found, N, shift, 0.1) == []
+        assert warnings_for(assessed, N, shift) == []
+        assert calibrated_warnings_for(assessed, N, shift, 0.1) == []
 
 
 SHARES = {"distance": 0.5, "resolution": 0.3}
@@ -34,16 +34,16 @@ LESS_SURE = {"confidence_error": 0.18, "predicted_distance": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("values", "needed", "wanted"),
+    ("values", "needed", "expected"),
     [
         (SHARES, SHARES, "it would be by 50 points, but the outputs hardly reveal the classes"),
         (BETTER, ("cot",), "COT finds a smaller error than the 10.0 % of the source"),
         (LESS_SURE, LESS_SURE, "it may have lost more confidence than accuracy"),
     ],
 )
-def test_each_condition_is_a_warning_of_its_own(values, needed, wanted):
+def test_each_condition_is_a_warning_of_its_own(values, needed, expected):
     (warning,) = warnings_for(sound(**values), N, "any")
-    assert wanted in warning
+    assert expected in warning
     assert "a few labels would decide" in warning.lower()
     # Each part of a condition is needed, and there is no warning where there is no shift.
     assert warnings_for(sound(YES, YES, **values), N, "any") == []
@@ -76,18 +76,18 @@ def test_few_labelled_samples_of_each_class_are_warned_of():
 
 
 def test_an_interval_above_what_adapted_confidence_expects_is_warned_of():
-    found = sound(adapted_error=0.16)
-    (warning,) = calibrated_warnings_for(found, N, "any", 0.17)
+    assessed = sound(adapted_error=0.16)
+    (warning,) = calibrated_warnings_for(assessed, N, "any", 0.17)
     assert "expects an error of 16.0 %, below the interval" in warning
-    assert calibrated_warnings_for(found, N, "any", 0.15) == []
-    assert calibrated_warnings_for(found, N, "inputs", 0.17) == []
+    assert calibrated_warnings_for(assessed, N, "any", 0.15) == []
+    assert calibrated_warnings_for(assessed, N, "inputs", 0.17) == []
     assert calibrated_warnings_for(sound(YES, YES, adapted_error=0.16), N, "any", 0.17) == []
 
 
 def test_a_model_that_lost_confidence_only_is_warned_of():
     source = gaussian_outputs(1500, [0.25] * 4, np.random.default_rng(0))
     target = gaussian_outputs(800, [0.25] * 4, np.random.default_rng(1))
-    found = estimate_error(None, source, replace(target, logits=0.4 * target.logits))
-    assert found.truth < found.low, "the classes are predicted as before"
-    assert any("lost more confidence than accuracy" in one for one in found.warnings)
+    estimate = estimate_error(None, source, replace(target, logits=0.4 * target.logits))
+    assert estimate.truth < estimate.low, "the classes are predicted as before"
+    assert any("lost more confidence than accuracy" in warning for warning in estimate.warnings)
     assert not estimate_error(None, source, target).warnings
