@@ -116,10 +116,11 @@ def open_run(root: Path, name: str = "") -> Run:
         folders = sorted(root.glob(f"{kind}-{'[0-9a-f]' * 12}"))
         names += [path.name for path in folders if _BEGUN in Store(path) and path.name.startswith(name)]
     if len(names) != 1:
-        which = f" that begin with {name!r}" if name else ""
-        raise InputError(
-            f"`run` must name one run of `projnorm deep run` in {root}; there are{which}: {', '.join(names) or 'none'}."
+        which = f"whose name begins with {name!r}" if name else "there"
+        listed = (
+            f"the runs {which} are {', '.join(names)}" if names else f"there is none {which}".removesuffix(" there")
         )
+        raise InputError(f"`run` must name one run of `projnorm deep run` in {root}; {listed}.")
     facts = Store(root / names[0]).facts(_BEGUN)
     if facts is None:
         raise InputError(f"{root / names[0]}: what the run was begun with is damaged; run it again to mend it.")

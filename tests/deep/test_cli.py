@@ -71,7 +71,9 @@ def test_every_experiment_about_a_run_finds_it(projnorm):
     assert "trajectory" in fine(projnorm("runs", "show", "--what", "trajectory"))
     assert "as in the run" in fine(projnorm("runs", "show", "deep-sweep", "--what", "table"))
     assert_refused(projnorm("runs", "show", "--what", "ensemble", "--methods", "Crystal,ATC"), "Crystal")
-    assert_refused(projnorm("runs", "show", "deep-none", "--what", "residuals"), "must name one run")
+    assert_refused(
+        projnorm("runs", "show", "deep-none", "--what", "residuals"), "must name one run of `projnorm deep run` in"
+    )
     assert_refused(projnorm("runs", "show", "--what", "figures", "--targets"), "--targets is for --what table")
 
 
@@ -124,4 +126,4 @@ def test_bad_input_is_one_line_and_loses_nothing(projnorm, tmp_path):
         assert_refused(projnorm(*RUN, *options), *words)
     assert not list((tmp_path / "projnorm-out").rglob("deep-*"))
     for command in (("runs", "show", "--what", "residuals"), ("deep", "analyse", "ntk")):
-        assert_refused(projnorm(*command), "must name one run in", "none")
+        assert_refused(projnorm(*command), "must name one run of `projnorm deep run` in", "there is none")

@@ -132,7 +132,7 @@ def test_kernels_of_a_run_add_two_rows(finished):
     [
         ({"n": 300, "m": 25}, "`n` must be from 2 to 200 and `m` at most 60"),
         ({"n": 9, "m": 8, "subsets": (9,)}, "`subsets` must be at most 8; got 9"),
-        ({"run": "deep-none"}, "`run` must name one run in"),
+        ({"run": "deep-none"}, "`run` must name one run of .*; there is none whose name begins with .deep-none."),
         ({"body": "soul"}, "`body` must be one of initial, fine-tuned"),
         ({"n": 9, "m": 9, "layers": ("heart",)}, "`layers` names 'heart'"),
     ],
