@@ -11,6 +11,7 @@ from figures.report import Report
 from figures.style import CYCLE, Axes, Figure, plot
 from figures.table import Column, Number, Table, number
 from projnorm.core.environment import current_environment
+from projnorm.core.formatting import percent
 from projnorm.monitor.batch_report import BatchReport
 from projnorm.monitor.monitor import Monitor
 from projnorm.monitor.plot import plot_errors
@@ -73,7 +74,7 @@ def report_page(monitor: Monitor, *, command: str) -> str:
     last = reports[-1]
     state = "an alarm is raised" if monitor.has_alarm else "no alarm"
     verdict = (
-        f"{state.capitalize()} (threshold {monitor.threshold:.1%}, alpha {monitor.alpha:g}). Last of "
+        f"{state.capitalize()} (threshold {percent(monitor.threshold)}, alpha {monitor.alpha:g}). Last of "
         f"{len(reports):,} batches: {last}."
     )
     blocks: list[str | Table] = [

@@ -18,7 +18,7 @@ from projnorm.cli.model_data import (
     named,
     require_source,
 )
-from projnorm.cli.output import say, say_json
+from projnorm.cli.output import require_not_input, say, say_json
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
 
@@ -88,7 +88,11 @@ def estimate(
     --model a file holds `images` or `inputs`, and `labels`; a table has the columns that the model takes, and `label`.
     """
     require_source(data, estimator)
-    files = filter(None, [data.source, estimator.estimator, targets.labelled, *targets.target, *data.calibration])
+    files = [*filter(None, [data.source, estimator.estimator, targets.labelled, *targets.target, *data.calibration])]
+    if answer.card:
+        require_not_input(Path(answer.card), "card", files)
+        if Path(answer.card).exists() and Path(answer.card).suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"{answer.card}: exists, and is no page; name a file that ends in .html as `card`.")
     opened = ModelData(model, files, label_column=data.label_column, seed=settings.seed)
     estimates = _estimates(opened, data, targets, estimator, settings, answer)
     if answer.json:
@@ -151,6 +155,7 @@ def _methods(answer: AnswerOptions) -> str | tuple[str, ...]:
 
 
 def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
+    shows_methods = answer.all_methods or answer.methods[0] in ("cheap", "all")
     for estimate in estimates:
         say(f"{estimate.target}: {estimate}\n")
         if answer.fail_above is not None:
@@ -160,12 +165,12 @@ def _print(estimates: list[ErrorEstimate], answer: AnswerOptions) -> None:
             from figures.error_card import build_metrics
 
             say(f"\n{build_metrics(estimate).text()}\n")
-        if answer.all_methods:
+        if shows_methods:
             from figures.error_card import build
 
             say(f"\n{build(estimate).text()}\n")
-    if not answer.all_methods:
-        say("--all-methods prints what every method says.")
+    if not shows_methods:
+        say("--all-methods prints the estimate of every method.")
 
 
 def _write_card(path: Path, estimates: list[ErrorEstimate], data: dict[str, str], model: ModelOptions) -> None:

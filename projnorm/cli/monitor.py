@@ -17,6 +17,7 @@ from projnorm.cli.output import say, say_json
 from projnorm.core.config import Config, setting
 from projnorm.core.errors import InputError
 from projnorm.core.files import locate
+from projnorm.core.formatting import percent
 from projnorm.core.progress import tracked
 from projnorm.data.tables import is_table_file, read_table, stem
 
@@ -86,7 +87,7 @@ def monitor(batches: BatchOptions, alarm: AlarmOptions, model: ModelOptions) -> 
 
     watched = Monitor(fitted, batches.state, threshold=alarm.threshold, alpha=alarm.alpha)
     if watched.threshold < fitted.source_error:
-        message = f"the threshold is below the error on the source, {fitted.source_error:.1%}"
+        message = f"the threshold is below the error on the source, {percent(fitted.source_error)}"
         LOGGER.warning("%s, so an alarm is to be expected.", message)
     with watched.exclusive():
         if alarm.reset:
@@ -191,7 +192,7 @@ def _write_report(watched: Monitor) -> None:
 
 def _summary(watched: Monitor) -> str:
     alarms = [report for report in watched.reports if report.is_alarm or report.is_labelled_alarm]
-    head = f"{len(watched.reports):,} batches in {watched.folder}; alarm above {watched.threshold:.1%}: "
+    head = f"{len(watched.reports):,} batches in {watched.folder}; alarm above {percent(watched.threshold)}: "
     if not watched.has_alarm:
         return head + "none."
     return head + f"raised by {', '.join(json.dumps(report.name) for report in alarms[-1:])}; --reset begins anew."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from projnorm.cli.options import FigureOptions
+from projnorm.core.errors import InputError
 from projnorm.core.formatting import finite_or_none
 
 if TYPE_CHECKING:
@@ -58,3 +59,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(entry) for key, entry in value.items()}
     return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else finite_or_none(value)
+
+
+def require_not_input(path: Path, option: str, inputs: Iterable[str]) -> None:
+    """Refuse to write over a file that is read."""
+    if path.exists() and any(path.samefile(name) for name in inputs if Path(name).exists()):
+        raise InputError(f"{path}: is read by this command; name another file as `{option}`.")

@@ -281,7 +281,7 @@ class ErrorEstimator:
             fitted, recalibration, probe = read_estimator(Path(path))
             options = EstimateOptions(device=device, prepare=prepare, collate=collate)
             estimator = cls(fitted, SourceAndModel.from_outputs(model, fitted.source, options), recalibration)
-            with decoding(f"{path}: is no whole file of an error estimator"):
+            with decoding(f"{path}: was not written by `projnorm fit`, or is damaged"):
                 is_same = np.allclose(estimator._probe(fitted.source), probe, rtol=1e-9, atol=1e-12)
         if not is_same:
             raise InputError(f"{path}: gives other answers than when it was written; fit and save it again.")

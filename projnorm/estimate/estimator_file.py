@@ -48,9 +48,18 @@ def fingerprint(fitted: FittedSource, recalibration: Recalibration | None) -> st
     return _checksum(*_described(fitted, recalibration))[:_SHOWN]
 
 
+def is_estimator_file(path: Path) -> bool:
+    """Whether `write_estimator` wrote a file, perhaps in another version."""
+    try:
+        with decoding(f"{path}: is no such file"):
+            return bool(parse_json(from_npz(read_file(path))[_DOCUMENT].tobytes())["kind"] == _KIND)
+    except InputError:
+        return False
+
+
 def read_estimator(path: Path) -> tuple[FittedSource, Recalibration | None, NDArray[np.float64]]:
     """What `write_estimator` wrote; an `InputError` for any other file."""
-    is_damaged = f"{path}: is no whole file of an error estimator"
+    is_damaged = f"{path}: was not written by `projnorm fit`, or is damaged"
     with decoding(is_damaged):
         arrays = {name.replace("|", "/"): value for name, value in from_npz(read_file(path)).items()}
         document = parse_json(arrays.pop(_DOCUMENT).tobytes())

@@ -258,7 +258,7 @@ class ErrorEstimate:
         """
         from projnorm.core.lazy import load
 
-        run = [method for method in self.methods if not method.note.startswith("not run")]
+        run = [method for method in self.methods if math.isfinite(method.score) or math.isfinite(method.error)]
         names = ", ".join(self.based_on)
         rows: list[dict[str, object]] = [
             {"row": "estimate", "name": names, "error": self.error, "low": self.low, "high": self.high},

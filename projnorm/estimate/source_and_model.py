@@ -15,7 +15,14 @@ from projnorm.estimate.options import EstimateOptions, device_of
 from projnorm.estimators.base import Resources
 from projnorm.estimators.registry import ESTIMATORS
 from projnorm.models.batches import Batches, as_array, as_batches, is_tensor
-from projnorm.models.classifiers import ArrayClassifier, Classifier, as_classifier, is_network, outputs_of
+from projnorm.models.classifiers import (
+    ArrayClassifier,
+    Classifier,
+    as_classifier,
+    is_network,
+    outputs_of,
+    require_model,
+)
 from projnorm.outputs.dataframes import as_text, is_table
 from projnorm.outputs.output_tables import arrays_of_table
 from projnorm.outputs.outputs import LABELS, LOGITS, PROBABILITIES, Outputs, read_outputs
@@ -47,6 +54,7 @@ class SourceAndModel:
         self.others: tuple[Classifier, ...] = ()
         device = device_of(model, options.device)
         if model is not None:
+            require_model(model)
             samples = as_batches(source, "source", collate=options.collate)
             self.classifier, *others = (
                 as_classifier(any_model, samples, prepare=options.prepare, device=device)

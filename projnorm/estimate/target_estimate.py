@@ -90,7 +90,7 @@ def _estimate(fitted: FittedSource, target: Outputs, assessment: Assessment, sco
         based_on=choice.based_on,
         source_error=source.error,
         n_source=len(source),
-        methods=(*choice.methods, *_not_run(fitted.methods)),
+        methods=(*choice.methods, *_not_run(fitted.methods, choice.based_on)),
         sampling_noise=sampling_noise(interval.value, len(source), len(target)),
         warnings=(*all_warnings_for(fitted, outputs, assessment, choice), *choice.warnings),
         hypotheses=choice.hypotheses,
@@ -135,6 +135,11 @@ def _metrics(fitted: FittedSource, target: Outputs, by_sample: PerSampleEstimate
     )
 
 
-def _not_run(run: tuple[str, ...]) -> list[MethodResult]:
+def _not_run(run: tuple[str, ...], based_on: tuple[str, ...]) -> list[MethodResult]:
     """Methods that were not run."""
-    return [MethodResult(name, note="not run: name it in methods") for name in offered_methods() if name not in run]
+    notes = dict.fromkeys(based_on, "the estimate is made of it; its own score: name it in methods")
+    return [
+        MethodResult(name, note=notes.get(name, "not run: name it in methods"))
+        for name in offered_methods()
+        if name not in run
+    ]

@@ -173,6 +173,7 @@ def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = Non
 
     Networks of torch look at `samples` to find their last layer, apply `prepare` to batches, and run on `device`.
     """
+    require_model(model)
     if is_network(model):
         from projnorm.models.torch_classifier import TorchClassifier
 
@@ -181,12 +182,18 @@ def as_classifier(model: Any, samples: Batches, *, prepare: Prepare | None = Non
         return ArrayClassifier.from_model(model, samples)
     if isinstance(model, str | Path) and Path(model).suffix == ".onnx":
         return OnnxClassifier.from_file(Path(model))
-    if hasattr(model, "outputs") and hasattr(model, "classes"):
-        return model
-    raise InputError(
-        "`model` must be a torch network, a classifier with predict_proba or decision_function, or the path of an "
-        f".onnx file; got {type(model).__name__}."
-    )
+    return model
+
+
+def require_model(model: Any) -> None:
+    """Refuse what is no model, such as arguments in another order."""
+    is_classifier = any(hasattr(model, name) for name in ("predict_proba", "decision_function"))
+    is_file = isinstance(model, str | Path) and Path(model).suffix == ".onnx"
+    if not (is_classifier or is_file or is_network(model) or (hasattr(model, "outputs") and hasattr(model, "classes"))):
+        raise InputError(
+            "`model` must be a torch network, a classifier with predict_proba or decision_function, or the path of an "
+            f".onnx file; got {type(model).__name__}. The arguments are model, source, target, in this order."
+        )
 
 
 def outputs_of(

@@ -246,3 +246,25 @@ def test_a_card_that_cannot_be_written_loses_nothing(projnorm, folder):
     assert "Estimated error" in out
     assert err.count("\n") == 1
     assert not list(folder.glob(".*.part"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("estimate", *OUTPUTS, "--card", "new.npz"), "new.npz: is read by this command; name another file as --card"),
+        (("estimate", *OUTPUTS, "--card", "w.pth"), "w.pth: exists, and is no page"),
+        (("fit", "--source", "val.npz", "--out", "./val.npz"), "val.npz: is read by this command"),
+        (("fit", "--source", "val.npz", "--out", "new.npz"), "new.npz: exists, and `projnorm fit` did not write it"),
+    ],
+)
+def test_files_of_the_user_are_not_written_over(projnorm, folder, arguments, words):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    result = projnorm(*arguments)
+    assert (result.code, words in result.err) == (2, True), result.err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_an_estimator_and_a_page_are_written_again(projnorm):
+    for _ in range(2):
+        assert projnorm("fit", "--source", "val.npz", "--out", "e.projnorm").code == 0
+        assert projnorm("estimate", *OUTPUTS, "--card", "card.html").code == 0

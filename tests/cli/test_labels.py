@@ -110,7 +110,10 @@ def test_metrics_are_printed_with_and_without_labels(projnorm, folder):
             ("estimate", "--estimator", "e.projnorm", "--target", "new.npz", "--shift", "inputs"),
             "has its settings from",
         ),
-        (("estimate", "--estimator", "new.npz", "--target", "new.npz"), "no whole file of an error estimator"),
+        (
+            ("estimate", "--estimator", "new.npz", "--target", "new.npz"),
+            "was not written by `projnorm fit`, or is damaged",
+        ),
         ((*ESTIMATE, "--labelled", "val.npz"), "is no file of samples to label"),
         ((*ESTIMATE, "--labelled", "absent.csv"), "there is no such file"),
         ((*ESTIMATE, "--interval", "fixed"), "--interval is for --labelled"),

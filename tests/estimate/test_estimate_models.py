@@ -462,3 +462,11 @@ def test_a_source_without_labels_is_told_what_to_pass():
     model = LogisticRegression().fit(X, Y)
     with pytest.raises(InputError, match="source: the source must have `labels`; pass a pair of inputs and labels"):
         estimate_error(model, X, X)
+
+
+def test_arguments_in_another_order_are_named():
+    model = LogisticRegression().fit(np.eye(2), [0, 1])
+    source = (np.eye(2), np.array([0, 1]))
+    for arguments in ((source, model, np.eye(2)), (source, np.eye(2), model)):
+        with pytest.raises(InputError, match=r"got tuple\. The arguments are model, source, target, in this order\."):
+            estimate_error(*arguments)

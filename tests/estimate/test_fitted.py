@@ -285,7 +285,7 @@ def lies(name: str, value: Any):
     return partial(changed, change=lambda document, _: document.update({name: value}))
 
 
-NO_FILE = "is no whole file of an error estimator"
+NO_FILE = "was not written by `projnorm fit`, or is damaged"
 FILES = {
     "empty": (lambda _: b"", f"{NO_FILE} .*not a whole NPZ file"),
     "truncated": (lambda data: data[:-100], f"{NO_FILE} .*not a whole NPZ file"),
