@@ -123,7 +123,17 @@ class ErrorEstimator:
 
     @classmethod
     def from_options(cls, model: Any, source: Any, options: EstimateOptions, *, sizes: Sequence[int] = ()) -> Self:
-        """As `fit`, with the options in one object."""
+        """As `fit`, with the options in one object.
+
+        Args:
+            model: The model, as `fit` takes it.
+            source: Labelled samples, as `fit` takes them.
+            options: The options.
+            sizes: Numbers of samples of the targets to come, where there are calibration sets.
+
+        Returns:
+            The fitted estimator.
+        """
         numbers = _whole_sizes(sizes)
         with one_thread_for(model, options):
             estimator = cls.from_samples(SourceAndModel(model, source, options))
@@ -139,7 +149,11 @@ class ErrorEstimator:
 
     @classmethod
     def from_samples(cls, samples: SourceAndModel) -> Self:
-        """An estimator that learns from calibration sets when it sees a target, for targets of its size."""
+        """An estimator that learns from calibration sets when it sees a target, for targets of its size.
+
+        Args:
+            samples: The labelled source, with the model that reads other sets.
+        """
         source, options = samples.source, samples.options
         learnt_from, held_out = halves(source, options.seed)
         calibration = samples.calibration_sets(held_out)
@@ -220,7 +234,12 @@ class ErrorEstimator:
         return replace(self, recalibration=Recalibration.from_estimates(estimates))
 
     def outputs_of(self, target: Any, name: str) -> Outputs:
-        """What the model says of a target; outputs as they are."""
+        """The outputs of the model on a target; outputs are returned as they are.
+
+        Args:
+            target: Samples, in the forms that `estimate` takes, or outputs.
+            name: Name of the target in messages.
+        """
         with self.one_thread():
             return self._read(target, name)
 
@@ -230,11 +249,14 @@ class ErrorEstimator:
         return outputs if self.fitted.source.inputs is not None else replace(outputs, inputs=None)
 
     def one_thread(self) -> Any:
-        """One thread on the CPU while this context is open, so that numbers do not depend on the machine."""
+        """A context in which one thread of the CPU is used, so that numbers do not depend on the machine."""
         return one_thread_for(self.samples.model, self.samples.options)
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file of plain arrays, without the model; an earlier file is replaced as a whole.
+
+        Args:
+            path: The file.
 
         Raises:
             InputError: If it was fitted with methods that look at more than the outputs of one model.

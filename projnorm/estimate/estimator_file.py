@@ -27,7 +27,7 @@ from projnorm.outputs.outputs import Outputs
 
 VERSION = 2
 _DOCUMENT, _KIND = "document", "projnorm error estimator"
-_SHOWN = 16
+_FINGERPRINT_LENGTH = 16
 _SOURCE, _REGRESSIONS = ("logits", "labels", "features", "predictions"), ("inputs", "both", "likeness")
 _OF_DRAWS = ("own", "other", "accepted")
 
@@ -45,7 +45,7 @@ def write_estimator(
 
 def fingerprint(fitted: FittedSource, recalibration: Recalibration | None) -> str:
     """A short text that differs for estimators that learnt something else."""
-    return _checksum(*_described(fitted, recalibration))[:_SHOWN]
+    return _checksum(*_described(fitted, recalibration))[:_FINGERPRINT_LENGTH]
 
 
 def is_estimator_file(path: Path) -> bool:

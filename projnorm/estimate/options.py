@@ -116,12 +116,12 @@ def device_of(model: Any, device: str) -> str:
 def _named_methods(methods: str | Sequence[str]) -> tuple[str, ...]:
     """The names of methods as they are registered, for names in upper or lower case."""
     registered = {name.lower(): name for name in offered_methods()}
-    asked = (methods,) if isinstance(methods, str) else tuple(methods)
-    for name in asked:
+    named = (methods,) if isinstance(methods, str) else tuple(methods)
+    for name in named:
         if name.lower() not in registered:
             offered = ", ".join(registered.values())
             raise InputError(f"`methods` must be default, cheap, all, or of {offered}; got {name!r}.")
-    names = tuple(registered[name.lower()] for name in asked)
+    names = tuple(registered[name.lower()] for name in named)
     if not names or len(set(names)) < len(names):
         raise InputError("`methods` must name at least one method, each once.")
     return names

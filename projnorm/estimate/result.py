@@ -163,6 +163,9 @@ class ErrorEstimate:
 
         Half of the probability is on either side of the estimate, spread as a normal law that has the end of the
         interval as its quantile.
+
+        Args:
+            threshold: Error that would be too large, between 0 and 1.
         """
         end = self.high if threshold >= self.error else self.low
         reach = normal_reach(self.level)
