@@ -94,6 +94,17 @@ def test_the_core_install_answers_from_outputs_and_names_the_extra_that_networks
     assert "nn" in refused.stderr
 
 
+def test_an_estimate_from_two_files_loads_a_fraction_of_the_project(tmp_path):
+    """What is loaded is what a reader must follow; a method that is not shown is not imported."""
+    write_outputs(tmp_path)
+    count = (
+        "import sys\nfrom projnorm.cli.app import run\nrun('estimate --source source.npz --target target.npz'.split())\n"
+        "print(sum(n.split('.')[0] in ('projnorm', 'projnorm_theory', 'ntk', 'deep', 'figures') for n in sys.modules))"
+    )
+    result = run_python(count, tmp_path)
+    assert int(result.stdout.splitlines()[-1]) <= 60, result.stderr
+
+
 def test_env_is_one_screen_with_what_a_bug_report_needs(tmp_path):
     result = run_cli("env", "--out", str(tmp_path))
     assert (result.code, result.err) == (0, "")
