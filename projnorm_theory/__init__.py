@@ -4,7 +4,8 @@ Everything is float64, pure and deterministic; docs/theory.md states and proves 
 quantity, with the section of that page:
 
 The problem (1): `min_norm` (the solution, the test loss), `projection_norm` (ProjNormLinear), `linear_pair` (both
-spectra and the angles between the row spaces; every function takes one in place of ``X, X_ood``).
+spectra and the angles between the row spaces; every function takes one in place of ``X, X_ood``) with its parts
+`training_fit` and `ood_directions`.
 
 Intervals for the test loss: `bounds` (2, 3: the paper's Proposition and our generalisation), `sharp` (4: the smallest
 interval that can hold, and ground truths at its ends), `joint` (5: from the length of the truth in the rows of both).

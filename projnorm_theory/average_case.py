@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 
 from projnorm_theory.bounds import training_assumptions
 from projnorm_theory.errors import InputError
-from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
+from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import sum_of_squares
 from projnorm_theory.quadratic_forms import RatioLaw, ShiftedLaw, quadratic_tails, quantile
 from projnorm_theory.results import Result
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import FloatArray, as_count, as_finite_result, as_fraction
 
 NEVER_ALONE = (

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from projnorm_theory.errors import InputError
-from projnorm_theory.linear_pair import RATIO_SLACK, SHARED_SINE, LinearPair, TrainingFit, as_pair
+from projnorm_theory.linear_pair import RATIO_SLACK, SHARED_SINE, LinearPair, as_pair
 from projnorm_theory.norms import frobenius, spectral
 from projnorm_theory.results import Result
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import EPS, FloatArray, as_count, as_finite_result, as_range
 
 # Rounding units by which the square roots of both ends are moved apart, relative to that of the upper end.

@@ -19,8 +19,9 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from projnorm_theory.bounds import LossInterval, fit_with_ratio, interval_fields, loss_ends, shown_range
 from projnorm_theory.errors import InputError
 from projnorm_theory.gram_space import LEAST_ROUNDINGS
-from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
+from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import EPS, FloatArray, as_cross_gram, as_gram, as_range, as_rows, precision_of
 
 # A ratio that was measured may fall short of one by rounding.

@@ -25,9 +25,10 @@ from projnorm_theory.average_case import (
 )
 from projnorm_theory.bounds import training_assumptions
 from projnorm_theory.errors import InputError
-from projnorm_theory.linear_pair import LinearPair, TrainingFit, as_pair
+from projnorm_theory.linear_pair import LinearPair, as_pair
 from projnorm_theory.norms import frobenius, sum_of_squares
 from projnorm_theory.quadratic_forms import RatioLaw, ShiftedLaw
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import EPS, FloatArray, as_finite_result
 
 # A row whose leverage is this close to 1 is not a combination of the other rows.

@@ -20,7 +20,9 @@ from numpy.typing import ArrayLike
 from projnorm_theory.errors import InputError
 from projnorm_theory.gram_space import GramSpace
 from projnorm_theory.norms import frobenius, sum_of_squares
+from projnorm_theory.ood_directions import OodDirections
 from projnorm_theory.row_space import RowSpace, remove_span, triangular_factor
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import FloatArray, as_cross_gram, as_finite_result, as_rows, precision_of
 
 # Rounding units in the sine of a direction that both sets carry at full strength, when it is computed from features;
@@ -32,55 +34,6 @@ SHARED_SINE = 1e-10
 RATIO_SLACK = 1e-8
 # Y counts as interpolated when no more than this fraction of it lies outside the column space of X.
 _INTERPOLATION_TOLERANCE = 1e-10
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingFit:
-    r"""The minimum-norm solution in the coordinates of a `LinearPair`.
-
-    Attributes:
-        coordinates: :math:`U^\top\hat\theta`, shape ``(train_rank, c)``.
-        norm: :math:`\|\hat\theta\|_F`.
-        residual: :math:`\|X\hat\theta - Y\|_F`.
-        interpolates: Whether the residual is rounding only.
-        norm_error: How far rounding of the data may move `norm`; infinite where eigenvalues that rounding may hide
-            leave the fit undecided.
-        prediction_error: How far it may move the predictions :math:`\tilde X\hat\theta`, in Frobenius norm.
-    """
-
-    coordinates: FloatArray
-    norm: float
-    residual: float
-    interpolates: bool
-    norm_error: float
-    prediction_error: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OodDirections:
-    """Principal directions of the shifted row space against the training one, by what is known of their sines.
-
-    Each basis is orthonormal in the coordinates of `V`, shape ``(ood_rank, count)``. What is in neither is shared: its
-    sine is zero to within a tolerance of at most 1e-10.
-
-    Attributes:
-        free: Directions that the training rows certainly leave undetermined.
-        uncertain: Directions whose sine rounding could explain, known too coarsely to be called shared.
-        tolerance: Largest sine that was not told from zero, or that would not have been; at least 1e-10.
-    """
-
-    free: FloatArray
-    uncertain: FloatArray
-    tolerance: float
-
-    def assumption(self) -> tuple[str, ...]:
-        """What is taken for granted of the shared directions, in words; empty where there is none."""
-        shared = self.free.shape[0] - self.free.shape[1] - self.uncertain.shape[1]
-        if not shared:
-            return ()
-        return (
-            f"directions of the shifted row space that count as shared, their sines being zero to rounding: {shared}",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

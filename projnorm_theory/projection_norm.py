@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from projnorm_theory.errors import InputError
 from projnorm_theory.factor import factor
-from projnorm_theory.linear_pair import LinearPair, TrainingFit
+from projnorm_theory.linear_pair import LinearPair
 from projnorm_theory.norms import frobenius
 from projnorm_theory.results import Result
+from projnorm_theory.training_fit import TrainingFit
 from projnorm_theory.validation import FloatArray, as_matrix, as_non_negative, as_rows, precision_of
 
 
